@@ -1,0 +1,20 @@
+//! `invalidate` gives a scope's memory back, and says what is still in use: `cargo run --example invalidate`.
+
+use gpucache::{cache_scope, prelude::*};
+
+fn main() -> gpucache::Result<()> {
+    let host = Host::new();
+    let kept = cache_scope!(eval, {
+        let scores = Array::<f32, _>::zeros(&host, [1000, 10])?;
+        let _scratch = Array::<f32, _>::zeros(&host, 1 << 20)?;
+        scores // leaves the scope, and stays valid
+    });
+    println!("held: {} bytes", host.memory().bytes);
+
+    let given_back = invalidate("eval");
+    println!("given back: {} bytes; arrays still in use: {}", given_back.bytes, given_back.busy);
+
+    drop(kept); // the last block of the invalidated cache is freed now
+    println!("held: {} bytes", host.memory().bytes);
+    Ok(())
+}

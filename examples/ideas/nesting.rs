@@ -1,0 +1,26 @@
+//! The innermost scope serves; `uncached!` leaves all of them: `cargo run --example nesting`.
+
+use gpucache::{cache_scope, prelude::*, uncached};
+
+fn main() -> gpucache::Result<()> {
+    let host = Host::new();
+    let mut best = None;
+    for layer in 0..3 {
+        cache_scope!(outer, {
+            let activations = Array::full(&host, 1000, layer as f32)?;
+            // A name can be any expression: one cache for each layer.
+            let sum: f32 = cache_scope!(name = format!("layer{layer}"), {
+                let squares = activations.try_clone()?;
+                squares.iter().sum()
+            });
+            // What is to be kept for long need not come out of a cache.
+            best = Some(uncached!({ Array::full(&host, 1, sum)? }));
+        });
+    }
+    for name in ["outer", "layer0", "layer1", "layer2"] {
+        let stats = gpucache::stats(name).unwrap_or_default();
+        println!("{name}: {} hits, {} misses", stats.hits, stats.misses);
+    }
+    println!("best: {:?}", best.map(|array| array.to_vec()).transpose()?);
+    Ok(())
+}

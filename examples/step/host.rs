@@ -1,0 +1,70 @@
+//! A layer on plain host memory.
+
+use gpucache::prelude::*;
+use rayon::prelude::*;
+
+use crate::chain::{Machine, Mode, Values};
+use crate::common::Result;
+
+/// Numbers for one thread at a time; arrays of no more than this are not worth waking a second thread.
+const PIECE: usize = 1 << 17;
+
+/// The processor and its memory.
+#[derive(Debug)]
+pub(crate) struct HostMachine {
+    device: Host,
+}
+
+impl HostMachine {
+    pub(crate) fn new() -> Self {
+        Self { device: Host::new() }
+    }
+}
+
+impl Machine for HostMachine {
+    type Device = Host;
+
+    const MODES: &'static [Mode] = &[Mode::Plain, Mode::Scoped, Mode::Hand];
+
+    fn device(&self) -> &Host {
+        &self.device
+    }
+
+    fn name(&self) -> String {
+        "host".to_owned()
+    }
+
+    fn layer(&self, x: &Values<Host>, y: &mut Values<Host>) -> Result<()> {
+        if x.len() <= PIECE {
+            add_one(x, y);
+        } else {
+            x.par_chunks(PIECE).zip(y.par_chunks_mut(PIECE)).for_each(|(x, y)| add_one(x, y));
+        }
+        Ok(())
+    }
+
+    fn prepare(&self, _mode: Mode) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn add_one(x: &[f32], y: &mut [f32]) {
+    y.iter_mut().zip(x).for_each(|(y, x)| *y = x + 1.0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layer_writes_every_element() {
+        let machine = HostMachine::new();
+        for elements in [1, PIECE, 2 * PIECE + 3] {
+            let x: Vec<f32> = (0..elements).map(|i| (i % 1000) as f32).collect();
+            let x = Values::from_slice(machine.device(), elements, &x).unwrap();
+            let mut y = Values::full(machine.device(), elements, f32::NAN).unwrap();
+            machine.layer(&x, &mut y).unwrap();
+            assert!(x.iter().zip(y.iter()).all(|(x, y)| *y == x + 1.0), "{elements} elements");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Measures step times: the modes take turns in many short rounds, so that whatever drifts on the machine hits all alike.
+//!
+//! A timed step is all its launches, the drop of its last array and one synchronization of the stream.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use gpucache::prelude::*;
+
+use crate::chain::{Machine, Mode, Source, Values, step};
+use crate::common::Result;
+
+/// Steps of one mode in a round; one more before them is not counted.
+const STEPS_PER_ROUND: usize = 10;
+const LEAST_ROUNDS: usize = 5;
+/// After so long a mode starts no round beyond the least number.
+const MODE_BUDGET: Duration = Duration::from_secs(2);
+/// After so long a round is over, however few steps it has had.
+const ROUND_BUDGET: Duration = Duration::from_millis(400);
+
+/// Median step times in microseconds, and their ratios.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Report {
+    device: String,
+    layers: usize,
+    elements: usize,
+    /// Fewest steps timed in any mode.
+    steps: usize,
+    plain_us: f64,
+    scoped_us: f64,
+    hand_us: f64,
+    plain_over_hand: f64,
+    scoped_over_hand: f64,
+    /// Only where the driver has a pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool_over_hand: Option<f64>,
+}
+
+/// One mode under measurement.
+struct Lane<'m, M: Machine> {
+    machine: &'m M,
+    mode: Mode,
+    source: Source<'m, M::Device>,
+    times: Vec<Duration>,
+    spent: Duration,
+}
+
+pub(crate) fn measure<M: Machine>(machine: &M, layers: usize, elements: usize, steps: usize) -> Result<Report> {
+    let input: Vec<f32> = (0..elements).map(input_value).collect();
+    let input = Values::from_slice(machine.device(), elements, &input)?;
+    let lane = |&mode: &Mode| Lane::new(machine, mode, elements, steps);
+    let mut lanes = M::MODES.iter().map(lane).collect::<Result<Vec<_>>>()?;
+
+    let rounds = steps.div_ceil(STEPS_PER_ROUND).max(LEAST_ROUNDS);
+    for round in 0..rounds {
+        for lane in &mut lanes {
+            if round < LEAST_ROUNDS || lane.spent < MODE_BUDGET {
+                lane.round(&input, layers)?;
+            }
+        }
+    }
+    for lane in &mut lanes {
+        lane.check(&input, layers)?;
+    }
+    machine.prepare(Mode::Plain)?;
+    let _ = gpucache::invalidate("chain");
+    Ok(Report::new(machine.name(), layers, elements, &lanes))
+}
+
+/// Whole numbers: adding 1 in each layer stays exact, and shows at once if a layer was left out or read something stale.
+fn input_value(index: usize) -> f32 {
+    (index % 1024) as f32
+}
+
+impl<'m, M: Machine> Lane<'m, M> {
+    fn new(machine: &'m M, mode: Mode, elements: usize, steps: usize) -> Result<Self> {
+        let source = Source::new(mode, machine.device(), elements)?;
+        Ok(Self { machine, mode, source, times: Vec::with_capacity(steps), spent: Duration::ZERO })
+    }
+
+    fn round(&mut self, input: &Values<M::Device>, layers: usize) -> Result<()> {
+        self.machine.prepare(self.mode)?;
+        let start = Instant::now();
+        self.timed_step(input, layers)?;
+        for _ in 0..STEPS_PER_ROUND {
+            let time = self.timed_step(input, layers)?;
+            self.times.push(time);
+            if start.elapsed() > ROUND_BUDGET {
+                break;
+            }
+        }
+        self.spent += start.elapsed();
+        Ok(())
+    }
+
+    fn timed_step(&mut self, input: &Values<M::Device>, layers: usize) -> Result<Duration> {
+        let start = Instant::now();
+        let last = step(self.machine, self.mode, input, layers, &mut self.source)?;
+        self.source.done(last);
+        self.machine.device().synchronize()?;
+        Ok(start.elapsed())
+    }
+
+    /// Runs one more step and looks at every value it gives.
+    fn check(&mut self, input: &Values<M::Device>, layers: usize) -> Result<()> {
+        self.machine.prepare(self.mode)?;
+        let last = step(self.machine, self.mode, input, layers, &mut self.source)?;
+        let values = last.to_vec()?;
+        self.source.done(last);
+        let expected = |index| input_value(index) + layers as f32;
+        match values.iter().enumerate().find(|&(index, &value)| value != expected(index)) {
+            None => Ok(()),
+            Some((index, value)) => {
+                Err(format!("{:?}: element {index} is {value}, not {}", self.mode, expected(index)).into())
+            }
+        }
+    }
+
+    fn median_us(&self) -> f64 {
+        let mut times = self.times.clone();
+        times.sort_unstable();
+        let middle = times.len() / 2;
+        let median = if times.len() % 2 == 1 { times[middle] } else { (times[middle - 1] + times[middle]) / 2 };
+        median.as_secs_f64() * 1e6
+    }
+}
+
+impl Report {
+    fn new<M: Machine>(device: String, layers: usize, elements: usize, lanes: &[Lane<'_, M>]) -> Self {
+        let median = |mode| lanes.iter().find(|lane| lane.mode == mode).map(Lane::median_us);
+        let [plain_us, scoped_us, hand_us] =
+            [Mode::Plain, Mode::Scoped, Mode::Hand].map(|mode| median(mode).unwrap_or(f64::NAN));
+        let pool_us = median(Mode::Pool);
+        Self {
+            device,
+            layers,
+            elements,
+            steps: lanes.iter().map(|lane| lane.times.len()).min().unwrap_or(0),
+            plain_us,
+            scoped_us,
+            hand_us,
+            plain_over_hand: plain_us / hand_us,
+            scoped_over_hand: scoped_us / hand_us,
+            pool_us,
+            pool_over_hand: pool_us.map(|pool_us| pool_us / hand_us),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, layers, elements, steps, .. } = self;
+        writeln!(
+            f,
+            "{layers} layers of {elements} f32 on {device}; medians of {steps} steps, each ended by a synchronization"
+        )?;
+        writeln!(f, "  by hand  {:>10.1} us", self.hand_us)?;
+        writeln!(f, "  scoped   {:>10.1} us  {:.3} x by hand", self.scoped_us, self.scoped_over_hand)?;
+        write!(f, "  plain    {:>10.1} us  {:.3} x by hand", self.plain_us, self.plain_over_hand)?;
+        match self.pool_us.zip(self.pool_over_hand) {
+            Some((us, ratio)) => write!(f, "\n  pool     {us:>10.1} us  {ratio:.3} x by hand"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What the network asks of a machine. The network and its training step are written once against [`Compute`]; `host.rs` and
+//! `cuda.rs` do the arithmetic.
+
+use gpucache::prelude::*;
+
+use crate::common::Result;
+
+/// A row-major table of numbers on a device. A vector is a table of one row.
+pub(crate) type Matrix<D> = Array<f32, D>;
+
+/// A factor of a matrix product, as it is stored or turned over.
+pub(crate) enum Factor<'a, D: Device> {
+    AsIs(&'a Matrix<D>),
+    Transposed(&'a Matrix<D>),
+}
+
+/// A trained array with the two running means that Adam keeps of its gradient.
+pub(crate) struct Parameter<D: Device> {
+    pub(crate) value: Matrix<D>,
+    /// Running mean of the gradient.
+    pub(crate) mean: Matrix<D>,
+    /// Running mean of its square.
+    pub(crate) square: Matrix<D>,
+}
+
+/// Adam's numbers for one step (Kingma and Ba 2015, in the form at the end of their section 2: the correction of the running
+/// means is folded into the rate).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Adam {
+    /// Learning rate of this step, corrected for the start.
+    pub(crate) rate: f32,
+    pub(crate) mean_decay: f32,
+    pub(crate) square_decay: f32,
+    pub(crate) epsilon: f32,
+}
+
+/// A device and the operations on its arrays.
+///
+/// Every operation writes each element of its outputs, whatever stood there: outputs need not be cleared. Shapes that do not
+/// fit together are an error. Work may still be under way when a call returns; later calls see its results.
+pub(crate) trait Compute {
+    type Device: Device;
+
+    fn device(&self) -> &Self::Device;
+
+    /// The device as it is named on the command line.
+    fn name(&self) -> String;
+
+    /// `out = a · b`.
+    fn matmul(
+        &self,
+        a: Factor<'_, Self::Device>,
+        b: Factor<'_, Self::Device>,
+        out: &mut Matrix<Self::Device>,
+    ) -> Result<()>;
+
+    /// Row `i` of `out` = row `order[start + i]` of `table`.
+    fn gather(
+        &self,
+        table: &Matrix<Self::Device>,
+        order: &Array<u32, Self::Device>,
+        start: usize,
+        out: &mut Matrix<Self::Device>,
+    ) -> Result<()>;
+
+    /// `x += bias`, row by row.
+    fn add_bias(&self, bias: &Matrix<Self::Device>, x: &mut Matrix<Self::Device>) -> Result<()>;
+
+    /// `out = max(x, 0)`.
+    fn relu(&self, x: &Matrix<Self::Device>, out: &mut Matrix<Self::Device>) -> Result<()>;
+
+    /// The gradient in front of a ReLU that gave `output`, from the `gradient` behind it.
+    fn relu_gradient(
+        &self,
+        output: &Matrix<Self::Device>,
+        gradient: &Matrix<Self::Device>,
+        out: &mut Matrix<Self::Device>,
+    ) -> Result<()>;
+
+    /// The gradient of the mean cross-entropy between `softmax(logits)` and `targets`. The loss of row `i` goes to
+    /// `losses[start + i]`: nobody waits for it in the step.
+    fn softmax_cross_entropy(
+        &self,
+        logits: &Matrix<Self::Device>,
+        targets: &Matrix<Self::Device>,
+        start: usize,
+        losses: &mut Matrix<Self::Device>,
+        gradient: &mut Matrix<Self::Device>,
+    ) -> Result<()>;
+
+    /// `out` = the sum of the rows of `x`.
+    fn sum_rows(&self, x: &Matrix<Self::Device>, out: &mut Matrix<Self::Device>) -> Result<()>;
+
+    /// Moves a parameter against its gradient.
+    fn adam(&self, adam: Adam, gradient: &Matrix<Self::Device>, parameter: &mut Parameter<Self::Device>) -> Result<()>;
+}

@@ -1,0 +1,212 @@
+//! The arithmetic on a GPU: matrix products by cuBLAS, the rest by the kernels in `kernels.cu`, which the driver's run-time
+//! compiler builds at the start.
+//!
+//! Everything is put on the device's one stream and nothing here waits. Soundness of the launches rests on two things: the
+//! argument lists below are those of `kernels.cu`, in order and in type (`float *` for a matrix, `unsigned int *` for an
+//! order, `int` for `i32`, `float` for `f32`), and every length that a kernel gets has been checked by `shapes`.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use cudarc::cublas::sys::cublasOperation_t::{CUBLAS_OP_N, CUBLAS_OP_T};
+use cudarc::cublas::{CudaBlas, Gemm, GemmConfig};
+use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
+use cudarc::nvrtc::compile_ptx;
+use gpucache::prelude::*;
+
+use crate::common::{Result, library};
+use crate::compute::{Adam, Compute, Factor, Matrix, Parameter};
+use crate::shapes;
+
+const SOURCE: &str = include_str!("kernels.cu");
+
+/// A GPU with what computes on it.
+#[derive(Debug)]
+pub(crate) struct CudaCompute {
+    blas: CudaBlas,
+    kernels: Kernels,
+    device: Cuda,
+    ordinal: usize,
+}
+
+#[derive(Debug)]
+struct Kernels {
+    gather: CudaFunction,
+    add_bias: CudaFunction,
+    relu: CudaFunction,
+    relu_gradient: CudaFunction,
+    softmax_cross_entropy: CudaFunction,
+    sum_rows: CudaFunction,
+    adam: CudaFunction,
+}
+
+impl CudaCompute {
+    /// # Errors
+    /// Without the driver, the GPU, cuBLAS or the run-time compiler.
+    pub(crate) fn new(ordinal: usize) -> Result<Self> {
+        let device = Cuda::new(ordinal)?;
+        // SAFETY: the probes only try to load the libraries, whose initialisers are safe to run.
+        unsafe {
+            library("NVRTC", cudarc::nvrtc::sys::is_culib_present())?;
+            library("cuBLAS", cudarc::cublas::sys::is_culib_present())?;
+        }
+        let kernels = Kernels::compile(device.stream())?;
+        Ok(Self { blas: CudaBlas::new(device.stream().clone())?, kernels, device, ordinal })
+    }
+
+    fn stream(&self) -> &CudaStream {
+        self.device.stream()
+    }
+}
+
+impl Kernels {
+    fn compile(stream: &Arc<CudaStream>) -> Result<Self> {
+        let module = stream.context().load_module(compile_ptx(SOURCE)?)?;
+        Ok(Self {
+            gather: module.load_function("gather")?,
+            add_bias: module.load_function("add_bias")?,
+            relu: module.load_function("relu")?,
+            relu_gradient: module.load_function("relu_gradient")?,
+            softmax_cross_entropy: module.load_function("softmax_cross_entropy")?,
+            sum_rows: module.load_function("sum_rows")?,
+            adam: module.load_function("adam")?,
+        })
+    }
+}
+
+impl Compute for CudaCompute {
+    type Device = Cuda;
+
+    fn device(&self) -> &Cuda {
+        &self.device
+    }
+
+    fn name(&self) -> String {
+        format!("cuda:{}", self.ordinal)
+    }
+
+    /// cuBLAS reads column by column: to it, a row-major matrix is its transpose. So it is asked for `outᵀ = bᵀ · aᵀ`, with
+    /// b first and the sizes of `outᵀ`, and every leading dimension is the number of columns as stored.
+    fn matmul(&self, a: Factor<'_, Cuda>, b: Factor<'_, Cuda>, out: &mut Matrix<Cuda>) -> Result<()> {
+        let (m, n, k) = shapes::product(&a, &b, out)?;
+        let transposition = |factor: &Factor<'_, Cuda>| match factor {
+            Factor::AsIs(_) => CUBLAS_OP_N,
+            Factor::Transposed(_) => CUBLAS_OP_T,
+        };
+        let config = GemmConfig {
+            transa: transposition(&b),
+            transb: transposition(&a),
+            m: int(n)?,
+            n: int(m)?,
+            k: int(k)?,
+            alpha: 1.0,
+            lda: int(shapes::dims(b.array())?.1)?,
+            ldb: int(shapes::dims(a.array())?.1)?,
+            beta: 0.0,
+            ldc: int(n)?,
+        };
+        // SAFETY: `product` has checked that a is m×k, b is k×n and out m×n, all dense; the config says so, see above. With
+        // beta = 0 the old contents of `out` are not read.
+        unsafe { self.blas.gemm(config, b.array(), a.array(), out) }?;
+        Ok(())
+    }
+
+    fn gather(
+        &self,
+        table: &Matrix<Cuda>,
+        order: &Array<u32, Cuda>,
+        start: usize,
+        out: &mut Matrix<Cuda>,
+    ) -> Result<()> {
+        let (rows, columns) = shapes::gather(table, order, start, out)?;
+        let (table_rows, count) = (int(shapes::dims(table)?.0)?, int(rows * columns)?);
+        let (start, columns) = (int(start)?, int(columns)?);
+        let mut launch = self.stream().launch_builder(&self.kernels.gather);
+        launch.arg(out).arg(table).arg(order).arg(&start).arg(&table_rows).arg(&columns).arg(&count);
+        // SAFETY: `count` is the length of `out`; `start + rows` lies within `order`; the kernel checks the row it finds there.
+        unsafe { launch.launch(one_thread_each(count)) }?;
+        Ok(())
+    }
+
+    fn add_bias(&self, bias: &Matrix<Cuda>, x: &mut Matrix<Cuda>) -> Result<()> {
+        let (rows, columns) = shapes::columns(x, bias)?;
+        let (columns, count) = (int(columns)?, int(rows * columns)?);
+        let mut launch = self.stream().launch_builder(&self.kernels.add_bias);
+        launch.arg(x).arg(bias).arg(&columns).arg(&count);
+        // SAFETY: `count` is the length of `x`, and `bias` has `columns` numbers.
+        unsafe { launch.launch(one_thread_each(count)) }?;
+        Ok(())
+    }
+
+    fn relu(&self, x: &Matrix<Cuda>, out: &mut Matrix<Cuda>) -> Result<()> {
+        let count = int(shapes::same(x, out)?)?;
+        let mut launch = self.stream().launch_builder(&self.kernels.relu);
+        launch.arg(out).arg(x).arg(&count);
+        // SAFETY: `count` is the length of both.
+        unsafe { launch.launch(one_thread_each(count)) }?;
+        Ok(())
+    }
+
+    fn relu_gradient(&self, output: &Matrix<Cuda>, gradient: &Matrix<Cuda>, out: &mut Matrix<Cuda>) -> Result<()> {
+        shapes::same(output, gradient)?;
+        let count = int(shapes::same(output, out)?)?;
+        let mut launch = self.stream().launch_builder(&self.kernels.relu_gradient);
+        launch.arg(out).arg(output).arg(gradient).arg(&count);
+        // SAFETY: `count` is the length of all three.
+        unsafe { launch.launch(one_thread_each(count)) }?;
+        Ok(())
+    }
+
+    fn softmax_cross_entropy(
+        &self,
+        logits: &Matrix<Cuda>,
+        targets: &Matrix<Cuda>,
+        start: usize,
+        losses: &mut Matrix<Cuda>,
+        gradient: &mut Matrix<Cuda>,
+    ) -> Result<()> {
+        let (rows, columns) = shapes::losses(logits, targets, start, losses, gradient)?;
+        let (start, rows, columns) = (int(start)?, int(rows)?, int(columns)?);
+        let mut launch = self.stream().launch_builder(&self.kernels.softmax_cross_entropy);
+        launch.arg(gradient).arg(losses).arg(logits).arg(targets).arg(&start).arg(&rows).arg(&columns);
+        // SAFETY: logits, targets and gradient are `rows` × `columns`, and `start + rows` lies within `losses`.
+        unsafe { launch.launch(one_thread_each(rows)) }?;
+        Ok(())
+    }
+
+    fn sum_rows(&self, x: &Matrix<Cuda>, out: &mut Matrix<Cuda>) -> Result<()> {
+        let (rows, columns) = shapes::columns(x, out)?;
+        let (rows, columns) = (int(rows)?, int(columns)?);
+        let blocks = columns.unsigned_abs().div_ceil(32);
+        let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (32, 8, 1), shared_mem_bytes: 0 };
+        let mut launch = self.stream().launch_builder(&self.kernels.sum_rows);
+        launch.arg(out).arg(x).arg(&rows).arg(&columns);
+        // SAFETY: `x` is `rows` × `columns` and `out` has `columns` numbers; the blocks have the size that the kernel needs.
+        unsafe { launch.launch(config) }?;
+        Ok(())
+    }
+
+    fn adam(&self, adam: Adam, gradient: &Matrix<Cuda>, parameter: &mut Parameter<Cuda>) -> Result<()> {
+        let Parameter { value, mean, square } = parameter;
+        shapes::same(value, mean)?;
+        shapes::same(value, square)?;
+        let count = int(shapes::same(value, gradient)?)?;
+        let mut launch = self.stream().launch_builder(&self.kernels.adam);
+        launch.arg(value).arg(mean).arg(square).arg(gradient);
+        launch.arg(&adam.rate).arg(&adam.mean_decay).arg(&adam.square_decay).arg(&adam.epsilon).arg(&count);
+        // SAFETY: `count` is the length of all four.
+        unsafe { launch.launch(one_thread_each(count)) }?;
+        Ok(())
+    }
+}
+
+/// cuBLAS and the kernels count in 32 bits.
+fn int(n: usize) -> Result<i32> {
+    Ok(i32::try_from(n).map_err(|_| format!("{n} is more than this program's kernels can count"))?)
+}
+
+fn one_thread_each(count: i32) -> LaunchConfig {
+    const THREADS: u32 = 256;
+    let blocks = count.unsigned_abs().div_ceil(THREADS);
+    LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (THREADS, 1, 1), shared_mem_bytes: 0 }
+}

@@ -1,0 +1,269 @@
+//! The arithmetic on plain host memory.
+//!
+//! The matrix products are nearly all of the work. The other loops run over some ten thousand numbers each: a few
+//! microseconds, less than waking a second thread costs.
+
+use gpucache::prelude::*;
+
+use crate::common::Result;
+use crate::compute::{Adam, Compute, Factor, Matrix, Parameter};
+use crate::shapes;
+
+/// The processor and its memory.
+#[derive(Debug)]
+pub(crate) struct HostCompute {
+    device: Host,
+}
+
+impl HostCompute {
+    pub(crate) fn new() -> Self {
+        Self { device: Host::new() }
+    }
+}
+
+impl Compute for HostCompute {
+    type Device = Host;
+
+    fn device(&self) -> &Host {
+        &self.device
+    }
+
+    fn name(&self) -> String {
+        "host".to_owned()
+    }
+
+    #[allow(unsafe_code)]
+    fn matmul(&self, a: Factor<'_, Host>, b: Factor<'_, Host>, out: &mut Matrix<Host>) -> Result<()> {
+        let (m, n, k) = shapes::product(&a, &b, out)?;
+        let (a_strides, b_strides) = (strides(&a)?, strides(&b)?);
+        let (a, b) = (a.array().as_ptr(), b.array().as_ptr());
+        // SAFETY: `product` has checked that a is m×k, b is k×n and out m×n; the strides are those of dense row-major tables,
+        // turned over where the factor is, so that every access lies inside its array. `out` is borrowed mutably and thus
+        // none of the factors; it is not read (`read_dst` is false).
+        unsafe {
+            gemm::gemm(
+                m,
+                n,
+                k,
+                out.as_mut_ptr(),
+                1,
+                n as isize,
+                false,
+                a,
+                a_strides.column,
+                a_strides.row,
+                b,
+                b_strides.column,
+                b_strides.row,
+                0.0,
+                1.0,
+                false,
+                false,
+                false,
+                gemm::Parallelism::Rayon(0),
+            );
+        }
+        Ok(())
+    }
+
+    fn gather(
+        &self,
+        table: &Matrix<Host>,
+        order: &Array<u32, Host>,
+        start: usize,
+        out: &mut Matrix<Host>,
+    ) -> Result<()> {
+        let (rows, columns) = shapes::gather(table, order, start, out)?;
+        for (out, &row) in out.chunks_exact_mut(columns).zip(&order[start..start + rows]) {
+            let row =
+                table.chunks_exact(columns).nth(row as usize).ok_or("the order names a row that the table lacks")?;
+            out.copy_from_slice(row);
+        }
+        Ok(())
+    }
+
+    fn add_bias(&self, bias: &Matrix<Host>, x: &mut Matrix<Host>) -> Result<()> {
+        let (_, columns) = shapes::columns(x, bias)?;
+        for row in x.chunks_exact_mut(columns) {
+            row.iter_mut().zip(bias.iter()).for_each(|(x, bias)| *x += bias);
+        }
+        Ok(())
+    }
+
+    fn relu(&self, x: &Matrix<Host>, out: &mut Matrix<Host>) -> Result<()> {
+        shapes::same(x, out)?;
+        out.iter_mut().zip(x.iter()).for_each(|(out, x)| *out = x.max(0.0));
+        Ok(())
+    }
+
+    fn relu_gradient(&self, output: &Matrix<Host>, gradient: &Matrix<Host>, out: &mut Matrix<Host>) -> Result<()> {
+        shapes::same(output, gradient)?;
+        shapes::same(output, out)?;
+        for ((out, y), gradient) in out.iter_mut().zip(output.iter()).zip(gradient.iter()) {
+            *out = if *y > 0.0 { *gradient } else { 0.0 };
+        }
+        Ok(())
+    }
+
+    fn softmax_cross_entropy(
+        &self,
+        logits: &Matrix<Host>,
+        targets: &Matrix<Host>,
+        start: usize,
+        losses: &mut Matrix<Host>,
+        gradient: &mut Matrix<Host>,
+    ) -> Result<()> {
+        let (rows, columns) = shapes::losses(logits, targets, start, losses, gradient)?;
+        let inputs = logits.chunks_exact(columns).zip(targets.chunks_exact(columns));
+        let outputs = gradient.chunks_exact_mut(columns).zip(&mut losses[start..start + rows]);
+        for ((logits, targets), (gradient, loss)) in inputs.zip(outputs) {
+            *loss = softmax_row(logits, targets, 1.0 / rows as f32, gradient);
+        }
+        Ok(())
+    }
+
+    fn sum_rows(&self, x: &Matrix<Host>, out: &mut Matrix<Host>) -> Result<()> {
+        let (_, columns) = shapes::columns(x, out)?;
+        out.fill(0.0);
+        for row in x.chunks_exact(columns) {
+            out.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
+        }
+        Ok(())
+    }
+
+    fn adam(&self, adam: Adam, gradient: &Matrix<Host>, parameter: &mut Parameter<Host>) -> Result<()> {
+        let Parameter { value, mean, square } = parameter;
+        shapes::same(gradient, value)?;
+        let moments = mean.iter_mut().zip(square.iter_mut());
+        for ((value, gradient), (mean, square)) in value.iter_mut().zip(gradient.iter()).zip(moments) {
+            *mean += (1.0 - adam.mean_decay) * (gradient - *mean);
+            *square += (1.0 - adam.square_decay) * (gradient * gradient - *square);
+            *value -= adam.rate * *mean / (square.sqrt() + adam.epsilon);
+        }
+        Ok(())
+    }
+}
+
+/// Distance in memory from one column, and one row, to the next.
+struct Strides {
+    column: isize,
+    row: isize,
+}
+
+fn strides(factor: &Factor<'_, Host>) -> Result<Strides> {
+    let (_, columns) = shapes::dims(factor.array())?;
+    Ok(match factor {
+        Factor::AsIs(_) => Strides { column: 1, row: columns as isize },
+        Factor::Transposed(_) => Strides { column: columns as isize, row: 1 },
+    })
+}
+
+/// Writes `scale * (softmax(logits) - targets)` and returns the cross-entropy.
+fn softmax_row(logits: &[f32], targets: &[f32], scale: f32, gradient: &mut [f32]) -> f32 {
+    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f32 = logits.iter().map(|logit| (logit - largest).exp()).sum();
+    let mut loss = 0.0;
+    for ((gradient, logit), target) in gradient.iter_mut().zip(logits).zip(targets) {
+        let shifted = logit - largest;
+        *gradient = scale * (shifted.exp() / sum - target);
+        loss -= target * (shifted - sum.ln());
+    }
+    loss
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matrix(shape: [usize; 2], values: impl Fn(usize) -> f32) -> Matrix<Host> {
+        let values: Vec<f32> = (0..shape[0] * shape[1]).map(values).collect();
+        Matrix::from_slice(&Host::new(), shape, &values).unwrap()
+    }
+
+    /// Stale contents, as a cache hands them out: an operation that fails to write them is seen.
+    fn stale(shape: [usize; 2]) -> Matrix<Host> {
+        matrix(shape, |_| f32::NAN)
+    }
+
+    fn wave(i: usize) -> f32 {
+        (i as f32 * 0.7).sin()
+    }
+
+    #[test]
+    fn products_agree_with_the_plain_loop() {
+        let host = HostCompute::new();
+        for (m, n, k) in [(1, 1, 1), (3, 5, 4), (30, 10, 128), (128, 256, 64)] {
+            let (a, b) = (matrix([m, k], wave), matrix([k, n], |i| wave(3 * i + 1)));
+            let turned_a = matrix([k, m], |i| a[(i % m) * k + i / m]);
+            let turned_b = matrix([n, k], |i| b[(i % k) * n + i / k]);
+            let expected: Vec<f32> =
+                (0..m * n).map(|i| (0..k).map(|l| a[i / n * k + l] * b[l * n + i % n]).sum()).collect();
+            let factors = [
+                (Factor::AsIs(&a), Factor::AsIs(&b)),
+                (Factor::Transposed(&turned_a), Factor::AsIs(&b)),
+                (Factor::AsIs(&a), Factor::Transposed(&turned_b)),
+                (Factor::Transposed(&turned_a), Factor::Transposed(&turned_b)),
+            ];
+            for (left, right) in factors {
+                let mut out = stale([m, n]);
+                host.matmul(left, right, &mut out).unwrap();
+                assert!(out.iter().zip(&expected).all(|(x, y)| (x - y).abs() < 1e-4), "{m}x{n}x{k}");
+            }
+        }
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_refused() {
+        let host = HostCompute::new();
+        let (a, b) = (stale([2, 3]), stale([2, 3]));
+        assert!(host.matmul(Factor::AsIs(&a), Factor::AsIs(&b), &mut stale([2, 3])).is_err());
+        assert!(host.add_bias(&stale([1, 2]), &mut stale([2, 3])).is_err());
+        assert!(host.relu(&a, &mut stale([3, 2])).is_err());
+        let order = Array::from_slice(&Host::new(), 2, &[0u32, 7]).unwrap();
+        assert!(host.gather(&a, &order, 1, &mut stale([2, 3])).is_err(), "the order is too short");
+        assert!(host.gather(&a, &order, 0, &mut stale([2, 3])).is_err(), "there is no row 7");
+    }
+
+    #[test]
+    fn rows_are_gathered_biased_and_summed() {
+        let host = HostCompute::new();
+        let order = Array::from_slice(&Host::new(), 4, &[3u32, 0, 2, 1]).unwrap();
+        let mut rows = stale([2, 2]);
+        host.gather(&matrix([4, 2], |i| i as f32), &order, 1, &mut rows).unwrap();
+        assert_eq!(rows[..], [0.0, 1.0, 4.0, 5.0]);
+        host.add_bias(&matrix([1, 2], |i| 10.0 * i as f32), &mut rows).unwrap();
+        assert_eq!(rows[..], [0.0, 11.0, 4.0, 15.0]);
+        let mut sums = stale([1, 2]);
+        host.sum_rows(&rows, &mut sums).unwrap();
+        assert_eq!(sums[..], [4.0, 26.0]);
+    }
+
+    #[test]
+    fn relu_and_its_gradient() {
+        let host = HostCompute::new();
+        let (mut y, mut gradient) = (stale([1, 3]), stale([1, 3]));
+        host.relu(&matrix([1, 3], |i| i as f32 - 1.0), &mut y).unwrap();
+        assert_eq!(y[..], [0.0, 0.0, 1.0]);
+        host.relu_gradient(&y, &matrix([1, 3], |_| 5.0), &mut gradient).unwrap();
+        assert_eq!(gradient[..], [0.0, 0.0, 5.0]);
+    }
+
+    #[test]
+    fn large_logits_do_not_overflow() {
+        let mut gradient = [f32::NAN; 2];
+        let loss = softmax_row(&[1000.0, 0.0], &[0.0, 1.0], 0.5, &mut gradient);
+        assert_eq!((loss, gradient), (1000.0, [0.5, -0.5]));
+    }
+
+    #[test]
+    fn adam_moves_each_parameter_by_the_rate_at_first() {
+        let device = Host::new();
+        let zeros = || Matrix::zeros(&device, [1, 2]).unwrap();
+        let mut parameter = Parameter { value: zeros(), mean: zeros(), square: zeros() };
+        let decay = (0.9_f32, 0.99_f32);
+        let rate = 0.1 * (1.0 - decay.1).sqrt() / (1.0 - decay.0);
+        let adam = Adam { rate, mean_decay: decay.0, square_decay: decay.1, epsilon: 0.0 };
+        HostCompute::new().adam(adam, &matrix([1, 2], |i| [3.0, -0.01][i]), &mut parameter).unwrap();
+        assert!((parameter.value[0] + 0.1).abs() < 1e-5 && (parameter.value[1] - 0.1).abs() < 1e-5);
+    }
+}

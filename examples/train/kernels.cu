@@ -1,0 +1,76 @@
+// The elementwise work of the training step. All matrices are dense and row-major; `count` is rows times columns. Launches
+// cover at least as many threads as there is work, so every kernel looks first whether it has any.
+
+static __device__ int thread_index() { return blockIdx.x * blockDim.x + threadIdx.x; }
+
+// A row number outside the table gives zeros: the host cannot look at the order.
+extern "C" __global__ void gather(float *out, const float *table, const unsigned int *order, int start, int table_rows,
+                                  int columns, int count) {
+    int i = thread_index();
+    if (i >= count) return;
+    unsigned int row = order[start + i / columns];
+    out[i] = row < (unsigned int)table_rows ? table[(size_t)row * columns + i % columns] : 0.0f;
+}
+
+extern "C" __global__ void add_bias(float *x, const float *bias, int columns, int count) {
+    int i = thread_index();
+    if (i < count) x[i] += bias[i % columns];
+}
+
+extern "C" __global__ void relu(float *out, const float *x, int count) {
+    int i = thread_index();
+    if (i < count) out[i] = fmaxf(x[i], 0.0f);
+}
+
+extern "C" __global__ void relu_gradient(float *out, const float *output, const float *gradient, int count) {
+    int i = thread_index();
+    if (i < count) out[i] = output[i] > 0.0f ? gradient[i] : 0.0f;
+}
+
+// One thread for each row.
+extern "C" __global__ void softmax_cross_entropy(float *gradient, float *losses, const float *logits, const float *targets,
+                                                 int start, int rows, int columns) {
+    int row = thread_index();
+    if (row >= rows) return;
+    size_t first = (size_t)row * columns;
+    float largest = logits[first];
+    for (int j = 1; j < columns; ++j) largest = fmaxf(largest, logits[first + j]);
+    float sum = 0.0f;
+    for (int j = 0; j < columns; ++j) sum += expf(logits[first + j] - largest);
+    float loss = 0.0f;
+    for (int j = 0; j < columns; ++j) {
+        float shifted = logits[first + j] - largest;
+        float target = targets[first + j];
+        gradient[first + j] = (expf(shifted) / sum - target) / rows;
+        loss -= target * (shifted - logf(sum));
+    }
+    losses[start + row] = loss;
+}
+
+// A block of 32 x 8 threads adds up 32 columns, each in 8 parts: neighbouring threads read neighbouring columns.
+extern "C" __global__ void sum_rows(float *out, const float *x, int rows, int columns) {
+    __shared__ float parts[8][32];
+    int column = blockIdx.x * 32 + threadIdx.x;
+    float sum = 0.0f;
+    if (column < columns) {
+        for (int row = threadIdx.y; row < rows; row += 8) sum += x[(size_t)row * columns + column];
+    }
+    parts[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y == 0 && column < columns) {
+        for (int part = 1; part < 8; ++part) sum += parts[part][threadIdx.x];
+        out[column] = sum;
+    }
+}
+
+extern "C" __global__ void adam(float *value, float *mean, float *square, const float *gradient, float rate,
+                                float mean_decay, float square_decay, float epsilon, int count) {
+    int i = thread_index();
+    if (i >= count) return;
+    float g = gradient[i];
+    float m = mean[i] + (1.0f - mean_decay) * (g - mean[i]);
+    float s = square[i] + (1.0f - square_decay) * (g * g - square[i]);
+    mean[i] = m;
+    square[i] = s;
+    value[i] -= rate * m / (sqrtf(s) + epsilon);
+}

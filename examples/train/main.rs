@@ -1,0 +1,84 @@
+//! Trains a small network on handwritten digits, with every activation and gradient an array made in the step.
+//!
+//! ```text
+//! cargo run --release --example train
+//! cargo run --release --example train -- --device host --alloc plain --json
+//! ```
+//!
+//! The reader's way: `step.rs`, where the scopes are; `network.rs`, which makes and drops the arrays; `buffers.rs`, the three
+//! ways to get them; `training.rs`, the loop. `compute.rs` says what is asked of a machine, `host.rs` and `cuda.rs` do it.
+
+mod buffers;
+#[path = "../common/mod.rs"]
+mod common;
+mod compute;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod data;
+#[cfg(test)]
+mod gradient_check;
+mod host;
+mod network;
+mod report;
+mod shapes;
+mod step;
+mod training;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::buffers::Alloc;
+use crate::common::{DeviceChoice, Result};
+use crate::report::Report;
+
+/// Trains a small network on handwritten digits.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Where to train: auto (the first GPU, else the host), host or cuda:N.
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+    /// Where the arrays of a step come from.
+    #[arg(long, value_enum, default_value = "scoped")]
+    alloc: Alloc,
+    /// Passes over the training images.
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..))]
+    epochs: u16,
+    /// Print one JSON object instead of a summary.
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("train: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<()> {
+    let report = train(options)?;
+    if options.json {
+        println!("{}", serde_json::to_string(&report)?)
+    } else {
+        println!("{report}")
+    }
+    Ok(())
+}
+
+#[cfg(feature = "cuda")]
+fn train(options: &Options) -> Result<Report> {
+    match options.device.open_gpu(cuda::CudaCompute::new)? {
+        Some(gpu) => training::train(&gpu, options),
+        None => training::train(&host::HostCompute::new(), options),
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+fn train(options: &Options) -> Result<Report> {
+    options.device.refuse_gpu()?;
+    training::train(&host::HostCompute::new(), options)
+}

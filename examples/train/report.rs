@@ -1,0 +1,74 @@
+//! What a run says at its end: for people, or as one JSON object.
+
+use std::fmt;
+
+use gpucache::prelude::*;
+
+use crate::Options;
+use crate::buffers::Alloc;
+use crate::compute::Compute;
+use crate::training::Tally;
+
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Report {
+    device: String,
+    alloc: Alloc,
+    epochs: u16,
+    /// Share of the held-back images told right after the last epoch, from 0 to 1.
+    pub(crate) test_accuracy: f64,
+    /// Mean loss over the last epoch.
+    pub(crate) train_loss: f32,
+    /// Without evaluation and, if there are more, without the first epoch, in which the machine warms up.
+    steps_per_second: f64,
+    /// Allocations that the cache `train_step` served with memory it had, and with memory it had to get.
+    hits: u64,
+    misses: u64,
+    /// Allocations that the training steps asked of the device: in all, and after the first epoch.
+    device_allocations: u64,
+    steady_device_allocations: u64,
+    /// The most memory of the device that was held at once, data and parameters included.
+    peak_device_bytes: u64,
+    /// What the caches gave back: after the last evaluation, and at the end.
+    pub(crate) given_back_bytes: [usize; 2],
+}
+
+impl Report {
+    pub(crate) fn new<C: Compute>(compute: &C, options: &Options, [first, steady]: [Tally; 2]) -> Self {
+        let timed = if steady.steps > 0 { steady } else { first };
+        let cache = gpucache::stats("train_step");
+        let (hits, misses) = cache.as_ref().map_or((0, 0), |cache| (cache.hits, cache.misses));
+        Self {
+            device: compute.name(),
+            alloc: options.alloc,
+            epochs: options.epochs,
+            test_accuracy: 0.0,
+            train_loss: 0.0,
+            steps_per_second: timed.steps as f64 / timed.time.as_secs_f64(),
+            hits,
+            misses,
+            device_allocations: first.allocations + steady.allocations,
+            steady_device_allocations: steady.allocations,
+            peak_device_bytes: compute.device().memory().peak_bytes,
+            given_back_bytes: [0, 0],
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let arrays = match self.alloc {
+            Alloc::Scoped => "made in every step, served by its scope's cache",
+            Alloc::Plain => "made in every step, served by the device",
+            Alloc::Hand => "made once by hand, used again in every step",
+        };
+        writeln!(f, "device              {}", self.device)?;
+        writeln!(f, "arrays              {arrays}")?;
+        writeln!(f, "held-back images    {:.2} % right after {} epochs", 100.0 * self.test_accuracy, self.epochs)?;
+        writeln!(f, "training loss       {:.4}", self.train_loss)?;
+        writeln!(f, "speed               {:.0} steps/s", self.steps_per_second)?;
+        writeln!(f, "cache train_step    {} hits, {} misses", self.hits, self.misses)?;
+        let (all, steady) = (self.device_allocations, self.steady_device_allocations);
+        writeln!(f, "device allocations  {all} in training steps, {steady} of them after the first epoch")?;
+        write!(f, "peak device memory  {:.2} MiB", self.peak_device_bytes as f64 / f64::from(1 << 20))
+    }
+}

@@ -1,0 +1,138 @@
+//! The training step and the evaluation, and the scopes they run in.
+
+use std::ops::Range;
+
+use gpucache::prelude::*;
+
+use crate::buffers::{Buffer, Buffers};
+use crate::common::Result;
+use crate::compute::{Adam, Compute, Factor, Matrix};
+use crate::data::{CLASSES, PIXELS};
+use crate::network::{Activations, HIDDEN, Network};
+use crate::shapes;
+
+/// The training data on the device. It lives outside every scope.
+pub(crate) struct TrainingSet<D: Device> {
+    pub(crate) images: Matrix<D>,
+    pub(crate) targets: Matrix<D>,
+    /// The rows of this epoch, in the order in which they are trained on.
+    pub(crate) order: Array<u32, D>,
+    /// The loss of each row of `order`.
+    pub(crate) losses: Matrix<D>,
+}
+
+/// One training step on the rows `batch` of the epoch.
+///
+/// This attribute is all that the cache asks for. Whatever is allocated until the function returns, here or in what it calls,
+/// is served by the cache named `train_step`: in the first step by the device, in the following ones by what arrays of the
+/// same shape gave back when they were dropped. The last batch of an epoch is smaller and has shapes of its own; they, too,
+/// come back in every epoch.
+#[cache_scope(train_step)]
+pub(crate) fn train_step<C: Compute>(
+    mut step: Step<'_, C>,
+    network: &mut Network<C::Device>,
+    set: &mut TrainingSet<C::Device>,
+    batch: Range<usize>,
+    adam: Adam,
+) -> Result<()> {
+    let images = step.gather(&set.images, &set.order, &batch)?;
+    let targets = step.gather(&set.targets, &set.order, &batch)?;
+    let Activations { hidden, logits } = network.forward(&mut step, &images)?;
+    let at_logits = step.softmax_cross_entropy(&logits, &targets, batch.start, &mut set.losses)?;
+    drop((targets, logits));
+    network.learn(&mut step, adam, &images, hidden, at_logits)
+}
+
+/// The network's scores for each image, in a scope of its own.
+pub(crate) fn evaluate<C: Compute>(
+    mut step: Step<'_, C>,
+    network: &Network<C::Device>,
+    images: &Matrix<C::Device>,
+) -> Result<Vec<f32>> {
+    gpucache::cache_scope!(eval, { Ok(network.forward(&mut step, images)?.logits.to_vec()?) })
+}
+
+/// The shapes that [`train_step`] asks for with a batch of so many rows, in its order: the price of `--alloc hand`.
+pub(crate) fn training_shapes(rows: usize) -> Vec<[usize; 2]> {
+    let [first, second] = HIDDEN;
+    let batch = [[rows, PIXELS], [rows, CLASSES]];
+    let loss = [[rows, CLASSES]];
+    let third = [[rows, second], [rows, second], [second, CLASSES], [1, CLASSES]];
+    let middle = [[rows, first], [rows, first], [first, second], [1, second]];
+    let bottom = [[PIXELS, first], [1, first]];
+    [&batch[..], &forward_shapes(rows), &loss, &third, &middle, &bottom].concat()
+}
+
+/// The shapes that a forward pass asks for, in its order.
+pub(crate) fn forward_shapes(rows: usize) -> Vec<[usize; 2]> {
+    let [first, second] = HIDDEN;
+    vec![[rows, first], [rows, first], [rows, second], [rows, second], [rows, CLASSES]]
+}
+
+/// The operations of one step, each with a new array for what it gives.
+pub(crate) struct Step<'a, C: Compute> {
+    pub(crate) compute: &'a C,
+    pub(crate) buffers: Buffers<'a, C::Device>,
+}
+
+impl<'a, C: Compute> Step<'a, C> {
+    pub(crate) fn matmul(
+        &mut self,
+        a: Factor<'_, C::Device>,
+        b: Factor<'_, C::Device>,
+    ) -> Result<Buffer<'a, C::Device>> {
+        let mut out = self.buffers.output([a.dims()?.0, b.dims()?.1])?;
+        self.compute.matmul(a, b, &mut out)?;
+        Ok(out)
+    }
+
+    pub(crate) fn relu(&mut self, x: &Matrix<C::Device>) -> Result<Buffer<'a, C::Device>> {
+        let mut out = self.like(x)?;
+        self.compute.relu(x, &mut out)?;
+        Ok(out)
+    }
+
+    pub(crate) fn relu_gradient(
+        &mut self,
+        output: &Matrix<C::Device>,
+        gradient: &Matrix<C::Device>,
+    ) -> Result<Buffer<'a, C::Device>> {
+        let mut out = self.like(output)?;
+        self.compute.relu_gradient(output, gradient, &mut out)?;
+        Ok(out)
+    }
+
+    pub(crate) fn sum_rows(&mut self, x: &Matrix<C::Device>) -> Result<Buffer<'a, C::Device>> {
+        let mut out = self.buffers.output([1, shapes::dims(x)?.1])?;
+        self.compute.sum_rows(x, &mut out)?;
+        Ok(out)
+    }
+
+    fn gather(
+        &mut self,
+        table: &Matrix<C::Device>,
+        order: &Array<u32, C::Device>,
+        batch: &Range<usize>,
+    ) -> Result<Buffer<'a, C::Device>> {
+        let mut out = self.buffers.output([batch.len(), shapes::dims(table)?.1])?;
+        self.compute.gather(table, order, batch.start, &mut out)?;
+        Ok(out)
+    }
+
+    fn softmax_cross_entropy(
+        &mut self,
+        logits: &Matrix<C::Device>,
+        targets: &Matrix<C::Device>,
+        start: usize,
+        losses: &mut Matrix<C::Device>,
+    ) -> Result<Buffer<'a, C::Device>> {
+        let mut gradient = self.like(logits)?;
+        self.compute.softmax_cross_entropy(logits, targets, start, losses, &mut gradient)?;
+        Ok(gradient)
+    }
+
+    fn like(&mut self, x: &Matrix<C::Device>) -> Result<Buffer<'a, C::Device>> {
+        let (rows, columns) = shapes::dims(x)?;
+        self.buffers.output([rows, columns])
+    }
+}

@@ -1,0 +1,177 @@
+//! The loop around the step: epochs, evaluation in between, and what is counted.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use gpucache::prelude::*;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::Options;
+use crate::buffers::Storage;
+use crate::common::Result;
+use crate::compute::{Adam, Compute, Matrix};
+use crate::data::{CLASSES, Digits, PIXELS, Samples};
+use crate::network::Network;
+use crate::report::Report;
+use crate::step::{Step, TrainingSet, evaluate, forward_shapes, train_step, training_shapes};
+
+const SEED: u64 = 1797;
+const BATCH: usize = 128;
+/// Learning rate at the start; it falls to zero on a cosine.
+const RATE: f32 = 3e-3;
+const MEAN_DECAY: f32 = 0.9;
+const SQUARE_DECAY: f32 = 0.999;
+
+struct Training<'c, C: Compute> {
+    compute: &'c C,
+    random: fastrand::Rng,
+    network: Network<C::Device>,
+    set: TrainingSet<C::Device>,
+    /// Images without their shifted copies.
+    samples: usize,
+    full_batch: Storage<C::Device>,
+    last_batch: Storage<C::Device>,
+    steps: i32,
+    planned_steps: i32,
+}
+
+struct Evaluation<'c, C: Compute> {
+    compute: &'c C,
+    images: Matrix<C::Device>,
+    labels: Vec<usize>,
+    storage: Storage<C::Device>,
+}
+
+/// What some epochs of training took, evaluation not counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) steps: u64,
+    pub(crate) time: Duration,
+    /// Allocations that the device was asked for.
+    pub(crate) allocations: u64,
+}
+
+/// Trains and says how it went. All memory that the caches hold has been given back when it returns.
+pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Report> {
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let digits = Digits::load(&mut random)?;
+    let mut evaluation = Evaluation::new(compute, &digits.test, options)?;
+    let mut training = Training::new(compute, &digits.train, random, options)?;
+
+    let bar = ProgressBar::new(options.epochs.into()).with_style(style()?); // it shows nothing unless on a terminal
+    let (mut first, mut steady) = (Tally::default(), Tally::default());
+    let (mut accuracy, mut evaluation_bytes) = (0.0, 0);
+    for epoch in 0..options.epochs {
+        let tally = if epoch == 0 { &mut first } else { &mut steady };
+        training.epoch(tally)?;
+        accuracy = evaluation.accuracy(&training.network)?;
+        // Training goes on without the evaluation's memory; the next evaluation will ask for it again.
+        evaluation_bytes = gpucache::invalidate("eval").bytes;
+        bar.set_message(format!("{:.1} % right", 100.0 * accuracy));
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+
+    let mut report = Report::new(compute, options, [first, steady]);
+    report.test_accuracy = accuracy;
+    report.train_loss = training.loss()?;
+    report.given_back_bytes = [evaluation_bytes, gpucache::invalidate_all().bytes];
+    Ok(report)
+}
+
+fn style() -> Result<ProgressStyle> {
+    Ok(ProgressStyle::with_template("{bar:40} epoch {pos}/{len}  {msg}  {elapsed}")?)
+}
+
+impl<'c, C: Compute> Training<'c, C> {
+    fn new(compute: &'c C, train: &Samples, mut random: fastrand::Rng, options: &Options) -> Result<Self> {
+        let device = compute.device();
+        let (samples, table) = (train.len(), train.with_shifted_copies());
+        let storage = |rows| Storage::new(options.alloc, device, &training_shapes(rows));
+        Ok(Self {
+            compute,
+            network: Network::new(device, &mut random)?,
+            set: TrainingSet {
+                images: Matrix::from_slice(device, [table.len(), PIXELS], &table.images)?,
+                targets: Matrix::from_slice(device, [table.len(), CLASSES], &table.targets())?,
+                order: Array::zeros(device, samples)?,
+                losses: Matrix::zeros(device, [1, samples])?,
+            },
+            samples,
+            full_batch: storage(BATCH)?,
+            last_batch: storage(samples % BATCH)?,
+            steps: 0,
+            planned_steps: i32::try_from(samples.div_ceil(BATCH))?.saturating_mul(options.epochs.into()),
+            random,
+        })
+    }
+
+    /// One pass over the images, each as one of its shifted copies. The host waits for the device once, at the end.
+    fn epoch(&mut self, tally: &mut Tally) -> Result<()> {
+        let order = self.shuffled();
+        self.set.order.copy_from_slice(&order)?;
+        let device = self.compute.device();
+        let (start, allocations) = (Instant::now(), device.memory().allocations);
+        for batch in batches(self.samples) {
+            let adam = self.next_adam();
+            let storage = if batch.len() == BATCH { &mut self.full_batch } else { &mut self.last_batch };
+            let step = Step { compute: self.compute, buffers: storage.buffers() };
+            train_step(step, &mut self.network, &mut self.set, batch, adam)?;
+            tally.steps += 1;
+        }
+        device.synchronize()?;
+        tally.time += start.elapsed();
+        tally.allocations += device.memory().allocations - allocations;
+        Ok(())
+    }
+
+    fn shuffled(&mut self) -> Vec<u32> {
+        let samples = self.samples as u32;
+        let mut order: Vec<u32> = (0..samples).collect();
+        self.random.shuffle(&mut order);
+        order.iter_mut().for_each(|row| *row += samples * self.random.u32(..Samples::COPIES as u32));
+        order
+    }
+
+    fn next_adam(&mut self) -> Adam {
+        let progress = self.steps as f32 / self.planned_steps as f32;
+        self.steps += 1;
+        let cosine = 0.5 * (1.0 + (std::f32::consts::PI * progress).cos());
+        let correction = (1.0 - SQUARE_DECAY.powi(self.steps)).sqrt() / (1.0 - MEAN_DECAY.powi(self.steps));
+        Adam { rate: RATE * cosine * correction, mean_decay: MEAN_DECAY, square_decay: SQUARE_DECAY, epsilon: 1e-8 }
+    }
+
+    /// Mean loss over the last epoch.
+    fn loss(&self) -> Result<f32> {
+        Ok(self.set.losses.to_vec()?.iter().sum::<f32>() / self.samples as f32)
+    }
+}
+
+impl<'c, C: Compute> Evaluation<'c, C> {
+    fn new(compute: &'c C, test: &Samples, options: &Options) -> Result<Self> {
+        let device = compute.device();
+        Ok(Self {
+            compute,
+            images: Matrix::from_slice(device, [test.len(), PIXELS], &test.images)?,
+            labels: test.labels.clone(),
+            storage: Storage::new(options.alloc, device, &forward_shapes(test.len()))?,
+        })
+    }
+
+    /// The share of the held-back images that the network tells right.
+    fn accuracy(&mut self, network: &Network<C::Device>) -> Result<f64> {
+        let step = Step { compute: self.compute, buffers: self.storage.buffers() };
+        let scores = evaluate(step, network, &self.images)?;
+        let right = scores.chunks_exact(CLASSES).zip(&self.labels).filter(|(scores, label)| best(scores) == **label);
+        Ok(right.count() as f64 / self.labels.len() as f64)
+    }
+}
+
+fn best(scores: &[f32]) -> usize {
+    let best = scores.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+    best.map_or(0, |(class, _)| class)
+}
+
+fn batches(len: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..len).step_by(BATCH).map(move |start| start..len.min(start + BATCH))
+}

@@ -1,0 +1,163 @@
+//! What was written, before anything is judged: the arguments of both macros, and the item under the attribute.
+//!
+//! A body is kept as tokens: nothing in it has to be understood to stand inside a scope.
+
+use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream};
+use syn::{Expr, ExprGroup, ExprLit, Ident, Lit, LitStr, Result, Signature, Token, Visibility, braced, token};
+
+/// One of the comma-separated arguments.
+pub(crate) enum Argument {
+    /// `train_step`
+    Word(Ident),
+    /// `"train step"`
+    Text(LitStr),
+    /// `key = value`
+    Setting { key: Ident, value: Expr },
+    /// Any other expression.
+    Other(Expr),
+}
+
+/// The arguments of `#[cache_scope(..)]`.
+pub(crate) struct Attribute {
+    pub(crate) arguments: Vec<Argument>,
+}
+
+/// The input of `cache_scope!`, behind the path of the crate that forwards it.
+pub(crate) struct Block {
+    pub(crate) krate: TokenTree,
+    pub(crate) arguments: Vec<Argument>,
+    pub(crate) body: Body,
+}
+
+/// The item under the attribute.
+pub(crate) enum Item {
+    Function(Box<Function>),
+    /// A function that ends in this semicolon.
+    Declaration(Token![;]),
+    /// Something that begins with this token.
+    Other(Span),
+}
+
+pub(crate) struct Function {
+    pub(crate) attributes: Vec<syn::Attribute>,
+    pub(crate) visibility: Visibility,
+    pub(crate) defaultness: Option<Token![default]>,
+    pub(crate) signature: Signature,
+    pub(crate) body: Body,
+}
+
+/// `{ #![inner attributes] statements }`
+pub(crate) struct Body {
+    pub(crate) brace: token::Brace,
+    pub(crate) attributes: Vec<syn::Attribute>,
+    pub(crate) statements: TokenStream,
+}
+
+impl Parse for Argument {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let ahead = input.fork();
+        if ahead.call(Ident::parse_any).is_ok() {
+            if ahead.is_empty() || ahead.peek(Token![,]) || ahead.peek(token::Brace) {
+                return input.call(Ident::parse_any).map(Self::Word);
+            }
+            if ahead.peek(Token![=]) && !ahead.peek(Token![==]) {
+                let key = input.call(Ident::parse_any)?;
+                input.parse::<Token![=]>()?;
+                return Ok(Self::Setting { key, value: input.parse()? });
+            }
+        }
+        let value = input.parse()?;
+        Ok(literal(&value).cloned().map_or(Self::Other(value), Self::Text))
+    }
+}
+
+/// The string literal that an expression is, also where another macro passed it on.
+pub(crate) fn literal(value: &Expr) -> Option<&LitStr> {
+    match value {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text),
+        Expr::Group(ExprGroup { expr, .. }) => literal(expr),
+        _ => None,
+    }
+}
+
+/// Arguments up to the end or to a block.
+fn arguments(input: ParseStream<'_>) -> Result<Vec<Argument>> {
+    let mut arguments = Vec::new();
+    while !input.is_empty() && !input.peek(token::Brace) {
+        arguments.push(input.parse()?);
+        if input.is_empty() {
+            break;
+        }
+        input.parse::<Token![,]>()?;
+    }
+    Ok(arguments)
+}
+
+impl Parse for Attribute {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        Ok(Self { arguments: arguments(input)? })
+    }
+}
+
+impl Parse for Block {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let krate = input.parse()?;
+        input.parse::<Token![;]>()?;
+        let arguments = arguments(input)?;
+        let body = input.parse()?;
+        input.parse::<Option<Token![,]>>()?;
+        Ok(Self { krate, arguments, body })
+    }
+}
+
+impl Parse for Body {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let content;
+        let brace = braced!(content in input);
+        Ok(Self { brace, attributes: content.call(syn::Attribute::parse_inner)?, statements: content.parse()? })
+    }
+}
+
+impl Parse for Item {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let attributes = input.call(syn::Attribute::parse_outer)?;
+        let visibility = input.parse()?;
+        let defaultness = input.parse()?;
+        if !begins_function(input) {
+            let start = input.span();
+            input.parse::<TokenStream>()?;
+            return Ok(Self::Other(start));
+        }
+        let signature = input.parse()?;
+        if input.peek(Token![;]) {
+            return Ok(Self::Declaration(input.parse()?));
+        }
+        let body = input.parse()?;
+        Ok(Self::Function(Box::new(Function { attributes, visibility, defaultness, signature, body })))
+    }
+}
+
+/// Whether qualifiers and then `fn` come next.
+fn begins_function(input: ParseStream<'_>) -> bool {
+    let ahead = input.fork();
+    while let Ok(word) = ahead.call(Ident::parse_any) {
+        if word == "fn" {
+            return true;
+        }
+        if !["const", "async", "gen", "unsafe", "safe", "extern"].iter().any(|qualifier| word == qualifier) {
+            return false;
+        }
+        if ahead.peek(LitStr) && ahead.parse::<LitStr>().is_err() {
+            return false;
+        }
+    }
+    false
+}
+
+/// The block that ends the input of `cache_scope!`, found without understanding the rest.
+pub(crate) fn last_block(input: &TokenStream) -> Option<TokenTree> {
+    let last = input.clone().into_iter().last()?;
+    matches!(&last, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace).then_some(last)
+}

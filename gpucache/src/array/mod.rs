@@ -1,0 +1,254 @@
+//! Typed arrays over the engine's blocks: shape, typed access, drop.
+//!
+//! Invariant: the block of an `Array<T, D>` has room for `len()` values of `T` and lies on a stream of a `D`.
+#![allow(unsafe_code)]
+
+mod element;
+mod host;
+mod shape;
+
+#[cfg(feature = "cuda")]
+mod cuda;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
+
+pub use element::Element;
+pub use shape::Shape;
+
+use crate::base::error::{Error, Result};
+use crate::base::key::Request;
+use crate::cache::Block;
+use crate::device::Device;
+
+/// An array of `T` on a device, in row-major order, without strides.
+///
+/// Allocated inside a scope it comes from the scope's cache, outside from the device. A drop gives the block back to
+/// where it came from at once, on any thread; until then nobody else gets it. Work that is on the array's stream may
+/// still use the memory then: the next life is ordered behind it by the same stream.
+///
+/// On a host it derefs to `[T]`, mutably too; on CUDA to `CudaSlice<T>`, and it is accepted by kernel launches, copies,
+/// and cuBLAS as such.
+///
+/// ```
+/// use gpucache::prelude::*;
+///
+/// #[cache_scope(train_step)]
+/// fn step(host: &Host, input: &Array<f32, Host>) -> gpucache::Result<Array<f32, Host>> {
+///     let mut output = Array::zeros(host, input.shape())?;
+///     output.iter_mut().zip(input.iter()).for_each(|(y, x)| *y = x * x);
+///     Ok(output)
+/// }
+///
+/// let host = Host::new();
+/// let input = Array::from_slice(&host, [2, 2], &[1.0, 2.0, 3.0, 4.0])?;
+/// assert_eq!(step(&host, &input)?.to_vec()?, [1.0, 4.0, 9.0, 16.0]);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub struct Array<T: Element, D: Device> {
+    block: Block,
+    typed: PhantomData<(T, D)>,
+}
+
+impl<T: Element, D: Device> Array<T, D> {
+    /// An array whose every byte is zero, written on the device's stream.
+    ///
+    /// # Errors
+    /// [`is_invalid_shape`](Error::is_invalid_shape) if the bytes overflow, [`is_out_of_memory`](Error::is_out_of_memory),
+    /// or a failure of the device.
+    pub fn zeros(device: &D, shape: impl Shape) -> Result<Self> {
+        let mut array = Self::allocate(device, shape.dims())?;
+        array.block.fill(&[0])?;
+        Ok(array)
+    }
+
+    /// An array of copies of `value`.
+    ///
+    /// # Errors
+    /// As for [`zeros`](Array::zeros).
+    pub fn full(device: &D, shape: impl Shape, value: T) -> Result<Self> {
+        let mut array = Self::allocate(device, shape.dims())?;
+        array.block.fill(shortest_period(bytes_of(std::slice::from_ref(&value))))?;
+        Ok(array)
+    }
+
+    /// An array with the contents of `values`, in row-major order.
+    ///
+    /// # Errors
+    /// [`is_invalid_shape`](Error::is_invalid_shape) too if `values` are not as many as the shape says; otherwise as for
+    /// [`zeros`](Array::zeros).
+    pub fn from_slice(device: &D, shape: impl Shape, values: &[T]) -> Result<Self> {
+        let request = Request::of::<T>(shape.dims())?;
+        same_len(&request, values.len())?;
+        let mut array = Self::serve(device, &request)?;
+        array.copy_from_slice(values)?;
+        Ok(array)
+    }
+
+    /// An array with whatever its memory contains: often the values of an earlier array, or nothing initialised at all.
+    ///
+    /// # Errors
+    /// As for [`zeros`](Array::zeros).
+    ///
+    /// # Safety
+    /// Every element is written, by the host or by work on the device's stream, before anything reads it.
+    ///
+    /// ```
+    /// # #![allow(unsafe_code)]
+    /// use gpucache::prelude::*;
+    ///
+    /// // SAFETY: `fill` writes every element.
+    /// let mut array = unsafe { Array::<f32, _>::uninit(&Host::new(), [4])? };
+    /// array.fill(1.0);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub unsafe fn uninit(device: &D, shape: impl Shape) -> Result<Self> {
+        Self::allocate(device, shape.dims())
+    }
+
+    #[inline]
+    fn allocate(device: &D, dims: &[usize]) -> Result<Self> {
+        Self::serve(device, &Request::of::<T>(dims)?)
+    }
+
+    #[inline]
+    fn serve(device: &D, request: &Request<'_>) -> Result<Self> {
+        Ok(Array { block: Block::allocate(device.stream_handle(), request)?, typed: PhantomData })
+    }
+
+    /// The dimensions, outermost first.
+    pub fn shape(&self) -> &[usize] {
+        self.block.dims()
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.block.len()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The size of all elements in bytes.
+    pub fn byte_len(&self) -> usize {
+        self.len() * size_of::<T>()
+    }
+
+    /// The device and stream it was allocated on.
+    pub fn device(&self) -> &D {
+        D::from_stream_handle(self.block.stream())
+    }
+
+    /// Copies the elements to the host, and waits for them.
+    ///
+    /// # Errors
+    /// A failure of the device, or of work on its stream before.
+    pub fn to_vec(&self) -> Result<Vec<T>> {
+        self.block.stream().check()?;
+        let mut values = Vec::with_capacity(self.len());
+        self.block.read(spare_bytes(&mut values))?;
+        // SAFETY: `read` wrote all `len` elements, from a block whose elements were written (the contract of `uninit`).
+        unsafe { values.set_len(self.len()) };
+        Ok(values)
+    }
+
+    /// Overwrites all elements with `values`. They may be changed as soon as this returns.
+    ///
+    /// # Errors
+    /// [`is_invalid_shape`](Error::is_invalid_shape) if they are not exactly [`len`](Array::len); a failure of the device.
+    pub fn copy_from_slice(&mut self, values: &[T]) -> Result<()> {
+        same_len(&Request::of::<T>(self.shape())?, values.len())?;
+        self.block.stream().check()?;
+        self.block.write(bytes_of(values))
+    }
+
+    /// A copy on the same device and stream, allocated like any other array: from the innermost scope.
+    ///
+    /// # Errors
+    /// As for [`zeros`](Array::zeros).
+    pub fn try_clone(&self) -> Result<Self> {
+        let mut copy = Self::serve(self.device(), &Request::of::<T>(self.shape())?)?;
+        copy.block.copy_from(&self.block)?;
+        Ok(copy)
+    }
+
+    /// The same elements under another shape; nothing moves.
+    ///
+    /// # Errors
+    /// [`is_invalid_shape`](Error::is_invalid_shape) if the shape does not have exactly [`len`](Array::len) elements.
+    pub fn reshape(mut self, shape: impl Shape) -> Result<Self> {
+        same_len(&Request::of::<T>(shape.dims())?, self.len())?;
+        self.block.reshape(shape.dims());
+        Ok(self)
+    }
+}
+
+/// Copies on the device, as [`try_clone`](Array::try_clone) does.
+///
+/// # Panics
+/// If the device has no memory left or failed: `Clone` cannot return an error. Use `try_clone` to handle it.
+impl<T: Element, D: Device> Clone for Array<T, D> {
+    #[allow(clippy::panic)]
+    fn clone(&self) -> Self {
+        self.try_clone().unwrap_or_else(|error| panic!("an array could not be cloned: {error}"))
+    }
+}
+
+impl<T: Element, D: Device> fmt::Debug for Array<T, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Array<{}>{:?} on {:?}", std::any::type_name::<T>(), self.shape(), self.device())
+    }
+}
+
+fn same_len(request: &Request<'_>, len: usize) -> Result<()> {
+    match request.len == len {
+        true => Ok(()),
+        false => Err(Error::invalid_shape(format!(
+            "{len} elements do not fit the shape {:?}, which has {}: pass exactly as many",
+            request.dims, request.len
+        ))),
+    }
+}
+
+/// The bytes of elements.
+fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
+    // SAFETY: an `Element` has no padding, so all its bytes are initialised, for as long as `values` is borrowed.
+    unsafe { from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// The bytes of a vector's spare room.
+fn spare_bytes<T: Element>(values: &mut Vec<T>) -> &mut [MaybeUninit<u8>] {
+    let spare = values.spare_capacity_mut();
+    // SAFETY: the same memory, borrowed as long and as exclusively, as bytes that need not be initialised.
+    unsafe { from_raw_parts_mut(spare.as_mut_ptr().cast(), size_of_val(spare)) }
+}
+
+/// The shortest part of `pattern` that repeated gives it: devices fill fastest with one byte, or a few.
+fn shortest_period(pattern: &[u8]) -> &[u8] {
+    let mut period = pattern;
+    while let (front, back) = period.split_at(period.len() / 2)
+        && front == back
+        && !front.is_empty()
+    {
+        period = front;
+    }
+    period
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shortest_period;
+
+    #[test]
+    fn periods_are_powers_of_two_of_the_pattern() {
+        assert_eq!(shortest_period(&[0; 8]), [0]);
+        assert_eq!(shortest_period(&[1, 2, 1, 2]), [1, 2]);
+        assert_eq!(shortest_period(&[1, 2, 1, 3]), [1, 2, 1, 3]);
+        assert_eq!(shortest_period(&[1, 1, 1]), [1, 1, 1]);
+        assert_eq!(shortest_period(&[]), [0; 0]);
+    }
+}

@@ -1,0 +1,96 @@
+//! The one error type of the crate: opaque, with predicates, so that a new cause never breaks a caller.
+
+use std::fmt;
+
+/// What every fallible call of this crate returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why memory could not be had, reached or described.
+///
+/// The type is opaque: ask it with its predicates. The message says what happened, to what, and what to do about it.
+///
+/// ```
+/// use gpucache::prelude::*;
+///
+/// let error = Array::<f64, _>::zeros(&Host::new(), usize::MAX).unwrap_err();
+/// assert!(error.is_invalid_shape() && !error.is_out_of_memory());
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Error(Box<Kind>);
+
+#[derive(Debug, thiserror::Error)]
+enum Kind {
+    #[error(
+        "{device} has no {bytes} bytes left ({detail}): drop arrays, give idle memory back with `invalidate`, \
+         or work in smaller pieces, then try again"
+    )]
+    OutOfMemory { device: String, bytes: usize, detail: String },
+    #[error("{what} cannot be used here ({detail}): {remedy}")]
+    Unavailable { what: String, detail: String, remedy: &'static str },
+    #[error("{0}")]
+    InvalidShape(String),
+    #[error("{operation} failed on {device} ({detail}): the device may need a new process if this repeats")]
+    DeviceFailure { device: String, operation: &'static str, detail: String },
+    #[error("an earlier drop could not report this, so this call does, and did nothing else: {0}")]
+    Deferred(Error),
+}
+
+impl Error {
+    /// For a [`Backend`](crate::device::Backend): `bytes` could not be allocated on `device`.
+    pub fn out_of_memory(device: impl fmt::Display, bytes: usize, detail: impl fmt::Display) -> Error {
+        Error(Box::new(Kind::OutOfMemory { device: device.to_string(), bytes, detail: detail.to_string() }))
+    }
+
+    /// For a [`Backend`](crate::device::Backend): `operation` on `device` failed for a reason other than memory.
+    pub fn device_failure(device: impl fmt::Display, operation: &'static str, detail: impl fmt::Display) -> Error {
+        Error(Box::new(Kind::DeviceFailure { device: device.to_string(), operation, detail: detail.to_string() }))
+    }
+
+    /// For a device's constructor: `what` does not exist or does not work on this machine; `remedy` says what to do.
+    pub fn unavailable(what: impl fmt::Display, detail: impl fmt::Display, remedy: &'static str) -> Error {
+        Error(Box::new(Kind::Unavailable { what: what.to_string(), detail: detail.to_string(), remedy }))
+    }
+
+    pub(crate) fn invalid_shape(message: String) -> Error {
+        Error(Box::new(Kind::InvalidShape(message)))
+    }
+
+    pub(crate) fn deferred(self) -> Error {
+        Error(Box::new(Kind::Deferred(self)))
+    }
+
+    fn cause(&self) -> &Kind {
+        match &*self.0 {
+            Kind::Deferred(inner) => inner.cause(),
+            kind => kind,
+        }
+    }
+
+    /// The device could not give the memory that was asked for, not even after idle cached memory went back to it.
+    /// A retry helps once arrays were dropped.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self.cause(), Kind::OutOfMemory { .. })
+    }
+
+    /// The device, its driver or a feature of it does not exist here. A retry does not help.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self.cause(), Kind::Unavailable { .. })
+    }
+
+    /// A shape overflows, or does not fit the data or the array it was given for. A retry does not help.
+    pub fn is_invalid_shape(&self) -> bool {
+        matches!(self.cause(), Kind::InvalidShape(_))
+    }
+
+    /// The driver refused or lost an operation. On CUDA such errors often stay until the process ends.
+    pub fn is_device_failure(&self) -> bool {
+        matches!(self.cause(), Kind::DeviceFailure { .. })
+    }
+
+    /// The failure happened in an earlier drop, which could not return it; the call that returned it was not started
+    /// and can be made again. The other predicates describe the earlier failure.
+    pub fn is_deferred(&self) -> bool {
+        matches!(&*self.0, Kind::Deferred(_))
+    }
+}

@@ -1,0 +1,77 @@
+//! All scopes by name, and in each the caches of all threads.
+//!
+//! Scopes and caches live as long as the process, so that a block can always find its home. A thread that ends leaves
+//! its caches empty, and a later thread continues them: their number is bounded by names times threads at one time.
+
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashMap;
+use thread_local::ThreadLocal;
+
+use super::owner::Cache;
+use super::stats::ScopeStats;
+
+/// The caches of one name.
+pub(crate) struct Scope {
+    name: &'static str,
+    caches: ThreadLocal<Cache>,
+}
+
+type Scopes = HashMap<&'static str, &'static Scope>;
+
+fn scopes() -> MutexGuard<'static, Scopes> {
+    static SCOPES: LazyLock<Mutex<Scopes>> = LazyLock::new(Mutex::default);
+    SCOPES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Scope {
+    /// The scope of this name, made if there is none.
+    pub(crate) fn of(name: &str) -> &'static Scope {
+        let mut scopes = scopes();
+        if let Some(scope) = scopes.get(name) {
+            return scope;
+        }
+        let scope = Box::leak(Box::new(Scope { name: Box::leak(name.into()), caches: ThreadLocal::new() }));
+        scopes.insert(scope.name, scope);
+        scope
+    }
+
+    pub(crate) fn find(name: &str) -> Option<&'static Scope> {
+        scopes().get(name).copied()
+    }
+
+    pub(crate) fn all() -> Vec<&'static Scope> {
+        scopes().values().copied().collect()
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// This thread's cache of the name.
+    pub(crate) fn cache(&'static self) -> &'static Cache {
+        self.caches.get_or(Cache::new)
+    }
+
+    /// Every thread's cache of the name.
+    pub(crate) fn caches(&'static self) -> impl Iterator<Item = &'static Cache> {
+        self.caches.iter()
+    }
+
+    pub(crate) fn stats(&'static self) -> ScopeStats {
+        let mut sum = ScopeStats::default();
+        self.caches().for_each(|cache| sum += cache.stats());
+        sum
+    }
+}
+
+/// Gives the idle blocks of all scopes back to their devices, except where another thread is inside. Returns the bytes.
+pub(super) fn release_idle() -> usize {
+    Scope::all().into_iter().flat_map(Scope::caches).map(Cache::release_idle).sum()
+}
+
+/// Takes this thread's place among the threads of every scope, so that it outlives what is made after this call.
+pub(crate) fn register_thread() {
+    static PLACES: LazyLock<ThreadLocal<()>> = LazyLock::new(ThreadLocal::new);
+    PLACES.get_or(|| ());
+}

@@ -1,0 +1,149 @@
+//! The memory of a GPU, ordered by one stream: allocations from the driver's pool, fills and copies.
+#![allow(unsafe_code)]
+
+use std::slice::{from_raw_parts, from_raw_parts_mut};
+use std::sync::Arc;
+
+use cudarc::driver::{CudaStream, DriverError, result, sys};
+
+use super::Backend;
+use crate::base::error::{Error, Result};
+
+#[derive(Debug)]
+pub(super) struct CudaMemory {
+    stream: Arc<CudaStream>,
+}
+
+impl CudaMemory {
+    pub(super) fn new(stream: Arc<CudaStream>) -> CudaMemory {
+        CudaMemory { stream }
+    }
+
+    pub(super) fn stream(&self) -> &Arc<CudaStream> {
+        &self.stream
+    }
+
+    /// Runs a driver call with this stream's context current.
+    fn call<R>(&self, operation: &'static str, call: impl FnOnce() -> Result<R, DriverError>) -> Result<R> {
+        self.stream.context().bind_to_thread().and_then(|()| call()).map_err(|error| self.failure(operation, error))
+    }
+
+    fn failure(&self, operation: &'static str, error: DriverError) -> Error {
+        Error::device_failure(self.name(), operation, describe(error))
+    }
+
+    fn name(&self) -> String {
+        format!("cuda:{}", self.stream.context().ordinal())
+    }
+}
+
+// SAFETY: memory comes from the driver, which hands nothing out twice before it is freed, and is freed by `free` alone.
+unsafe impl Backend for CudaMemory {
+    fn allocate(&self, bytes: usize) -> Result<u64> {
+        let context = self.stream.context();
+        // SAFETY: `bytes` is not zero, and the stream belongs to the context that is bound.
+        let memory = context.bind_to_thread().and_then(|()| unsafe {
+            match context.has_async_alloc() {
+                true => result::malloc_async(self.stream.cu_stream(), bytes),
+                false => result::malloc_sync(bytes),
+            }
+        });
+        memory.map_err(|error| match error.0 {
+            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::out_of_memory(self.name(), bytes, describe(error)),
+            _ => self.failure("an allocation", error),
+        })
+    }
+
+    unsafe fn free(&self, address: u64, _bytes: usize) -> Result<()> {
+        self.call("a free", || match self.stream.context().has_async_alloc() {
+            // SAFETY: the caller frees what `allocate` gave, once; the stream orders it behind the block's last use.
+            true => unsafe { result::free_async(address, self.stream.cu_stream()) },
+            false => {
+                self.stream.synchronize()?;
+                // SAFETY: as above, and no work of the stream is under way any more.
+                unsafe { result::free_sync(address) }
+            }
+        })
+    }
+
+    unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
+        let stream = self.stream.cu_stream();
+        // SAFETY: the caller gives `bytes` allocated bytes at `address`, aligned to 256, and `bytes` is a multiple of the
+        // pattern's length, so that many elements of that length lie within them.
+        let fill = || unsafe {
+            match *pattern {
+                [a] => result::memset_d8_async(address, a, bytes, stream),
+                [a, b] => sys::cuMemsetD16Async(address, u16::from_ne_bytes([a, b]), bytes / 2, stream).result(),
+                [a, b, c, d] => {
+                    sys::cuMemsetD32Async(address, u32::from_ne_bytes([a, b, c, d]), bytes / 4, stream).result()
+                }
+                _ => Ok(()),
+            }
+        };
+        match pattern.len() {
+            1 | 2 | 4 => self.call("a fill", fill),
+            _ => self.fill_by_doubling(address, bytes, pattern),
+        }
+    }
+
+    unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
+        self.call("a copy to the device", || {
+            // SAFETY: the caller gives `bytes` readable bytes at `from`, and as many allocated at `to`.
+            unsafe { result::memcpy_htod_async(to, from_raw_parts(from, bytes), self.stream.cu_stream()) }
+        })?;
+        // The driver has staged pageable memory when it returns, but reads pinned memory later.
+        if is_pinned(from) { self.synchronize() } else { Ok(()) }
+    }
+
+    unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
+        self.call("a copy from the device", || {
+            // SAFETY: the caller gives `bytes` writable bytes at `to`, and as many allocated at `from`.
+            unsafe { result::memcpy_dtoh_async(from_raw_parts_mut(to, bytes), from, self.stream.cu_stream()) }
+        })?;
+        self.synchronize()
+    }
+
+    unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
+        self.call("a copy on the device", || {
+            // SAFETY: the caller gives two allocated blocks of `bytes` bytes.
+            unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream.cu_stream()) }
+        })
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.call("waiting for the stream", || self.stream.synchronize())
+    }
+}
+
+impl CudaMemory {
+    /// Writes `pattern` once and doubles what is written: the driver fills with at most 4-byte patterns.
+    fn fill_by_doubling(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
+        let mut done = pattern.len().min(bytes);
+        // SAFETY: `done` bytes are readable in `pattern` and allocated at `address`, as `fill`'s caller promises.
+        unsafe { self.write(pattern.as_ptr(), address, done)? };
+        while done < bytes {
+            let more = done.min(bytes - done);
+            // SAFETY: `[0, done)` and `[done, done + more)` are disjoint and within the `bytes` at `address`.
+            unsafe { self.copy(address, address + done as u64, more)? };
+            done += more;
+        }
+        Ok(())
+    }
+}
+
+/// Whether host memory is pinned, so that the driver copies it behind the caller's back.
+fn is_pinned(memory: *const u8) -> bool {
+    let mut kind: u32 = 0;
+    let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    // SAFETY: the driver writes one `unsigned int`, to `kind`; it compares the address and does not follow it.
+    let answer = unsafe { sys::cuPointerGetAttribute((&raw mut kind).cast(), attribute, memory as u64) };
+    answer == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
+}
+
+/// The driver's name of an error, and its text.
+pub(super) fn describe(error: DriverError) -> String {
+    let text = |words: Result<&std::ffi::CStr, DriverError>| {
+        words.map_or_else(|_| "unknown".into(), |words| words.to_string_lossy().into_owned())
+    };
+    format!("{}: {}", text(error.error_name()), text(error.error_string()))
+}

@@ -1,0 +1,158 @@
+//! NVIDIA GPUs through cudarc: [`Cuda`], the handle of one stream.
+//!
+//! Invariant: while a [`Stream`] of a CUDA stream lives, asking for a handle of the same context and raw stream gives
+//! that one, so that equal streams share cached memory. It keeps the `CudaStream` alive, so that the driver cannot give
+//! the raw handle to another stream meanwhile.
+#![allow(unsafe_code)]
+
+mod memory;
+
+use std::ptr::from_ref;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
+
+use self::memory::CudaMemory;
+use super::Device;
+use super::meter::Meter;
+use super::stream::{Backend, Stream, WeakStream};
+use crate::base::error::{Error, Result};
+
+/// A CUDA stream of one GPU, by which the arrays made through it are ordered.
+///
+/// ```no_run
+/// use gpucache::prelude::*;
+///
+/// let gpu = Cuda::new(0)?;
+/// let array = Array::from_slice(&gpu, 3, &[1.0f32, 2.0, 3.0])?;
+/// assert_eq!(array.to_vec()?, [1.0, 2.0, 3.0]);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[derive(Clone)]
+#[repr(transparent)]
+pub struct Cuda(Stream);
+
+/// What is known of one GPU: its counters, the context that [`Cuda::new`] shares, and the streams that live.
+struct Gpu {
+    ordinal: usize,
+    meter: Arc<Meter>,
+    context: Weak<CudaContext>,
+    streams: Vec<(RawStream, WeakStream)>,
+}
+
+/// A stream as the driver knows it: its context and its handle, compared and never followed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct RawStream(usize, usize);
+
+static GPUS: Mutex<Vec<Gpu>> = Mutex::new(Vec::new());
+
+impl Cuda {
+    /// The default stream of GPU number `ordinal`, counted from 0.
+    ///
+    /// Handles of one GPU share one `CudaContext`; make the handle once and lend it, as this looks it up under a lock.
+    ///
+    /// # Errors
+    /// [`is_unavailable`](Error::is_unavailable) where there is no CUDA driver or no such GPU; otherwise what the driver
+    /// answered.
+    pub fn new(ordinal: usize) -> Result<Cuda> {
+        if !driver_is_present() {
+            return Err(Error::unavailable(
+                "CUDA",
+                "the driver library libcuda was not found",
+                "install the NVIDIA driver, or work on `Host::new()`",
+            ));
+        }
+        let context = with_gpu(ordinal, |gpu| match gpu.context.upgrade() {
+            Some(context) => Ok(context),
+            None => {
+                let context = CudaContext::new(ordinal).map_err(|error| missing(ordinal, error))?;
+                gpu.context = Arc::downgrade(&context);
+                Ok(context)
+            }
+        })?;
+        Cuda::with_stream(context.default_stream())
+    }
+
+    /// A handle of `stream`, which it keeps alive. Handles of one stream share cached memory.
+    ///
+    /// # Errors
+    /// [`is_unavailable`](Error::is_unavailable) for the per-thread default stream, which is another stream on each
+    /// thread while arrays may move between threads.
+    pub fn with_stream(stream: Arc<CudaStream>) -> Result<Cuda> {
+        let raw = RawStream(stream.context().cu_ctx() as usize, stream.cu_stream() as usize);
+        if raw.1 == 2 {
+            return Err(Error::unavailable(
+                "the per-thread default stream",
+                "it is another stream on each thread, and arrays may change threads",
+                "give each thread a stream of its own by `context.new_stream()`",
+            ));
+        }
+        with_gpu(stream.context().ordinal(), |gpu| {
+            gpu.streams.retain(|(_, known)| known.is_alive());
+            if let Some(known) = gpu.streams.iter().find_map(|(key, known)| (*key == raw).then(|| known.upgrade())?) {
+                return Ok(Cuda(known));
+            }
+            let new = Stream::new(gpu.meter.clone(), CudaMemory::new(stream));
+            gpu.streams.push((raw, new.downgrade()));
+            Ok(Cuda(new))
+        })
+    }
+
+    /// The CUDA stream behind this handle.
+    pub fn stream(&self) -> &Arc<CudaStream> {
+        match self.0.backend::<CudaMemory>() {
+            Some(memory) => memory.stream(),
+            // A `Cuda` is made in this file alone, around a stream whose backend is a `CudaMemory`.
+            None => unreachable!("a Cuda handle around another backend"),
+        }
+    }
+}
+
+impl Device for Cuda {
+    fn stream_handle(&self) -> &Stream {
+        &self.0
+    }
+
+    fn from_stream_handle(stream: &Stream) -> &Cuda {
+        // SAFETY: `Cuda` is a transparent struct around a `Stream`; that the backend is CUDA's is checked at each use.
+        unsafe { &*from_ref(stream).cast() }
+    }
+}
+
+impl std::fmt::Debug for Cuda {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cuda:{}", self.stream().context().ordinal())
+    }
+}
+
+fn with_gpu<R>(ordinal: usize, act: impl FnOnce(&mut Gpu) -> R) -> R {
+    let mut gpus = GPUS.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = gpus.iter().position(|gpu| gpu.ordinal == ordinal).unwrap_or(gpus.len());
+    if place == gpus.len() {
+        gpus.push(Gpu { ordinal, meter: Arc::default(), context: Weak::new(), streams: Vec::new() });
+    }
+    act(&mut gpus[place])
+}
+
+/// Whether the driver can be loaded: cudarc panics where it cannot.
+fn driver_is_present() -> bool {
+    static PRESENT: OnceLock<bool> = OnceLock::new();
+    *PRESENT.get_or_init(|| {
+        ["libcuda.so.1", "libcuda.so", "nvcuda.dll"].into_iter().any(|name| {
+            // SAFETY: loading the driver runs its initialisers, which are made to be run by any process; nothing is
+            // called in it here.
+            unsafe { libloading::Library::new(name) }.is_ok()
+        })
+    })
+}
+
+/// Why there is no context: a machine without such a GPU, or a driver that does not work.
+fn missing(ordinal: usize, error: DriverError) -> Error {
+    let remedy = match error.0 {
+        CUresult::CUDA_ERROR_INVALID_DEVICE | CUresult::CUDA_ERROR_NO_DEVICE => {
+            "choose one that `nvidia-smi` lists, counted from 0, or work on `Host::new()`"
+        }
+        _ => "see whether `nvidia-smi` works and the driver is as new as the CUDA libraries, or work on `Host::new()`",
+    };
+    Error::unavailable(format_args!("cuda:{ordinal}"), memory::describe(error), remedy)
+}

@@ -1,0 +1,42 @@
+//! Whether the process is on its way out. From then on no drop calls a driver, which may be gone already.
+#![allow(unsafe_code)]
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+static EXITS: AtomicBool = AtomicBool::new(false);
+
+/// Asks the C library to tell when the process exits. A device calls this once its driver is loaded: exit handlers run
+/// in reverse order, so that this one runs before the driver's own.
+pub(super) fn watch() {
+    static WATCH: Once = Once::new();
+    WATCH.call_once(|| {
+        // SAFETY: `mark` is a plain `extern "C"` function without arguments that lives as long as the process, only
+        // stores to a static, and cannot unwind. A refused registration leaves the flag down, as before the call.
+        unsafe { libc::atexit(mark) };
+    });
+}
+
+extern "C" fn mark() {
+    process_exits_now();
+}
+
+/// Tells that the process exits: also for the end of the main thread's locals, which comes before exit handlers run.
+pub(crate) fn process_exits_now() {
+    EXITS.store(true, Relaxed);
+}
+
+/// Whether this is the thread that `main` runs on, whose locals go only when the process does.
+pub(crate) fn thread_is_main() -> bool {
+    #[cfg(target_os = "linux")]
+    // SAFETY: both calls have no arguments and cannot fail.
+    return unsafe { libc::gettid() == libc::getpid() };
+    // Elsewhere the exit handler alone has to do.
+    #[cfg(not(target_os = "linux"))]
+    return false;
+}
+
+/// True once the process has begun to exit.
+pub(crate) fn process_exits() -> bool {
+    EXITS.load(Relaxed)
+}

@@ -1,0 +1,62 @@
+//! What a machine offers: memory on a stream, and copies ordered by it. One file per kind of machine.
+//!
+//! A [`Device`] is a typed handle ([`Host`], `Cuda`) around an erased [`Stream`]; everything below `array` sees the
+//! stream alone. [`Backend`] is what a kind of machine implements.
+
+mod exit;
+mod host;
+mod meter;
+mod stream;
+
+#[cfg(feature = "cuda")]
+mod cuda;
+
+#[cfg(feature = "cuda")]
+pub use cuda::Cuda;
+pub use host::Host;
+pub use meter::{MemoryUse, Meter};
+pub use stream::{Backend, Stream};
+
+pub(crate) use exit::{process_exits, process_exits_now, thread_is_main};
+
+use crate::base::error::Result;
+
+/// A handle of a device and of the stream by which its arrays are ordered. Cheap to clone.
+///
+/// Arrays made through handles of the same device and stream share cached memory, however many handles there are.
+///
+/// # Implementing it
+/// A handle is a `#[repr(transparent)]` struct around its [`Stream`], so that an array can lend it out again.
+/// `gpucache` brings [`Host`] and `Cuda`; tests and other front ends add their own, over a [`Backend`].
+pub trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
+    /// The stream behind this handle.
+    fn stream_handle(&self) -> &Stream;
+
+    /// The handle around `stream`, which another handle of this same type gave out.
+    fn from_stream_handle(stream: &Stream) -> &Self;
+
+    /// Waits until all work of this handle's stream is done.
+    ///
+    /// # Errors
+    /// What the work met, or a failure that an earlier drop kept.
+    fn synchronize(&self) -> Result<()> {
+        self.stream_handle().check()?;
+        self.stream_handle().synchronize()
+    }
+
+    /// What this process holds from the device through this crate, in bytes, and how often it asked.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let host = Host::new();
+    /// let before = host.memory();
+    /// let array = Array::<f32, _>::zeros(&host, 1024)?;
+    /// assert!(host.memory().bytes >= before.bytes + 4096);
+    /// # drop(array);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    fn memory(&self) -> MemoryUse {
+        self.stream_handle().meter().read()
+    }
+}

@@ -1,0 +1,229 @@
+//! An erased stream of a device: the one thing through which the engine reaches a machine.
+//!
+//! Invariants: an id is given once per process and never again; what [`Stream::allocate`] gave goes back by
+//! [`Stream::release`] exactly once; a failure inside a drop is kept here and returned by [`Stream::check`].
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::exit::process_exits;
+use super::meter::Meter;
+use crate::base::error::{Error, Result};
+
+/// What a kind of machine implements: memory ordered by one stream, and the operations that arrays need on it.
+///
+/// Addresses are plain numbers, aligned to 256 bytes. All sizes are in bytes and never zero.
+///
+/// # Safety
+/// [`allocate`](Backend::allocate) must return memory that nothing else uses and that stays valid until it is freed.
+/// On a machine whose arrays are read through pointers ([`Host`](super::Host)) it must be ordinary memory of the process.
+pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
+    /// Memory for `bytes`, usable by work that is put on this stream from now on.
+    ///
+    /// # Errors
+    /// [`Error::out_of_memory`] where memory may be had once other memory is given back; anything else as it is.
+    fn allocate(&self, bytes: usize) -> Result<u64>;
+
+    /// Gives memory back once the work that is on the stream now is done.
+    ///
+    /// # Errors
+    /// What the device answered; the memory counts as gone either way.
+    ///
+    /// # Safety
+    /// `address` came from `allocate(bytes)` of this stream, is freed once, and is not used by later work.
+    unsafe fn free(&self, address: u64, bytes: usize) -> Result<()>;
+
+    /// Writes `bytes` bytes: `pattern` again and again. `bytes` is a multiple of the length of `pattern`.
+    ///
+    /// # Errors
+    /// What the device answered.
+    ///
+    /// # Safety
+    /// `bytes` at `address` are allocated, and nothing else touches them before this is done.
+    unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()>;
+
+    /// Copies from the process's memory. `from` may be changed as soon as this returns.
+    ///
+    /// # Errors
+    /// What the device answered.
+    ///
+    /// # Safety
+    /// `bytes` at `from` are readable, `bytes` at `to` are allocated, and nothing else touches them before this is done.
+    unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()>;
+
+    /// Copies to the process's memory and waits until it is there.
+    ///
+    /// # Errors
+    /// What the device answered, or what work on the stream met before.
+    ///
+    /// # Safety
+    /// `bytes` at `from` are allocated, `bytes` at `to` are writable.
+    unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()>;
+
+    /// Copies within the device.
+    ///
+    /// # Errors
+    /// What the device answered.
+    ///
+    /// # Safety
+    /// `bytes` at both addresses are allocated and do not overlap; nothing else writes them before this is done.
+    unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()>;
+
+    /// Waits until all work on the stream is done.
+    ///
+    /// # Errors
+    /// What that work met.
+    fn synchronize(&self) -> Result<()>;
+}
+
+/// One stream of one device, without its type. Cheap to clone; equal ids are the same stream.
+#[derive(Clone)]
+pub struct Stream(Arc<Inner>);
+
+/// A stream that is remembered without being kept alive.
+#[cfg(feature = "cuda")]
+pub(super) struct WeakStream(std::sync::Weak<Inner>);
+
+struct Inner {
+    id: u64,
+    meter: Arc<Meter>,
+    failed: AtomicBool,
+    failure: Mutex<Option<Error>>,
+    backend: Box<dyn Backend>,
+}
+
+impl Stream {
+    /// A stream of its own over `backend`; streams of one device share a `meter`.
+    pub fn new(meter: Arc<Meter>, backend: impl Backend) -> Stream {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        super::exit::watch();
+        let id = NEXT.fetch_add(1, Relaxed);
+        let backend = Box::new(backend);
+        Stream(Arc::new(Inner { id, meter, failed: AtomicBool::new(false), failure: Mutex::new(None), backend }))
+    }
+
+    /// The backend, if it is a `B`.
+    pub fn backend<B: Backend>(&self) -> Option<&B> {
+        let backend: &dyn Any = &*self.0.backend;
+        backend.downcast_ref()
+    }
+
+    #[cfg(feature = "cuda")]
+    pub(super) fn downgrade(&self) -> WeakStream {
+        WeakStream(Arc::downgrade(&self.0))
+    }
+
+    #[inline]
+    pub(crate) fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.0.meter
+    }
+
+    /// Returns what an earlier drop on this stream could not.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.0.failed.load(Relaxed) { self.take_failure() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn take_failure(&self) -> Result<()> {
+        let mut failure = self.0.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.failed.store(false, Relaxed);
+        failure.take().map_or(Ok(()), |error| Err(error.deferred()))
+    }
+
+    /// Keeps the first failure that a drop met, for [`check`](Stream::check).
+    fn keep(&self, error: Error) {
+        let mut failure = self.0.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert(error);
+        self.0.failed.store(true, Relaxed);
+    }
+
+    /// Memory for `bytes`; no device is asked for zero bytes.
+    pub(crate) fn allocate(&self, bytes: usize) -> Result<u64> {
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let address = self.0.backend.allocate(bytes)?;
+        self.0.meter.allocated(bytes);
+        Ok(address)
+    }
+
+    /// Gives memory back; a failure is kept for the next fallible call.
+    ///
+    /// # Safety
+    /// As for [`Backend::free`], or `bytes` is zero.
+    pub(crate) unsafe fn release(&self, address: u64, bytes: usize) {
+        if bytes == 0 || process_exits() {
+            return;
+        }
+        self.0.meter.freed(bytes);
+        // SAFETY: the caller's contract is that of `free`.
+        if let Err(error) = unsafe { self.0.backend.free(address, bytes) } {
+            self.keep(error);
+        }
+    }
+
+    /// As [`Backend::fill`], and nothing to do for zero bytes.
+    ///
+    /// # Safety
+    /// As for [`Backend::fill`], or `bytes` is zero.
+    pub(crate) unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
+        // SAFETY: the caller's contract is that of `fill`.
+        if bytes == 0 { Ok(()) } else { unsafe { self.0.backend.fill(address, bytes, pattern) } }
+    }
+
+    /// As [`Backend::write`], and nothing to do for zero bytes.
+    ///
+    /// # Safety
+    /// As for [`Backend::write`], or `bytes` is zero.
+    pub(crate) unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's contract is that of `write`.
+        if bytes == 0 { Ok(()) } else { unsafe { self.0.backend.write(from, to, bytes) } }
+    }
+
+    /// As [`Backend::read`], and nothing to do for zero bytes.
+    ///
+    /// # Safety
+    /// As for [`Backend::read`], or `bytes` is zero.
+    pub(crate) unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's contract is that of `read`.
+        if bytes == 0 { Ok(()) } else { unsafe { self.0.backend.read(from, to, bytes) } }
+    }
+
+    /// As [`Backend::copy`], and nothing to do for zero bytes.
+    ///
+    /// # Safety
+    /// As for [`Backend::copy`], or `bytes` is zero.
+    pub(crate) unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's contract is that of `copy`.
+        if bytes == 0 { Ok(()) } else { unsafe { self.0.backend.copy(from, to, bytes) } }
+    }
+
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        self.0.backend.synchronize()
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl WeakStream {
+    pub(super) fn is_alive(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    pub(super) fn upgrade(&self) -> Option<Stream> {
+        self.0.upgrade().map(Stream)
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("id", &self.0.id).field("backend", &self.0.backend).finish()
+    }
+}

@@ -1,0 +1,72 @@
+//! Scoped allocation caches for GPU work that repeats itself.
+//!
+//! A training step, a decoding step, a frame allocates the same arrays again and again. Name the block, by
+//! [`#[cache_scope(train_step)]`](prelude::cache_scope) on a function or [`cache_scope!`] around a block, and every
+//! [`Array`] allocated inside comes from the thread's cache of that name: a new one the first time, a recycled one ever
+//! after. [`invalidate`] gives the memory back.
+//!
+//! ```
+//! use gpucache::prelude::*;
+//!
+//! #[cache_scope(train_step)]
+//! fn step<D: Device>(device: &D) -> gpucache::Result<f32> {
+//!     let gradients = Array::full(device, [32, 64], 0.5f32)?;
+//!     Ok(gradients.to_vec()?.iter().sum())
+//! }
+//!
+//! let device = Host::new(); // or Cuda::new(0)?
+//! for _ in 0..10 {
+//!     step(&device)?;
+//! }
+//! let stats = gpucache::stats("train_step").unwrap();
+//! assert_eq!((stats.hits, stats.misses), (9, 1));
+//! assert_eq!(invalidate("train_step").bytes, 32 * 64 * 4);
+//! # Ok::<(), gpucache::Error>(())
+//! ```
+//!
+//! # What holds
+//! - Memory is handed out again only after the array that had it was dropped, whatever leaves a scope, a function or a
+//!   thread, and however the scope ends.
+//! - A warm scope makes no allocation call to a device and none on the host's heap.
+//! - No drop panics; what it could not report, the next fallible call on the same stream returns.
+//! - Everything builds without CUDA; the driver is loaded when a GPU is asked for.
+//!
+//! # The way through the code
+//! `scope` (names, guards) → `array` (types) → `cache` (blocks of bytes under a key) → `device` (a machine) → `base`.
+//! Each module uses only those after it.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod array;
+mod base;
+mod cache;
+pub mod device;
+mod scope;
+
+#[cfg(feature = "cuda")]
+pub use cudarc;
+
+pub use array::{Array, Element, Shape};
+pub use base::error::{Error, Result};
+pub use cache::ScopeStats;
+pub use scope::{Invalidated, invalidate, invalidate_all, stats};
+
+/// What most programs need: `use gpucache::prelude::*;`.
+pub mod prelude {
+    pub use crate::array::Array;
+    #[cfg(feature = "cuda")]
+    pub use crate::device::Cuda;
+    pub use crate::device::{Device, Host};
+    pub use crate::scope::invalidate;
+    pub use gpucache_macros::cache_scope;
+}
+
+/// What the macros expand to. Not for use by hand.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::scope::{Guard, Recycle, enter, uncached};
+    pub use gpucache_macros::cache_scope_block;
+
+    /// What a scope does that does not say.
+    pub const DEFAULT: Recycle = Recycle::Keyed;
+}

@@ -1,0 +1,62 @@
+//! What can be done with a scope's name from outside: give its memory back, and ask for its statistics.
+
+use crate::cache::ScopeStats;
+use crate::cache::registry::Scope;
+
+/// What an invalidation gives back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "it says how much memory is still in use"]
+pub struct Invalidated {
+    /// Bytes of the blocks that were idle, and are freed.
+    pub bytes: usize,
+    /// Blocks that were in use, and are freed when their arrays are dropped.
+    pub busy: usize,
+}
+
+/// Gives the memory of the scope `name` back to its devices, on all threads: idle blocks now, blocks in use when their
+/// arrays are dropped. Arrays stay valid. A name that was never entered has nothing to give.
+///
+/// Idle blocks of a thread that is inside the scope at this moment are freed by that thread, at its next allocation or
+/// drop in the scope, at the latest when it leaves; they are counted in `bytes` already.
+///
+/// ```
+/// use gpucache::{cache_scope, invalidate, prelude::*};
+///
+/// cache_scope!(frame, { Array::<u8, _>::zeros(&Host::new(), 4096)? });
+/// assert_eq!(invalidate("frame").bytes, 4096);
+/// assert_eq!(invalidate("frame").bytes, 0);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn invalidate(name: impl AsRef<str>) -> Invalidated {
+    Scope::find(name.as_ref()).map(invalidate_scope).unwrap_or_default()
+}
+
+/// As [`invalidate`], for every scope of the process.
+pub fn invalidate_all() -> Invalidated {
+    Scope::all().into_iter().map(invalidate_scope).fold(Invalidated::default(), |sum, one| Invalidated {
+        bytes: sum.bytes + one.bytes,
+        busy: sum.busy + one.busy,
+    })
+}
+
+fn invalidate_scope(scope: &'static Scope) -> Invalidated {
+    let held = scope.stats();
+    scope.caches().for_each(|cache| cache.invalidate());
+    Invalidated { bytes: held.idle_bytes as usize, busy: held.busy_blocks as usize }
+}
+
+/// What the scope `name` did and holds, over all threads; `None` if it was never entered.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*};
+///
+/// let kept = cache_scope!(decode, { Array::<f32, _>::zeros(&Host::new(), 16)? });
+/// let stats = gpucache::stats("decode").unwrap();
+/// assert_eq!((stats.entries, stats.misses, stats.busy_bytes), (1, 1, 64));
+/// assert!(gpucache::stats("never entered").is_none());
+/// # drop(kept);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn stats(name: impl AsRef<str>) -> Option<ScopeStats> {
+    Scope::find(name.as_ref()).map(Scope::stats)
+}

@@ -1,0 +1,25 @@
+//! `uncached!` inside scopes of both kinds: its arrays are not served by them.
+#![deny(warnings)]
+use gpucache::prelude::*;
+
+#[cache_scope(attribute)]
+fn step(host: &Host) -> Array<f32, Host> {
+    let scratch = Array::full(host, 3, 1.0).unwrap();
+    let kept = gpucache::uncached!({ Array::full(host, 3, 2.0).unwrap() });
+    assert_eq!(scratch.len(), kept.len());
+    kept
+}
+
+fn main() {
+    let host = Host::new();
+    let kept = step(&host);
+    assert_eq!(&kept[..], [2.0; 3]);
+    gpucache::cache_scope!(block, {
+        let kept = gpucache::uncached!({ Array::<u8, _>::zeros(&host, 1).unwrap() });
+        assert_eq!(&kept[..], [0]);
+    });
+    for (name, served) in [("attribute", 1), ("block", 0)] {
+        let stats = gpucache::stats(name).unwrap();
+        assert_eq!((stats.entries, stats.hits + stats.misses), (1, served), "{name}");
+    }
+}
