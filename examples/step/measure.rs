@@ -123,7 +123,7 @@ impl<'m, M: Machine> Lane<'m, M> {
         times.sort_unstable();
         let middle = times.len() / 2;
         let median = if times.len() % 2 == 1 { times[middle] } else { (times[middle - 1] + times[middle]) / 2 };
-        median.as_secs_f64() * 1e6
+        median.as_nanos() as f64 / 1e3
     }
 }
 
@@ -163,5 +163,53 @@ impl fmt::Display for Report {
             Some((us, ratio)) => write!(f, "\n  pool     {us:>10.1} us  {ratio:.3} x by hand"),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::HostMachine;
+
+    /// A host whose layers leave the last element as it was.
+    struct Careless(HostMachine);
+
+    impl Machine for Careless {
+        type Device = Host;
+        const MODES: &'static [Mode] = HostMachine::MODES;
+
+        fn device(&self) -> &Host {
+            self.0.device()
+        }
+
+        fn name(&self) -> String {
+            self.0.name()
+        }
+
+        fn layer(&self, x: &Values<Host>, y: &mut Values<Host>) -> Result<()> {
+            let kept = y.last().copied().unwrap_or_default();
+            self.0.layer(x, y)?;
+            y.last_mut().into_iter().for_each(|last| *last = kept);
+            Ok(())
+        }
+
+        fn prepare(&self, mode: Mode) -> Result<()> {
+            self.0.prepare(mode)
+        }
+    }
+
+    #[test]
+    fn every_mode_is_timed() {
+        let report = measure(&HostMachine::new(), 3, 1000, 60).unwrap();
+        assert_eq!(report.steps, 60);
+        assert!([report.plain_us, report.scoped_us, report.hand_us].iter().all(|&us| us > 0.0));
+        assert!((report.plain_over_hand - report.plain_us / report.hand_us).abs() < 1e-9);
+        assert_eq!(report.pool_us, None);
+    }
+
+    #[test]
+    fn an_element_that_was_not_written_is_found() {
+        let error = measure(&Careless(HostMachine::new()), 3, 1000, 10).unwrap_err();
+        assert!(error.to_string().contains("element 999"), "{error}");
     }
 }

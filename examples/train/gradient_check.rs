@@ -1,4 +1,5 @@
-//! The training step against finite differences of a loss that is written out a second time, plainly and in f64.
+//! The training step against finite differences of a loss that is written out a second time, plainly and in f64, and the
+//! ways and machines to run it against each other.
 
 use gpucache::prelude::*;
 
@@ -14,22 +15,19 @@ const ROWS: usize = 7;
 const LAYERS: [(usize, usize); 3] = [(PIXELS, HIDDEN[0]), (HIDDEN[0], HIDDEN[1]), (HIDDEN[1], CLASSES)];
 /// With it, Adam's running mean of the gradient is the gradient, and the parameters stay.
 const STILL: Adam = Adam { rate: 0.0, mean_decay: 0.0, square_decay: 0.0, epsilon: 1.0 };
+/// It moves the parameters by what is many times the error of the arithmetic, and evenly in the gradient.
+const LIVELY: Adam = Adam { rate: 1.0, mean_decay: 0.5, square_decay: 0.5, epsilon: 1.0 };
 
-fn random_matrix(random: &mut fastrand::Rng, shape: [usize; 2]) -> Matrix<Host> {
-    let values: Vec<f32> = (0..shape[0] * shape[1]).map(|_| random.f32()).collect();
-    Matrix::from_slice(&Host::new(), shape, &values).unwrap()
-}
-
-fn training_set(random: &mut fastrand::Rng) -> TrainingSet<Host> {
-    let device = Host::new();
-    let order: Vec<u32> = (0..ROWS as u32).collect();
+fn training_set<D: Device>(device: &D, rows: usize, random: &mut fastrand::Rng) -> TrainingSet<D> {
+    let order: Vec<u32> = (0..rows as u32).collect();
+    let images: Vec<f32> = (0..rows * PIXELS).map(|_| random.f32()).collect();
     let target = |i: usize| f32::from(i % CLASSES == i / CLASSES % 3);
-    let targets: Vec<f32> = (0..ROWS * CLASSES).map(target).collect();
+    let targets: Vec<f32> = (0..rows * CLASSES).map(target).collect();
     TrainingSet {
-        images: random_matrix(random, [ROWS, PIXELS]),
-        targets: Matrix::from_slice(&device, [ROWS, CLASSES], &targets).unwrap(),
-        order: Array::from_slice(&device, ROWS, &order).unwrap(),
-        losses: Matrix::zeros(&device, [1, ROWS]).unwrap(),
+        images: Matrix::from_slice(device, [rows, PIXELS], &images).unwrap(),
+        targets: Matrix::from_slice(device, [rows, CLASSES], &targets).unwrap(),
+        order: Array::from_slice(device, rows, &order).unwrap(),
+        losses: Matrix::zeros(device, [1, rows]).unwrap(),
     }
 }
 
@@ -49,20 +47,36 @@ fn plain_loss(parameters: &[Vec<f64>], set: &TrainingSet<Host>) -> f64 {
     losses.sum::<f64>() / ROWS as f64
 }
 
-fn step_with(alloc: Alloc, network: &mut Network<Host>, set: &mut TrainingSet<Host>, adam: Adam) {
-    let compute = HostCompute::new();
-    let mut storage = Storage::new(alloc, compute.device(), &training_shapes(ROWS)).unwrap();
-    let step = Step { compute: &compute, buffers: storage.buffers() };
-    train_step(step, network, set, 0..ROWS, adam).unwrap();
+/// A fresh network and data set, the same for every machine, after some steps: what was learnt, and the last losses.
+fn trained<C: Compute>(compute: &C, alloc: Alloc, rows: usize, steps: usize, adam: Adam) -> Trained<C::Device> {
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut set = training_set(compute.device(), rows, &mut random);
+    let mut network = Network::new(compute.device(), &mut random).unwrap();
+    let mut storage = Storage::new(alloc, compute.device(), &training_shapes(rows)).unwrap();
+    for _ in 0..steps {
+        let step = Step { compute, buffers: storage.buffers() };
+        train_step(step, &mut network, &mut set, 0..rows, adam).unwrap();
+    }
+    Trained { network, set }
+}
+
+struct Trained<D: Device> {
+    network: Network<D>,
+    set: TrainingSet<D>,
+}
+
+impl<D: Device> Trained<D> {
+    /// Losses, then the parameters.
+    fn numbers(&self) -> Vec<f32> {
+        let parameters = self.network.parameters().map(|parameter| &parameter.value);
+        [&self.set.losses].into_iter().chain(parameters).flat_map(|array| array.to_vec().unwrap()).collect()
+    }
 }
 
 #[test]
 fn the_step_computes_the_gradient_of_its_loss() {
-    let mut random = fastrand::Rng::with_seed(3);
-    let mut set = training_set(&mut random);
-    let mut network = Network::new(&Host::new(), &mut random).unwrap();
-    step_with(Alloc::Scoped, &mut network, &mut set, STILL);
-
+    let Trained { network, set } = trained(&HostCompute::new(), Alloc::Scoped, ROWS, 1, STILL);
+    let mut random = fastrand::Rng::with_seed(4);
     let mut parameters: Vec<Vec<f64>> =
         network.parameters().iter().map(|p| p.value.iter().map(|&x| x.into()).collect()).collect();
     let loss = set.losses.iter().sum::<f32>() / ROWS as f32;
@@ -86,25 +100,33 @@ fn the_step_computes_the_gradient_of_its_loss() {
 
 #[test]
 fn the_three_ways_to_allocate_train_alike() {
-    let adam = Adam { rate: 1e-2, mean_decay: 0.9, square_decay: 0.9, epsilon: 1e-8 };
-    let trained = [Alloc::Scoped, Alloc::Plain, Alloc::Hand].map(|alloc| {
-        let mut random = fastrand::Rng::with_seed(5);
-        let mut set = training_set(&mut random);
-        let mut network = Network::new(&Host::new(), &mut random).unwrap();
-        (0..5).for_each(|_| step_with(alloc, &mut network, &mut set, adam));
-        (network.parameters().map(|parameter| parameter.value.to_vec().unwrap()), set.losses.to_vec().unwrap())
-    });
-    assert_eq!(trained[0], trained[1]);
-    assert_eq!(trained[0], trained[2]);
+    let train = |alloc| trained(&HostCompute::new(), alloc, ROWS, 5, LIVELY).numbers();
+    let scoped = train(Alloc::Scoped);
+    assert!(scoped.iter().all(|number| number.is_finite()));
+    assert_eq!(scoped, train(Alloc::Plain));
+    assert_eq!(scoped, train(Alloc::Hand));
 }
 
 #[test]
 fn a_hand_made_list_that_does_not_fit_is_an_error() {
     let compute = HostCompute::new();
-    let mut random = fastrand::Rng::with_seed(5);
-    let mut set = training_set(&mut random);
-    let mut network = Network::new(&Host::new(), &mut random).unwrap();
+    let Trained { mut network, mut set } = trained(&compute, Alloc::Plain, ROWS, 0, STILL);
     let mut storage = Storage::new(Alloc::Hand, compute.device(), &forward_shapes(ROWS)).unwrap();
     let step = Step { compute: &compute, buffers: storage.buffers() };
     assert!(train_step(step, &mut network, &mut set, 0..ROWS, STILL).is_err());
+}
+
+/// Enough rows for several blocks of every kernel, and no multiple of their size.
+#[cfg(feature = "cuda")]
+#[test]
+#[ignore = "needs a GPU with cuBLAS and NVRTC"]
+fn the_gpu_trains_as_the_host_does() {
+    let gpu = crate::cuda::CudaCompute::new(0).unwrap();
+    let expected = trained(&HostCompute::new(), Alloc::Plain, 300, 3, LIVELY).numbers();
+    for alloc in [Alloc::Scoped, Alloc::Plain, Alloc::Hand] {
+        let found = trained(&gpu, alloc, 300, 3, LIVELY).numbers();
+        assert_eq!(found.len(), expected.len());
+        let apart = found.iter().zip(&expected).map(|(x, y)| (x - y).abs()).fold(0.0, f32::max);
+        assert!(apart < 1e-3, "{alloc:?}: a number is {apart} from the host's");
+    }
 }

@@ -30,6 +30,7 @@ use clap::Parser;
 
 use crate::buffers::Alloc;
 use crate::common::{DeviceChoice, Result};
+use crate::compute::Compute;
 use crate::report::Report;
 
 /// Trains a small network on handwritten digits.
@@ -42,7 +43,7 @@ struct Options {
     #[arg(long, value_enum, default_value = "scoped")]
     alloc: Alloc,
     /// Passes over the training images.
-    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..))]
     epochs: u16,
     /// Print one JSON object instead of a summary.
     #[arg(long)]
@@ -72,13 +73,17 @@ fn run(options: &Options) -> Result<()> {
 #[cfg(feature = "cuda")]
 fn train(options: &Options) -> Result<Report> {
     match options.device.open_gpu(cuda::CudaCompute::new)? {
-        Some(gpu) => training::train(&gpu, options),
-        None => training::train(&host::HostCompute::new(), options),
+        Some(gpu) => train_on(&gpu, options),
+        None => train_on(&host::HostCompute::new(), options),
     }
 }
 
 #[cfg(not(feature = "cuda"))]
 fn train(options: &Options) -> Result<Report> {
     options.device.refuse_gpu()?;
-    training::train(&host::HostCompute::new(), options)
+    train_on(&host::HostCompute::new(), options)
+}
+
+fn train_on<C: Compute>(compute: &C, options: &Options) -> Result<Report> {
+    Ok(Report::new(compute, options, &training::train(compute, options)?))
 }

@@ -7,7 +7,7 @@ use gpucache::prelude::*;
 use crate::Options;
 use crate::buffers::Alloc;
 use crate::compute::Compute;
-use crate::training::Tally;
+use crate::training::Outcome;
 
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Report {
@@ -15,9 +15,9 @@ pub(crate) struct Report {
     alloc: Alloc,
     epochs: u16,
     /// Share of the held-back images told right after the last epoch, from 0 to 1.
-    pub(crate) test_accuracy: f64,
+    test_accuracy: f64,
     /// Mean loss over the last epoch.
-    pub(crate) train_loss: f32,
+    train_loss: f32,
     /// Without evaluation and, if there are more, without the first epoch, in which the machine warms up.
     steps_per_second: f64,
     /// Allocations that the cache `train_step` served with memory it had, and with memory it had to get.
@@ -28,28 +28,30 @@ pub(crate) struct Report {
     steady_device_allocations: u64,
     /// The most memory of the device that was held at once, data and parameters included.
     peak_device_bytes: u64,
-    /// What the caches gave back: after the last evaluation, and at the end.
-    pub(crate) given_back_bytes: [usize; 2],
+    /// What the caches gave back after the last evaluation, and at the end.
+    evaluation_bytes_given_back: usize,
+    bytes_given_back: usize,
 }
 
 impl Report {
-    pub(crate) fn new<C: Compute>(compute: &C, options: &Options, [first, steady]: [Tally; 2]) -> Self {
+    pub(crate) fn new<C: Compute>(compute: &C, options: &Options, outcome: &Outcome) -> Self {
+        let Outcome { first, steady, cache, .. } = outcome;
         let timed = if steady.steps > 0 { steady } else { first };
-        let cache = gpucache::stats("train_step");
         let (hits, misses) = cache.as_ref().map_or((0, 0), |cache| (cache.hits, cache.misses));
         Self {
             device: compute.name(),
             alloc: options.alloc,
             epochs: options.epochs,
-            test_accuracy: 0.0,
-            train_loss: 0.0,
+            test_accuracy: outcome.accuracy,
+            train_loss: outcome.loss,
             steps_per_second: timed.steps as f64 / timed.time.as_secs_f64(),
             hits,
             misses,
             device_allocations: first.allocations + steady.allocations,
             steady_device_allocations: steady.allocations,
             peak_device_bytes: compute.device().memory().peak_bytes,
-            given_back_bytes: [0, 0],
+            evaluation_bytes_given_back: outcome.given_back[0],
+            bytes_given_back: outcome.given_back[1],
         }
     }
 }
@@ -69,6 +71,13 @@ impl fmt::Display for Report {
         writeln!(f, "cache train_step    {} hits, {} misses", self.hits, self.misses)?;
         let (all, steady) = (self.device_allocations, self.steady_device_allocations);
         writeln!(f, "device allocations  {all} in training steps, {steady} of them after the first epoch")?;
-        write!(f, "peak device memory  {:.2} MiB", self.peak_device_bytes as f64 / f64::from(1 << 20))
+        writeln!(f, "peak device memory  {:.2} MiB", mebibytes(self.peak_device_bytes))?;
+        let (evaluation, end) = (self.evaluation_bytes_given_back as u64, self.bytes_given_back as u64);
+        write!(f, "given back          {:.2} MiB by each evaluation, ", mebibytes(evaluation))?;
+        write!(f, "{:.2} MiB by the caches at the end", mebibytes(end))
     }
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
 }

@@ -2,7 +2,7 @@
 //!
 //! A body is kept as tokens: nothing in it has to be understood to stand inside a scope.
 
-use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Expr, ExprGroup, ExprLit, Ident, Lit, LitStr, Result, Signature, Token, Visibility, braced, token};
@@ -28,14 +28,15 @@ pub(crate) struct Attribute {
 pub(crate) struct Block {
     pub(crate) krate: TokenTree,
     pub(crate) arguments: Vec<Argument>,
-    pub(crate) body: Body,
+    /// None where no block follows.
+    pub(crate) body: Option<Body>,
 }
 
 /// The item under the attribute.
 pub(crate) enum Item {
     Function(Box<Function>),
-    /// A function that ends in this semicolon.
-    Declaration(Token![;]),
+    /// A function that ends in a semicolon, here.
+    Declaration(Span),
     /// Something that begins with this token.
     Other(Span),
 }
@@ -106,7 +107,7 @@ impl Parse for Block {
         let krate = input.parse()?;
         input.parse::<Token![;]>()?;
         let arguments = arguments(input)?;
-        let body = input.parse()?;
+        let body = if input.peek(token::Brace) { Some(input.parse()?) } else { None };
         input.parse::<Option<Token![,]>>()?;
         Ok(Self { krate, arguments, body })
     }
@@ -130,10 +131,11 @@ impl Parse for Item {
             input.parse::<TokenStream>()?;
             return Ok(Self::Other(start));
         }
-        let signature = input.parse()?;
-        if input.peek(Token![;]) {
-            return Ok(Self::Declaration(input.parse()?));
+        if let Some(end) = final_semicolon(input)? {
+            input.parse::<TokenStream>()?;
+            return Ok(Self::Declaration(end));
         }
+        let signature = input.parse()?;
         let body = input.parse()?;
         Ok(Self::Function(Box::new(Function { attributes, visibility, defaultness, signature, body })))
     }
@@ -156,8 +158,20 @@ fn begins_function(input: ParseStream<'_>) -> bool {
     false
 }
 
-/// The block that ends the input of `cache_scope!`, found without understanding the rest.
-pub(crate) fn last_block(input: &TokenStream) -> Option<TokenTree> {
-    let last = input.clone().into_iter().last()?;
-    matches!(&last, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace).then_some(last)
+/// The semicolon that a function ends in instead of a body. Its signature is not read: that of a `safe fn` cannot be.
+fn final_semicolon(input: ParseStream<'_>) -> Result<Option<Span>> {
+    let last = input.fork().parse::<TokenStream>()?.into_iter().last();
+    Ok(match last {
+        Some(TokenTree::Punct(end)) if end.as_char() == ';' => Some(end.span()),
+        _ => None,
+    })
+}
+
+/// The last block in the input of `cache_scope!`, found without understanding the rest.
+pub(crate) fn last_block(input: &TokenStream) -> Option<Group> {
+    let blocks = input.clone().into_iter().filter_map(|token| match token {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(group),
+        _ => None,
+    });
+    blocks.last()
 }

@@ -1,14 +1,17 @@
 //! The macros of `gpucache`: the attribute `#[cache_scope(..)]` and the procedural half of `cache_scope!(..)`.
 //!
-//! `ast` is the syntax that was written, `valid` decides what of it is accepted (every rejection stands there), `expand`
-//! writes the code. What they write names nothing but `gpucache::__private`.
+//! `ast` is the syntax that was written, `valid` decides what of it is accepted (every rejection stands there),
+//! `expand` writes the code, from `guard` (what enters a scope) and `future` (what does so at each poll). What they
+//! write names nothing but `gpucache::__private`.
 //!
-//! Invariants: the user's tokens keep their own spans, so that errors in a body appear at the user's own lines; names of
-//! ours are hygienic, so that a body can neither see nor shadow its guard; where an attribute is rejected the item is still
-//! emitted as it was, so that one mistake gives one message.
+//! Invariants: the user's tokens keep their own spans, so that errors in a body appear at the user's own lines; names
+//! of ours are hygienic, so that a body can neither see nor shadow its guard; where an attribute is rejected the item
+//! is still emitted as it was, so that one mistake gives one message.
 
 mod ast;
 mod expand;
+mod future;
+mod guard;
 mod valid;
 
 use proc_macro::TokenStream;
@@ -16,29 +19,30 @@ use proc_macro2::TokenStream as TokenStream2;
 
 /// Runs the body of a function inside the cache scope of a name.
 ///
-/// Arrays that the body allocates are served by the calling thread's cache of that name, and are recycled when the scope is
-/// entered again. The scope is left when the body's value has been computed and its locals are dropped: by its end, `?`,
-/// `return` or a panic. By-value parameters drop after that, as in every function; their memory finds its cache all the
-/// same.
+/// Arrays that the body allocates are served by the calling thread's cache of that name, and are recycled when the
+/// scope is entered again. The scope is left when the body's value has been computed and its locals are dropped: by its
+/// end, `?`, `return` or a panic. By-value parameters drop after that, as in every function; their memory finds its
+/// cache all the same.
 ///
 /// - `#[cache_scope(train_step)]`: an identifier; the scope is named `"train_step"`.
 /// - `#[cache_scope("train step")]`: a string literal.
-/// - `#[cache_scope(name = format!("layer{index}"))]`: any expression that is `AsRef<str>`. It is evaluated at every call
-///   and may use the function's parameters.
+/// - `#[cache_scope(name = format!("layer{index}"))]`: any expression that is `AsRef<str>`. It is evaluated at every
+///   call and may use the function's parameters.
 ///
-/// After the name, `recycle = "keyed"` keeps freed blocks under their (type, shape, device), and `recycle = "off"` hands
-/// every block back. Without it the scope recycles as `gpucache` does by default.
+/// After the name, `recycle = "keyed"` keeps freed blocks under their (type, shape, device), and `recycle = "off"`
+/// hands every block back. Without it the scope recycles as `gpucache` does by default.
 ///
 /// # Functions that return futures
 ///
-/// An `async fn` enters its scope at each poll and leaves it at each suspension, so that tasks which share a thread do not
-/// allocate from each other's scopes; its future is `Send` if it was without the attribute. The same holds for the async
-/// block of a body that ends in `Box::pin(async move { .. })` or in an async block; the statements before that block run
-/// when the function is called, outside the scope. A computed name is evaluated once, at the first poll.
+/// An `async fn` enters its scope at each poll and leaves it at each suspension, so that tasks which share a thread do
+/// not allocate from each other's scopes; its future is `Send` if it was without the attribute. The same holds for the
+/// async block of a body that ends in `Box::pin(async move { .. })` or in an async block; the statements before that
+/// block run when the function is called, outside the scope. A computed name is evaluated once, at the first poll.
 ///
 /// # Errors
 ///
-/// The attribute does not compile on a `const fn`, on a function without a body, on anything but a function, or with an
+/// The crate has to be known as `gpucache`: a dependency that renames it can use `cache_scope!(..)` alone. The
+/// attribute does not compile on a `const fn`, on a function without a body, on anything but a function, or with an
 /// option it does not know.
 #[proc_macro_attribute]
 pub fn cache_scope(arguments: TokenStream, item: TokenStream) -> TokenStream {
@@ -51,7 +55,8 @@ pub fn cache_scope(arguments: TokenStream, item: TokenStream) -> TokenStream {
         .into()
 }
 
-/// The expansion of `gpucache::cache_scope!`, which passes its crate, a semicolon and then its input: write that instead.
+/// The expansion of `gpucache::cache_scope!`, which passes its crate, a semicolon and then its input: write that
+/// instead.
 #[doc(hidden)]
 #[proc_macro]
 pub fn cache_scope_block(input: TokenStream) -> TokenStream {
@@ -66,7 +71,9 @@ fn expand_attribute(arguments: TokenStream2, item: TokenStream2) -> syn::Result<
 
 fn expand_block(input: TokenStream2) -> TokenStream2 {
     let body = ast::last_block(&input);
-    let expanded = syn::parse2::<ast::Block>(input)
-        .and_then(|block| Ok(expand::block(&block.krate, &valid::scope(block.arguments)?, &block.body)));
+    let expanded = syn::parse2::<ast::Block>(input).and_then(|block| {
+        let krate = block.krate.clone();
+        valid::block(block).map(|(scope, body)| expand::block(krate.into(), &scope, body))
+    });
     expanded.unwrap_or_else(|rejection| expand::rejected_block(&rejection, body))
 }

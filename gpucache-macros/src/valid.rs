@@ -1,6 +1,6 @@
 //! What is accepted. Every rejection of a well-formed input stands in this file, at the token that is wrong.
 
-use crate::ast::{Argument, Function, Item, literal};
+use crate::ast::{Argument, Block, Body, Function, Item, literal};
 use proc_macro2::Span;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
@@ -19,6 +19,15 @@ pub(crate) struct Scope {
 pub(crate) enum Name {
     Text(LitStr),
     Computed(Expr),
+}
+
+/// The scope and the body of `cache_scope!`.
+pub(crate) fn block(block: Block) -> Result<(Scope, Body)> {
+    let end = block.arguments.last().map_or_else(Span::call_site, Argument::span);
+    let Some(body) = block.body else {
+        return Err(Error::new(end, "the block to run is missing; write `cache_scope!(NAME, { .. })`"));
+    };
+    Ok((scope(block.arguments)?, body))
 }
 
 /// The scope that the arguments of either macro describe.
@@ -88,6 +97,15 @@ fn known_recycling() -> String {
     RECYCLE.map(|(word, _)| format!("\"{word}\"")).join(" | ")
 }
 
+impl Name {
+    pub(crate) fn span(&self) -> Span {
+        match self {
+            Self::Text(text) => text.span(),
+            Self::Computed(value) => value.span(),
+        }
+    }
+}
+
 impl Argument {
     fn span(&self) -> Span {
         match self {
@@ -104,7 +122,7 @@ pub(crate) fn function(item: Item) -> Result<Function> {
         Item::Function(function) => *function,
         Item::Declaration(end) => {
             let message = "this function has no body to run inside a scope; move `#[cache_scope]` to its definition";
-            return Err(Error::new(end.span, message));
+            return Err(Error::new(end, message));
         }
         Item::Other(start) => {
             let message = "not a function; `#[cache_scope]` runs the body of a function inside a scope";

@@ -75,7 +75,8 @@ fn main() {
     assert_eq!(&run(model.into_weights())[..], [2.0, 4.0, 5.0]);
     assert_eq!(run(generic(|| std::future::ready(1))), [1, 1]);
     assert_eq!(run(unsafe { read(&7) }), 7);
-    for name in ["by_reference", "by_mutable", "by_value", "default_method", "implementation", "generic", "unsafe_function"]
+    for name in
+        ["by_reference", "by_mutable", "by_value", "default_method", "implementation", "generic", "unsafe_function"]
     {
         assert_eq!(gpucache::stats(name).unwrap().entries, 1, "{name}");
     }

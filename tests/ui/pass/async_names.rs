@@ -28,7 +28,8 @@ async fn moved(label: String) -> String {
 #[cache_scope(name = { count.set(count.get() + 1); "counted" })]
 async fn counted(count: &Cell<u32>) -> u32 {
     let mut suspended = false;
-    std::future::poll_fn(|_| if std::mem::replace(&mut suspended, true) { Poll::Ready(()) } else { Poll::Pending }).await;
+    std::future::poll_fn(|_| if std::mem::replace(&mut suspended, true) { Poll::Ready(()) } else { Poll::Pending })
+        .await;
     count.get()
 }
 

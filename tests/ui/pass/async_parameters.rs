@@ -36,6 +36,27 @@ async fn patterns((a, mut b): (i32, i32), [first, ..]: [i32; 2], mut total: i32,
     total
 }
 
+/// Tells its log what its flag is when it drops.
+struct Flag<'a>(bool, &'a RefCell<Vec<bool>>);
+
+impl Flag<'_> {
+    #[cache_scope(parameters)]
+    async fn raised(mut self) {
+        self.0 = true;
+    }
+}
+
+impl Drop for Flag<'_> {
+    fn drop(&mut self) {
+        self.1.borrow_mut().push(self.0);
+    }
+}
+
+#[cache_scope(parameters)]
+async fn raise(mut flag: Flag<'_>) {
+    flag.0 = true;
+}
+
 fn poll<F: Future>(future: F) -> Poll<F::Output> {
     std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -50,4 +71,9 @@ fn main() {
     assert_eq!(poll(scoped(noisy("used"), noisy("ignored"), (left, right), noisy("unused"))), Poll::Ready(8));
     assert_eq!(log.take(), of_plain);
     assert_eq!(poll(patterns((1, 2), [3, 0], 10, &5)), Poll::Ready(22));
+
+    let log = RefCell::default();
+    assert!(poll(raise(Flag(false, &log))).is_ready());
+    assert!(poll(Flag(false, &log).raised()).is_ready());
+    assert_eq!(log.take(), [true, true], "a body assigned to a copy of a parameter's field");
 }

@@ -55,7 +55,8 @@ fn not_the_tail(host: &Host) -> usize {
 
 async fn suspend() {
     let mut suspended = false;
-    std::future::poll_fn(|_| if std::mem::replace(&mut suspended, true) { Poll::Ready(()) } else { Poll::Pending }).await;
+    std::future::poll_fn(|_| if std::mem::replace(&mut suspended, true) { Poll::Ready(()) } else { Poll::Pending })
+        .await;
 }
 
 fn run<F: Future>(future: F) -> F::Output {

@@ -19,11 +19,14 @@ async fn inner_async() -> u32 {
 
 fn main() {
     let value = {
-        gpucache::cache_scope!(inner, {
-            #![allow(unused_variables)]
-            let unused = 1;
-            4
-        })
+        gpucache::cache_scope!(
+            inner,
+            {
+                #![allow(unused_variables)]
+                let unused = 1;
+                4
+            }
+        )
     };
     let mut future = std::pin::pin!(inner_async());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());

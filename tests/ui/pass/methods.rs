@@ -71,8 +71,7 @@ fn main() {
     assert_eq!(Box::new(Model::new(&host).unwrap()).len(), 4);
     assert_eq!(Rc::new(Model::new(&host).unwrap()).count(), 1);
     assert_eq!(gpucache::stats("new").unwrap().entries, 3);
-    for name in
-        ["by_reference", "by_mutable", "by_value", "by_box", "by_rc", "default method", "trait_implementation"]
+    for name in ["by_reference", "by_mutable", "by_value", "by_box", "by_rc", "default method", "trait_implementation"]
     {
         assert_eq!(gpucache::stats(name).unwrap().entries, 1, "{name}");
     }

@@ -10,7 +10,7 @@ fn raw() {}
 #[cache_scope(name)]
 fn called_name() {}
 
-#[cache_scope(recycle,)]
+#[cache_scope(recycle)]
 fn called_recycle() {}
 
 fn main() {

@@ -4,7 +4,7 @@ use gpucache::prelude::*;
 #[cache_scope("train step")]
 fn plain() {}
 
-#[cache_scope(r#"say "eval""#,)]
+#[cache_scope(r#"say "eval""#)]
 fn raw() {}
 
 #[cache_scope(name = "assigned")]

@@ -7,6 +7,7 @@ fn keyed(host: &Host) -> Array<f32, Host> {
     Array::full(host, [2, 3], 1.0).unwrap()
 }
 
+#[rustfmt::skip]
 #[cache_scope("off", recycle = "off",)]
 fn off(host: &Host) -> Array<f32, Host> {
     Array::full(host, [2, 3], 2.0).unwrap()

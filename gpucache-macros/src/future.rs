@@ -1,0 +1,189 @@
+//! Futures: a guard must not live across a suspension, so a scoped future is polled from a closure that holds a guard
+//! during each poll.
+//!
+//! What an `async fn` gives its body, the async block that stands in for it here must give it too: the whole of each
+//! parameter, moved in and dropped in order, and the return type before the first statement.
+
+use crate::guard;
+use crate::valid::{Name, Scope};
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::parse::Parser;
+use syn::spanned::Spanned;
+use syn::{
+    Expr, ExprAsync, ExprCall, ExprPath, FnArg, GenericArgument, Ident, Pat, PathArguments, ReturnType, Signature,
+    Stmt, Token, Type,
+};
+
+/// The statements of an `async fn` whose block is `here`. Its bindings lose the `mut` that they get inside.
+pub(crate) fn of_async_fn(
+    krate: &TokenStream,
+    scope: &Scope,
+    signature: &mut Signature,
+    here: Span,
+    statements: TokenStream,
+) -> TokenStream {
+    let parameters = signature.inputs.iter_mut().enumerate().map(moved_in).collect::<TokenStream>();
+    let inference = fake_return(&signature.output);
+    let body = guard::block(here, statements);
+    let body = guard::block(here, quote!(#inference #parameters #body));
+    let polled = polled(krate, scope, &quote_spanned!(Span::mixed_site()=> async move #body));
+    // The compiler does not count the drop of a captured `self` as a read of what was assigned to it.
+    let mutable = signature.receiver().and_then(|receiver| receiver.mutability);
+    let lints = mutable.map(|_| quote!(#![allow(unused_assignments)]));
+    quote!(#lints #polled)
+}
+
+/// The statements of a function whose body ends in `Box::pin(async { .. })` or in an async block, with that block
+/// polled inside the scope; none if it ends in anything else.
+pub(crate) fn returned(
+    krate: &TokenStream,
+    scope: &Scope,
+    output: &ReturnType,
+    statements: &TokenStream,
+) -> Option<TokenStream> {
+    if matches!(output, ReturnType::Default) {
+        return None;
+    }
+    let mut statements = syn::Block::parse_within.parse2(statements.clone()).ok()?;
+    let Some(Stmt::Expr(tail, None)) = statements.last_mut() else { return None };
+    let outer = async_block(tail)?;
+    let inner = ExprAsync { attrs: Vec::new(), ..outer.clone() };
+    let scoped = polled(krate, scope, &inner.to_token_stream());
+    outer.block.stmts = vec![Stmt::Expr(Expr::Verbatim(scoped), None)];
+    Some(quote_spanned!(Span::mixed_site()=> #(#statements)*))
+}
+
+/// Awaits `future` with a guard held during each poll.
+///
+/// A computed name is kept as a `String`: it may borrow from parameters that move into the future.
+fn polled(krate: &TokenStream, scope: &Scope, future: &TokenStream) -> TokenStream {
+    let name = guard::name(scope);
+    let (kept, name) = match scope.name {
+        Name::Text(_) => (None, name),
+        Name::Computed(_) => (
+            Some(quote_spanned!(Span::mixed_site()=> let name = ::std::borrow::ToOwned::to_owned(#name);)),
+            quote_spanned!(Span::mixed_site()=> &name),
+        ),
+    };
+    let enter = guard::enter(krate, scope, &name);
+    quote_spanned! {Span::mixed_site()=>
+        #kept
+        let mut future = ::core::pin::pin!(#future);
+        ::core::future::poll_fn(move |context| {
+            #enter
+            ::core::future::Future::poll(future.as_mut(), context)
+        })
+        .await
+    }
+}
+
+fn async_block(tail: &mut Expr) -> Option<&mut ExprAsync> {
+    match tail {
+        Expr::Async(block) => Some(block),
+        Expr::Call(ExprCall { func, args, .. }) if args.len() == 1 && is_box_pin(func) => match args.first_mut() {
+            Some(Expr::Async(block)) => Some(block),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_box_pin(function: &Expr) -> bool {
+    let Expr::Path(ExprPath { path, .. }) = function else { return false };
+    let mut last = path.segments.iter().rev().map(|segment| &segment.ident);
+    last.next().is_some_and(|method| method == "pin") && last.next().is_some_and(|owner| owner == "Box")
+}
+
+/// Moves one parameter into the async block. Left to itself the block would capture single fields, and a body that
+/// assigns to one would assign to a copy.
+fn moved_in((position, parameter): (usize, &mut FnArg)) -> TokenStream {
+    let parameter = match parameter {
+        FnArg::Typed(parameter) => parameter,
+        FnArg::Receiver(receiver) => {
+            let this = receiver.self_token;
+            return quote_spanned!(Span::mixed_site()=> let _ = &#this;);
+        }
+    };
+    if matches!(*parameter.pat, Pat::Wild(_)) {
+        let name = Ident::new(&format!("_ignored{position}"), Span::mixed_site());
+        *parameter.pat = Pat::Verbatim(name.to_token_stream());
+        return quote_spanned!(Span::mixed_site()=> let #name = #name;);
+    }
+    let mut bindings = Vec::new();
+    take_bindings(&mut parameter.pat, &mut bindings);
+    let attributes = &parameter.attrs;
+    let moved = bindings.iter().map(|(mutability, name)| {
+        quote_spanned! {Span::mixed_site()=>
+            #(#attributes)*
+            #[allow(clippy::used_underscore_binding, clippy::no_effect_underscore_binding)]
+            let #mutability #name = #name;
+        }
+    });
+    moved.collect()
+}
+
+/// Lists the names that a parameter binds, and takes their `mut` from them.
+fn take_bindings(pattern: &mut Pat, bindings: &mut Vec<(Option<Token![mut]>, Ident)>) {
+    match pattern {
+        Pat::Ident(binding) => {
+            let mutability = if binding.by_ref.is_none() { binding.mutability.take() } else { None };
+            if bindings.iter().all(|(_, known)| *known != binding.ident) {
+                bindings.push((mutability, binding.ident.clone()));
+            }
+            if let Some((_, inner)) = &mut binding.subpat {
+                take_bindings(inner, bindings);
+            }
+        }
+        Pat::Or(any) => any.cases.iter_mut().for_each(|case| take_bindings(case, bindings)),
+        Pat::Paren(inside) => take_bindings(&mut inside.pat, bindings),
+        Pat::Reference(reference) => take_bindings(&mut reference.pat, bindings),
+        Pat::Slice(slice) => slice.elems.iter_mut().for_each(|element| take_bindings(element, bindings)),
+        Pat::Struct(fields) => fields.fields.iter_mut().for_each(|field| take_bindings(&mut field.pat, bindings)),
+        Pat::Tuple(tuple) => tuple.elems.iter_mut().for_each(|element| take_bindings(element, bindings)),
+        Pat::TupleStruct(tuple) => tuple.elems.iter_mut().for_each(|element| take_bindings(element, bindings)),
+        _ => {}
+    }
+}
+
+/// A `return` that never runs: it gives the async block its type, so that `?` infers and a wrong value is reported
+/// where it is written and not against the macro.
+fn fake_return(output: &ReturnType) -> Option<TokenStream> {
+    let mut output = match output {
+        ReturnType::Default => Type::Verbatim(quote_spanned!(Span::mixed_site()=> ())),
+        ReturnType::Type(_, output) if matches!(**output, Type::Never(_) | Type::ImplTrait(_)) => return None,
+        ReturnType::Type(_, output) => (**output).clone(),
+    };
+    erase_impl(&mut output);
+    let here = Span::mixed_site().located_at(output.span());
+    Some(quote_spanned! {here=>
+        #[allow(unreachable_code, clippy::all, clippy::pedantic)]
+        if false {
+            let fake: #output = loop {};
+            return fake;
+        }
+    })
+}
+
+/// Puts `_` for each `impl Trait` in a return type, as a `let` cannot name one.
+fn erase_impl(output: &mut Type) {
+    match output {
+        Type::ImplTrait(opaque) => *output = Type::Verbatim(quote_spanned!(opaque.span()=> _)),
+        Type::Path(path) => path.path.segments.iter_mut().for_each(|segment| erase_impl_in(&mut segment.arguments)),
+        Type::Tuple(tuple) => tuple.elems.iter_mut().for_each(erase_impl),
+        Type::Reference(reference) => erase_impl(&mut reference.elem),
+        Type::Array(array) => erase_impl(&mut array.elem),
+        Type::Paren(paren) => erase_impl(&mut paren.elem),
+        Type::Group(group) => erase_impl(&mut group.elem),
+        _ => {}
+    }
+}
+
+fn erase_impl_in(arguments: &mut PathArguments) {
+    let PathArguments::AngleBracketed(arguments) = arguments else { return };
+    for argument in &mut arguments.args {
+        if let GenericArgument::Type(argument) = argument {
+            erase_impl(argument);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The guard that stands in front of a scoped body. This is all that is known here about `gpucache` itself.
+//!
+//! Everything the macros name themselves is spelled at `Span::mixed_site()`, which keeps local variables hygienic.
+
+use crate::valid::{Name, Scope};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote_spanned};
+use syn::spanned::Spanned;
+
+/// `let _guard = enter(name, recycle);` where `name` is a `&str` and `krate` the path to `gpucache`. The guard stands
+/// at the scope's name, which is what an error about it should show.
+pub(crate) fn enter(krate: &TokenStream, scope: &Scope, name: &TokenStream) -> TokenStream {
+    let recycle = match &scope.recycle {
+        Some(variant) => quote_spanned!(Span::mixed_site()=> #krate::__private::Recycle::#variant),
+        None => quote_spanned!(Span::mixed_site()=> #krate::__private::DEFAULT),
+    };
+    let guard = Ident::new("_guard", Span::mixed_site().located_at(scope.name.span()));
+    quote_spanned!(Span::mixed_site()=> let #guard = #krate::__private::enter(#name, #recycle);)
+}
+
+/// The name as a `&str`; one that is not `AsRef<str>` is reported at the user's expression.
+pub(crate) fn name(scope: &Scope) -> TokenStream {
+    match &scope.name {
+        Name::Text(text) => text.to_token_stream(),
+        Name::Computed(value) => {
+            let here = Span::mixed_site().located_at(value.span());
+            quote_spanned!(here=> ::core::convert::AsRef::<str>::as_ref(&(#value)))
+        }
+    }
+}
+
+/// A block of the user's. Its braces are ours, though they stand where the user's do: lints would call the user's
+/// needless.
+pub(crate) fn block(here: Span, statements: TokenStream) -> TokenStream {
+    let mut block = Group::new(Delimiter::Brace, statements);
+    block.set_span(Span::mixed_site().located_at(here));
+    TokenTree::from(block).into()
+}

@@ -1,0 +1,114 @@
+//! The statistics of a scope, exact in sequences that are known.
+
+use gpucache::device::Device;
+use gpucache::{Array, Result, ScopeStats, cache_scope, invalidate};
+
+use super::{Context, stats_of, touch};
+
+/// What is compared: entries, hits, misses, (busy blocks, bytes), (idle blocks, bytes), high water, device allocations.
+type Numbers = (u64, u64, u64, (u64, u64), (u64, u64), u64, u64);
+
+fn numbers(name: &str) -> Numbers {
+    let ScopeStats { entries, hits, misses, busy_blocks, busy_bytes, idle_blocks, idle_bytes, .. } = stats_of(name);
+    let ScopeStats { high_water_bytes, device_allocations, .. } = stats_of(name);
+    let (busy, idle) = ((busy_blocks, busy_bytes), (idle_blocks, idle_bytes));
+    (entries, hits, misses, busy, idle, high_water_bytes, device_allocations)
+}
+
+/// Every number after every step.
+pub fn a_scripted_sequence<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    assert_eq!(gpucache::stats(&name), None);
+    cache_scope!(name = &name, {
+        assert_eq!(numbers(&name), (1, 0, 0, (0, 0), (0, 0), 0, 0));
+        let a = Array::<u32, D>::zeros(device, 10)?;
+        assert_eq!(numbers(&name), (1, 0, 1, (1, 40), (0, 0), 40, 1));
+        let b = Array::<u8, D>::zeros(device, 5)?;
+        assert_eq!(numbers(&name), (1, 0, 2, (2, 45), (0, 0), 45, 2));
+        drop(a);
+        assert_eq!(numbers(&name), (1, 0, 2, (1, 5), (1, 40), 45, 2));
+        let c = Array::<u32, D>::zeros(device, 10)?;
+        assert_eq!(numbers(&name), (1, 1, 2, (2, 45), (0, 0), 45, 2));
+        drop((b, c));
+        assert_eq!(numbers(&name), (1, 1, 2, (0, 0), (2, 45), 45, 2));
+        cache_scope!(name = &name, { touch::<u8, D>(device, 5)? });
+        assert_eq!(numbers(&name), (2, 2, 2, (0, 0), (2, 45), 45, 2));
+    });
+    let kept = cache_scope!(name = &name, { Array::<u8, D>::zeros(device, 5)? });
+    assert_eq!(numbers(&name), (3, 3, 2, (1, 5), (1, 40), 45, 2));
+    let _ = invalidate(&name);
+    assert_eq!(numbers(&name), (3, 3, 2, (1, 5), (0, 0), 45, 2));
+    drop(kept);
+    assert_eq!(numbers(&name), (3, 3, 2, (0, 0), (0, 0), 45, 2));
+    Ok(())
+}
+
+/// The high-water mark is the most in use at once, not the sum of what was allocated.
+pub fn the_high_water_mark<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    cache_scope!(name = &name, {
+        for len in [100, 300, 200] {
+            touch::<u8, D>(device, len)?;
+        }
+        assert_eq!(stats_of(&name).high_water_bytes, 300);
+        let _both = [Array::<u8, D>::zeros(device, 200)?, Array::<u8, D>::zeros(device, 200)?];
+        assert_eq!(stats_of(&name).high_water_bytes, 400);
+    });
+    let _ = invalidate(&name);
+    assert_eq!(stats_of(&name).high_water_bytes, 400);
+    Ok(())
+}
+
+/// A miss without bytes asks no device.
+pub fn arrays_without_bytes_are_no_device_allocations<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    cache_scope!(name = &name, {
+        let _two = [Array::<u8, D>::zeros(device, 0)?, Array::<u8, D>::zeros(device, 0)?];
+        touch::<u8, D>(device, 1)?;
+        assert_eq!(numbers(&name), (1, 0, 3, (2, 0), (1, 1), 1, 1));
+    });
+    Ok(())
+}
+
+/// Without recycling every allocation is a miss, and nothing is ever idle.
+pub fn off_counts_as_misses<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    cache_scope!(name = &name, recycle = "off", {
+        let a = Array::<u8, D>::zeros(device, 8)?;
+        touch::<u8, D>(device, 8)?;
+        assert_eq!(numbers(&name), (1, 0, 2, (1, 8), (0, 0), 16, 2));
+        drop(a);
+    });
+    assert_eq!(numbers(&name), (1, 0, 2, (0, 0), (0, 0), 16, 2));
+    Ok(())
+}
+
+/// Arrays of no scope count nowhere.
+pub fn plain_arrays_are_not_counted<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    let plain = Array::<u8, D>::zeros(device, 8)?;
+    cache_scope!(name = &name, {
+        drop(plain);
+        gpucache::uncached!({ touch::<u8, D>(device, 8)? });
+    });
+    assert_eq!(numbers(&name), (1, 0, 0, (0, 0), (0, 0), 0, 0));
+    Ok(())
+}
+
+/// The device's own count of allocations agrees with the scope's.
+pub fn the_device_is_asked_once_per_miss<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    let before = device.memory().allocations;
+    for _ in 0..4 {
+        cache_scope!(name = &name, {
+            for len in 0..10 {
+                let _held = Array::<u16, D>::zeros(device, len)?;
+                touch::<u16, D>(device, len)?;
+            }
+        });
+    }
+    let stats = stats_of(&name);
+    assert_eq!((stats.misses, stats.hits, stats.device_allocations), (20, 60, 18));
+    assert_eq!(device.memory().allocations, before + 18);
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! Shapes: every rank, every way to write one, none that overflows.
+
+use gpucache::device::Device;
+use gpucache::{Array, Result, Shape, cache_scope};
+
+use super::{Context, assert_pattern, hits_and_misses, pattern, stats_of, touch};
+
+/// From a single element without dimensions to ten dimensions.
+pub fn shapes_of_every_rank<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    for round in 0..2 {
+        cache_scope!(name = &name, {
+            for rank in 0..=10 {
+                let dims: Vec<usize> = (0..rank).map(|dim| 1 + dim % 3).collect();
+                let len = dims.iter().product();
+                let array = Array::from_slice(device, &dims, &pattern(rank as u32, len))?;
+                assert_eq!((array.shape(), array.len(), array.byte_len()), (&dims[..], len, 4 * len));
+                assert_pattern(&array, rank as u32);
+            }
+        });
+        assert_eq!(hits_and_misses(&name), (11 * round, 11));
+    }
+    Ok(())
+}
+
+/// A number, an array, a slice, a vector, and references to them are the same shape.
+pub fn all_kinds_of_shapes<D: Device>(device: &D, context: &Context) -> Result<()> {
+    fn is_served<D: Device>(device: &D, shape: impl Shape, dims: &[usize]) -> Result<()> {
+        let array = Array::<u8, D>::zeros(device, shape)?;
+        assert_eq!(array.shape(), dims);
+        Ok(())
+    }
+    let name = context.name("scope");
+    cache_scope!(name = &name, {
+        is_served(device, 6, &[6])?;
+        is_served(device, &6, &[6])?;
+        is_served(device, [6], &[6])?;
+        is_served(device, [2, 3], &[2, 3])?;
+        is_served(device, &[2, 3], &[2, 3])?;
+        is_served(device, &[2, 3][..], &[2, 3])?;
+        is_served(device, vec![2, 3], &[2, 3])?;
+        is_served(device, &vec![2, 3], &[2, 3])?;
+        is_served(device, [], &[])?;
+    });
+    assert_eq!(hits_and_misses(&name), (6, 3));
+    Ok(())
+}
+
+/// Arrays without elements can be made, read, written, copied, and given another shape.
+pub fn no_elements<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let before = device.memory();
+    cache_scope!(name = context.name("scope"), {
+        for shape in [vec![0], vec![3, 0], vec![0, usize::MAX], vec![usize::MAX, 0, usize::MAX], vec![0; 9]] {
+            let mut array = Array::<f64, D>::full(device, &shape, 1.0)?;
+            assert!(array.is_empty() && array.shape() == shape && array.byte_len() == 0);
+            array.copy_from_slice(&[])?;
+            assert_eq!(array.to_vec()?, [0.0; 0]);
+            assert_eq!(array.try_clone()?.shape(), shape);
+            assert_eq!(Array::<f64, D>::from_slice(device, &shape, &[])?.shape(), shape);
+            assert_eq!(array.reshape([0, 7])?.shape(), [0, 7]);
+        }
+    });
+    assert_eq!(device.memory(), before);
+    Ok(())
+}
+
+/// A shape whose bytes no address space has is a typed error, before any device is asked.
+pub fn overflow_is_an_error<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    let before = device.memory();
+    let half = 1 << (usize::BITS / 2);
+    cache_scope!(name = &name, {
+        for shape in [vec![usize::MAX], vec![half, half], vec![usize::MAX / 8 + 1], vec![2; 80], vec![isize::MAX as usize]]
+        {
+            let error = Array::<u64, D>::zeros(device, &shape).unwrap_err();
+            assert!(error.is_invalid_shape() && !error.is_out_of_memory(), "{shape:?}: {error}");
+            assert!(Array::full(device, &shape, [0u8; 9]).unwrap_err().is_invalid_shape());
+            assert!(Array::from_slice(device, &shape, &[0u64]).unwrap_err().is_invalid_shape());
+            assert!(Array::full(device, 1, 0u64)?.reshape(&shape).unwrap_err().is_invalid_shape());
+        }
+    });
+    assert_eq!(device.memory().allocations, before.allocations + 1, "the arrays that were to be reshaped");
+    assert_eq!(stats_of(&name).busy_blocks, 0);
+    Ok(())
+}
+
+/// Shapes of more dimensions than a key keeps in place are told apart all the same.
+pub fn high_ranks_are_recycled<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    let shape = |odd: usize| -> [usize; 9] { std::array::from_fn(|dim| if dim == odd { 2 } else { 1 }) };
+    for round in 0..3 {
+        cache_scope!(name = &name, {
+            for odd in 0..9 {
+                assert_eq!(Array::<u8, D>::zeros(device, shape((odd + round) % 9))?.shape(), shape((odd + round) % 9));
+            }
+            touch::<u8, D>(device, 2)?;
+        });
+        assert_eq!(hits_and_misses(&name), (10 * round as u64, 10));
+    }
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! Several threads: each has its own blocks, arrays travel freely, and no way to end a thread loses memory.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::sync::mpsc;
+
+use gpucache::device::Device;
+use gpucache::{Array, Result, cache_scope, invalidate};
+
+use super::{Context, assert_pattern, busy_and_idle, hits_and_misses, patterned, stats_of, touch};
+
+/// Runs `act` on a thread of its own, to the very end of the thread.
+fn on_a_thread<R: Send>(act: impl FnOnce() -> Result<R> + Send) -> Result<R> {
+    std::thread::scope(|threads| threads.spawn(act).join().expect("no panic"))
+}
+
+/// Idle blocks of one thread do not serve another one while both live.
+pub fn each_thread_has_its_own_blocks<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    let enter = || -> Result<()> { cache_scope!(name = &name, { touch::<u8, D>(device, 64) }) };
+    enter()?;
+    on_a_thread(|| {
+        enter()?;
+        assert_eq!(hits_and_misses(&name), (0, 2));
+        assert_eq!(busy_and_idle(&name), (0, 2));
+        enter()
+    })?;
+    enter()?;
+    assert_eq!(hits_and_misses(&name), (2, 2));
+    Ok(())
+}
+
+/// An array that another thread drops serves its own thread again, while that is outside the scope.
+pub fn a_drop_elsewhere_comes_home<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    for round in 0..3 {
+        let array = cache_scope!(name = &name, { patterned(device, 30, 1)? });
+        on_a_thread(|| {
+            assert_pattern(&array, 1);
+            cache_scope!(name = &name, { drop(array) });
+            Ok(())
+        })?;
+        assert_eq!((hits_and_misses(&name), busy_and_idle(&name)), ((round, 1), (0, 1)));
+    }
+    Ok(())
+}
+
+/// The same while its own thread is inside the scope: the next request finds it.
+pub fn a_drop_elsewhere_while_inside<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    cache_scope!(name = &name, {
+        for round in 0..3 {
+            let array = patterned(device, 30, 1)?;
+            assert_eq!(hits_and_misses(&name), (round, 1));
+            on_a_thread(|| {
+                drop(array);
+                Ok(())
+            })?;
+            assert_eq!(busy_and_idle(&name), (0, 1));
+        }
+    });
+    cache_scope!(name = &name, { touch::<u32, D>(device, 30)? });
+    assert_eq!(hits_and_misses(&name), (3, 1));
+    Ok(())
+}
+
+/// A thread that ends gives its idle blocks back to the device.
+pub fn the_end_of_a_thread_frees_idle_memory<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    let before = device.memory().bytes;
+    on_a_thread(|| {
+        cache_scope!(name = &name, { touch::<u8, D>(device, 64)? });
+        assert_eq!(device.memory().bytes, before + 64);
+        Ok(())
+    })?;
+    assert_eq!(device.memory().bytes, before);
+    assert_eq!(busy_and_idle(&name), (0, 0));
+    Ok(())
+}
+
+/// An array outlives the thread that made it, and is freed when it is dropped.
+pub fn arrays_outlive_their_thread<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    let before = device.memory().bytes;
+    let array = on_a_thread(|| cache_scope!(name = &name, { patterned(device, 16, 4) }))?;
+    on_a_thread(|| cache_scope!(name = &name, { touch::<u32, D>(device, 16) }))?;
+    assert_pattern(&array, 4);
+    assert_eq!((device.memory().bytes, busy_and_idle(&name)), (before + 64, (1, 0)));
+    drop(array);
+    assert_eq!((device.memory().bytes, busy_and_idle(&name)), (before, (0, 0)));
+    Ok(())
+}
+
+thread_local! {
+    static FIRST: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
+    static LATER: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An array in a thread-local that was made before the thread's first scope, and so goes after what the scopes keep.
+pub fn a_thread_local_made_first<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    let before = device.memory().bytes;
+    on_a_thread(|| {
+        FIRST.with_borrow_mut(Vec::clear);
+        let array = cache_scope!(name = &name, { patterned(device, 16, 4)? });
+        cache_scope!(name = &name, { touch::<u32, D>(device, 16)? });
+        FIRST.with_borrow_mut(|kept| kept.push(Box::new(array)));
+        Ok(())
+    })?;
+    assert_eq!((device.memory().bytes, busy_and_idle(&name)), (before, (0, 0)));
+    Ok(())
+}
+
+/// An array in a thread-local that was made inside a scope, and so goes before what the scopes keep.
+pub fn a_thread_local_made_later<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    let before = device.memory().bytes;
+    on_a_thread(|| {
+        cache_scope!(name = &name, {
+            let array = patterned(device, 16, 4)?;
+            touch::<u32, D>(device, 16)?;
+            LATER.with_borrow_mut(|kept| kept.push(Box::new(array)));
+        });
+        Ok(())
+    })?;
+    assert_eq!((device.memory().bytes, busy_and_idle(&name)), (before, (0, 0)));
+    Ok(())
+}
+
+/// A guard that is never dropped: the end of the thread leaves its scope.
+pub fn a_scope_left_open_at_the_end<D: Device>(device: &D, context: &Context) -> Result<()> {
+    use gpucache::__private::{Recycle, enter};
+    let name = context.name("scope");
+    let before = device.memory().bytes;
+    on_a_thread(|| {
+        std::mem::forget((enter(&name, Recycle::Keyed), enter(&name, Recycle::Keyed)));
+        touch::<u32, D>(device, 16)
+    })?;
+    assert_eq!((device.memory().bytes, busy_and_idle(&name)), (before, (0, 0)));
+    on_a_thread(|| cache_scope!(name = &name, { touch::<u32, D>(device, 16) }))?;
+    assert_eq!(stats_of(&name).entries, 3);
+    Ok(())
+}
+
+/// Allocates in a scope when it is dropped.
+struct AtTheEnd<D: Device>(D, String);
+
+impl<D: Device> Drop for AtTheEnd<D> {
+    fn drop(&mut self) {
+        let made = cache_scope!(name = &self.1, { patterned(&self.0, 16, 5) }).expect("memory");
+        assert_pattern(&made, 5);
+    }
+}
+
+/// Scopes that the destructor of a thread-local enters, before and after the thread's own stack of scopes is gone.
+pub fn scopes_in_a_thread_locals_end<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    let before = device.memory().bytes;
+    on_a_thread(|| {
+        FIRST.with_borrow_mut(|kept| kept.push(Box::new(AtTheEnd(device.clone(), name.clone()))));
+        cache_scope!(name = &name, { touch::<u32, D>(device, 16)? });
+        LATER.with_borrow_mut(|kept| kept.push(Box::new(AtTheEnd(device.clone(), name.clone()))));
+        Ok(())
+    })?;
+    assert_eq!((device.memory().bytes, busy_and_idle(&name)), (before, (0, 0)));
+    Ok(())
+}
+
+/// One call frees the idle blocks of all threads that are outside the scope.
+pub fn invalidation_reaches_all_threads<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    let before = device.memory().bytes;
+    let (ready, is_ready) = mpsc::channel();
+    std::thread::scope(|threads| {
+        let others = [(); 3].map(|()| {
+            let (go, may_go) = mpsc::channel::<()>();
+            let (ready, name) = (ready.clone(), &name);
+            let thread = threads.spawn(move || -> Result<Array<u32, D>> {
+                let kept = cache_scope!(name = name, {
+                    touch::<u8, D>(device, 100)?;
+                    patterned(device, 10, 2)?
+                });
+                ready.send(()).expect("the test waits");
+                may_go.recv().expect("the test goes on");
+                Ok(kept)
+            });
+            (go, thread)
+        });
+        (0..3).for_each(|_| is_ready.recv().expect("the threads start"));
+        let answer = invalidate(&name);
+        assert_eq!((answer.bytes, answer.busy), (300, 3));
+        assert_eq!(device.memory().bytes, before + 120);
+        for (go, thread) in others {
+            go.send(()).expect("the thread waits");
+            assert_pattern(&thread.join().expect("no panic")?, 2);
+        }
+        assert_eq!(device.memory().bytes, before);
+        Ok(())
+    })
+}
+
+/// Threads that come one after the other share what is counted, and start without blocks.
+pub fn a_later_thread_goes_on<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    for round in 1..=4 {
+        on_a_thread(|| {
+            cache_scope!(name = &name, {
+                touch::<u8, D>(device, 64)?;
+                touch::<u8, D>(device, 64)
+            })
+        })?;
+        assert_eq!(hits_and_misses(&name), (round, round));
+        assert_eq!(busy_and_idle(&name), (0, 0));
+    }
+    Ok(())
+}
+
+/// Arrays that go round through several threads, all inside the same scope, keep their contents and come home.
+pub fn arrays_travel_in_circles<D: Device>(device: &D, context: &Context) -> Result<()> {
+    const ROUNDS: u32 = 50;
+    let name = context.name("scope");
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| mpsc::channel::<(u32, Array<u32, D>)>()).unzip();
+    std::thread::scope(|threads| -> Result<()> {
+        let next = senders.into_iter().cycle().skip(1);
+        let circle: Vec<_> = receivers.into_iter().zip(next.take(3)).zip(0..).collect();
+        let threads = circle.into_iter().map(|((receiver, sender), thread)| {
+            let name = &name;
+            threads.spawn(move || -> Result<()> {
+                cache_scope!(name = name, {
+                    for round in 0..ROUNDS {
+                        let seed = 1000 * thread + round;
+                        // The last receiver may be gone already: then the array is dropped here.
+                        drop(sender.send((seed, patterned(device, 25, seed)?)));
+                        if let Ok((seed, array)) = receiver.recv() {
+                            assert_pattern(&array, seed);
+                        }
+                    }
+                });
+                Ok(())
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+    })?;
+    let stats = stats_of(&name);
+    assert_eq!((stats.hits + stats.misses, busy_and_idle(&name)), (3 * u64::from(ROUNDS), (0, 0)));
+    Ok(())
+}

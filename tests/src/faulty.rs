@@ -1,0 +1,261 @@
+//! A device over host memory that counts every call, fails on demand, and checks what the engine does with memory.
+//!
+//! [`Faulty::new`] makes a device of its own: its memory, calls and faults are independent of every other one. Memory is
+//! filled with garbage when it is allocated, so that nothing is zero by luck, and wiped when it is freed. A free that is
+//! made to fail frees all the same, as [`Backend::free`] says.
+#![allow(unsafe_code)]
+
+mod ledger;
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::fmt;
+use std::ptr::{copy, from_ref, with_exposed_provenance, with_exposed_provenance_mut};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gpucache::device::{Backend, Device, Meter, Stream};
+use gpucache::{Error, Result};
+
+pub use self::ledger::{Call, Calls, Failure, Fault};
+use self::ledger::{ALIGNMENT, Ledger, Place};
+
+/// What memory contains before its first use.
+const GARBAGE: u8 = 0xA5;
+/// What memory contains after its last use.
+const WIPED: u8 = 0xDD;
+
+/// A handle of one stream of a device that can be made to fail.
+#[derive(Clone)]
+#[repr(transparent)]
+pub struct Faulty(Stream);
+
+/// One device: what its streams share.
+struct Machine {
+    ledger: Mutex<Ledger>,
+    streams: AtomicU64,
+    meter: Arc<Meter>,
+}
+
+/// One stream of a device. It keeps no order, since every call is done when it returns.
+struct FaultyMemory {
+    machine: Arc<Machine>,
+    stream: u64,
+}
+
+impl Faulty {
+    /// A new device, and its first stream. Nothing fails until [`arm`](Faulty::arm) is called.
+    pub fn new() -> Faulty {
+        Faulty::with_limit(usize::MAX)
+    }
+
+    /// A new device that is out of memory beyond `bytes`.
+    pub fn with_limit(bytes: usize) -> Faulty {
+        let ledger = Mutex::new(Ledger::new(bytes));
+        Faulty::over(Arc::new(Machine { ledger, streams: AtomicU64::new(0), meter: Arc::default() }))
+    }
+
+    /// Another stream of the same device.
+    pub fn another_stream(&self) -> Faulty {
+        Faulty::over(self.memory_of_this().machine.clone())
+    }
+
+    fn over(machine: Arc<Machine>) -> Faulty {
+        let stream = machine.streams.fetch_add(1, Relaxed);
+        Faulty(Stream::new(machine.meter.clone(), FaultyMemory { machine, stream }))
+    }
+
+    fn memory_of_this(&self) -> &FaultyMemory {
+        self.0.backend().expect("a Faulty is made around a FaultyMemory")
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.memory_of_this().machine.ledger()
+    }
+
+    /// Lets calls fail as `fault` says, counted from now. Replaces an earlier fault.
+    pub fn arm(&self, fault: Fault) {
+        self.ledger().arm(fault);
+    }
+
+    /// Nothing fails any more.
+    pub fn disarm(&self) {
+        self.ledger().disarm();
+    }
+
+    /// Changes the bytes beyond which the device is out of memory.
+    pub fn set_limit(&self, bytes: usize) {
+        self.ledger().limit = bytes;
+    }
+
+    /// The calls so far, of all streams of the device.
+    pub fn calls(&self) -> Calls {
+        self.ledger().calls()
+    }
+
+    /// How many calls were made to fail so far, by a fault and not by the limit.
+    pub fn failures(&self) -> u64 {
+        self.ledger().failures()
+    }
+
+    /// The bytes of each block that is allocated and not freed.
+    pub fn live(&self) -> Vec<usize> {
+        self.ledger().live()
+    }
+
+    /// What the engine did that the contract of [`Backend`] forbids.
+    pub fn violations(&self) -> Vec<String> {
+        self.ledger().violations().to_vec()
+    }
+
+    /// # Panics
+    /// If the engine broke a rule, or anything is still allocated.
+    pub fn assert_clean(&self) {
+        assert_eq!(self.violations(), [""; 0], "rules of the device broken");
+        assert_eq!(self.live(), [0; 0], "blocks that were never freed");
+    }
+}
+
+impl Default for Faulty {
+    fn default() -> Faulty {
+        Faulty::new()
+    }
+}
+
+impl Device for Faulty {
+    fn stream_handle(&self) -> &Stream {
+        &self.0
+    }
+
+    fn from_stream_handle(stream: &Stream) -> &Faulty {
+        // SAFETY: `Faulty` is a transparent struct around a `Stream`, with no invariant that is not checked at each use.
+        unsafe { &*from_ref(stream).cast() }
+    }
+}
+
+impl fmt::Debug for Faulty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "faulty stream {}", self.memory_of_this().stream)
+    }
+}
+
+impl fmt::Debug for FaultyMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FaultyMemory {}", self.stream)
+    }
+}
+
+impl Machine {
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let ledger = self.ledger();
+        let (live, violations) = (ledger.live(), ledger.violations());
+        if !std::thread::panicking() && (!live.is_empty() || !violations.is_empty()) {
+            panic!("a device is gone with {live:?} bytes allocated and rules broken: {violations:?}");
+        }
+    }
+}
+
+impl FaultyMemory {
+    /// Counts a call, and fails if it is to fail.
+    fn call(&self, call: Call, operation: &'static str, bytes: usize) -> Result<()> {
+        match self.machine.ledger().call(call) {
+            None => Ok(()),
+            Some(Failure::Device) => Err(Error::device_failure("faulty", operation, "as the test asked")),
+            Some(Failure::OutOfMemory) => Err(Error::out_of_memory("faulty", bytes, "as the test asked")),
+        }
+    }
+
+    /// Counts a call on memory that has to lie within live blocks; where it does not, there is nothing to touch.
+    fn call_on(&self, call: Call, operation: &'static str, ranges: &[(u64, usize)]) -> Result<()> {
+        self.call(call, operation, ranges[0].1)?;
+        let mut ledger = self.machine.ledger();
+        match ranges.iter().all(|&(address, bytes)| ledger.expect_live(call, Place { address, bytes }, self.stream)) {
+            true => Ok(()),
+            false => Err(Error::device_failure("faulty", operation, "memory that is not allocated")),
+        }
+    }
+}
+
+fn layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes, ALIGNMENT).expect("the engine asks for bytes that fit an isize")
+}
+
+fn pointer(address: u64) -> *mut u8 {
+    with_exposed_provenance_mut(address as usize)
+}
+
+// SAFETY: memory comes from the global allocator, which hands nothing out twice, and goes back to it in `free` alone.
+unsafe impl Backend for FaultyMemory {
+    fn allocate(&self, bytes: usize) -> Result<u64> {
+        self.call(Call::Allocate, "an allocation", bytes)?;
+        let mut ledger = self.machine.ledger();
+        if !ledger.has_room_for(bytes) {
+            return Err(Error::out_of_memory("faulty", bytes, "the limit of the test"));
+        }
+        // SAFETY: the engine never asks for zero bytes, and the ledger notes where it does.
+        let memory = unsafe { alloc(layout(bytes.max(1))) };
+        assert!(!memory.is_null(), "the host has no {bytes} bytes");
+        // SAFETY: `bytes` bytes were just allocated.
+        unsafe { memory.write_bytes(GARBAGE, bytes) };
+        let address = memory.expose_provenance() as u64;
+        ledger.allocated(Place { address, bytes }, self.stream);
+        Ok(address)
+    }
+
+    unsafe fn free(&self, address: u64, bytes: usize) -> Result<()> {
+        let answer = self.call(Call::Free, "a free", bytes);
+        if self.machine.ledger().freed(Place { address, bytes }, self.stream) {
+            // SAFETY: the ledger says that this block was live with these bytes, and it is not any more.
+            unsafe {
+                pointer(address).write_bytes(WIPED, bytes);
+                dealloc(pointer(address), layout(bytes));
+            }
+        }
+        answer
+    }
+
+    unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
+        self.call_on(Call::Fill, "a fill", &[(address, bytes)])?;
+        if pattern.is_empty() || !bytes.is_multiple_of(pattern.len()) {
+            self.machine.ledger().violation(format_args!("{bytes} bytes filled by a pattern of {}", pattern.len()));
+        }
+        for (place, &byte) in (0..bytes).zip(pattern.iter().cycle()) {
+            // SAFETY: the ledger says that `bytes` bytes at `address` are live, and `place` lies within them.
+            unsafe { pointer(address).add(place).write(byte) };
+        }
+        Ok(())
+    }
+
+    unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
+        self.call_on(Call::Write, "a copy to the device", &[(to, bytes)])?;
+        // SAFETY: the caller gives `bytes` readable bytes at `from`; the ledger says that as many are live at `to`.
+        unsafe { copy(from, pointer(to), bytes) };
+        Ok(())
+    }
+
+    unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
+        self.call_on(Call::Read, "a copy from the device", &[(from, bytes)])?;
+        // SAFETY: the ledger says that `bytes` bytes are live at `from`; the caller gives as many writable ones at `to`.
+        unsafe { copy(with_exposed_provenance(from as usize), to, bytes) };
+        Ok(())
+    }
+
+    unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
+        self.call_on(Call::Copy, "a copy on the device", &[(from, bytes), (to, bytes)])?;
+        if from < to + bytes as u64 && to < from + bytes as u64 {
+            self.machine.ledger().violation(format_args!("a copy onto itself: {bytes} bytes at {from:#x}, {to:#x}"));
+        }
+        // SAFETY: the ledger says that `bytes` bytes are live at both addresses.
+        unsafe { copy(pointer(from).cast_const(), pointer(to), bytes) };
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.call(Call::Synchronize, "waiting", 0)
+    }
+}

@@ -1,0 +1,31 @@
+//! The suite of properties on every device there is. Without a GPU the tests of `cuda` pass, and say that they did nothing.
+
+use gpucache::prelude::*;
+use gpucache_tests::{Faulty, conformance};
+
+conformance!(host, host_device);
+conformance!(faulty, faulty_device);
+
+fn host_device() -> Option<Host> {
+    Some(Host::new())
+}
+
+/// Checks, when the test drops it, that every block was freed and no rule was broken.
+fn faulty_device() -> Option<Faulty> {
+    Some(Faulty::new())
+}
+
+#[cfg(feature = "cuda")]
+conformance!(cuda, cuda_device);
+
+#[cfg(feature = "cuda")]
+fn cuda_device() -> Option<Cuda> {
+    use std::sync::LazyLock;
+    // Kept, so that the tests share one context.
+    static CUDA: LazyLock<Option<Cuda>> = LazyLock::new(|| match Cuda::new(0) {
+        Ok(cuda) => Some(cuda),
+        Err(error) if error.is_unavailable() => None,
+        Err(error) => panic!("there is a GPU, and it does not work: {error}"),
+    });
+    CUDA.clone()
+}

@@ -1,0 +1,5 @@
+fn main() {
+    let total = 1;
+    let sum: i32 = gpucache::cache_scope!(step, total + 1);
+    assert_eq!(sum, 2);
+}

@@ -1,0 +1,5 @@
+fn main() {
+    gpucache::cache_scope!(step, {
+        drop(_guard);
+    });
+}

@@ -1,0 +1,8 @@
+use gpucache::prelude::*;
+
+#[cache_scope(step, recycled = "off")]
+fn step() {}
+
+fn main() {
+    step();
+}
