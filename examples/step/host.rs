@@ -7,7 +7,7 @@ use crate::chain::{Machine, Mode, Values};
 use crate::common::Result;
 
 /// Numbers for one thread at a time; arrays of no more than this are not worth waking a second thread.
-const PIECE: usize = 1 << 20;
+const PIECE: usize = 1 << 18;
 
 /// The processor and its memory.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The arithmetic on plain host memory.
 //!
-//! One thread does it all: the largest product of this network takes some fifty microseconds, the other loops a few each.
-//! Waking more threads for that made the step slower.
+//! One thread does it all: the matrices of this network are so small that sharing a product between threads made the step
+//! slower.
 
 use gpucache::prelude::*;
 

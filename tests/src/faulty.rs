@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gpucache::device::{Backend, Device, Meter, Stream};
 use gpucache::{Error, Result};
 
-pub use self::ledger::{Call, Calls, Failure, Fault};
 use self::ledger::{ALIGNMENT, Ledger, Place};
+pub use self::ledger::{Call, Calls, Failure, Fault};
 
 /// What memory contains before its first use.
 const GARBAGE: u8 = 0xA5;

@@ -5,7 +5,6 @@ use crate::cache::registry::Scope;
 
 /// What an invalidation gives back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "it says how much memory is still in use"]
 pub struct Invalidated {
     /// Bytes of the blocks that were idle, and are freed.
     pub bytes: usize,

@@ -77,7 +77,9 @@ pub fn wrong_lengths_are_errors<D: Device>(device: &D, context: &Context) -> Res
             let values = pattern(0, len);
             assert!(array.copy_from_slice(&values).unwrap_err().is_invalid_shape());
             assert!(Array::from_slice(device, 10, &values).unwrap_err().is_invalid_shape());
-            assert!(Array::from_slice(device, [10, len], &values).is_err_and(|error| error.is_invalid_shape()) || len == 0);
+            assert!(
+                Array::from_slice(device, [10, len], &values).is_err_and(|error| error.is_invalid_shape()) || len == 0
+            );
         }
         assert_pattern(&array, 1);
         assert!(Array::<u32, D>::from_slice(device, [], &[]).unwrap_err().is_invalid_shape());

@@ -70,7 +70,8 @@ pub fn overflow_is_an_error<D: Device>(device: &D, context: &Context) -> Result<
     let before = device.memory();
     let half = 1 << (usize::BITS / 2);
     cache_scope!(name = &name, {
-        for shape in [vec![usize::MAX], vec![half, half], vec![usize::MAX / 8 + 1], vec![2; 80], vec![isize::MAX as usize]]
+        for shape in
+            [vec![usize::MAX], vec![half, half], vec![usize::MAX / 8 + 1], vec![2; 80], vec![isize::MAX as usize]]
         {
             let error = Array::<u64, D>::zeros(device, &shape).unwrap_err();
             assert!(error.is_invalid_shape() && !error.is_out_of_memory(), "{shape:?}: {error}");

@@ -1,0 +1,262 @@
+//! The layers of `gpucache`: no module uses one above it, `unsafe` stands where it may, and files stay short.
+//!
+//! Code is judged by its tokens, so that macros and conditional code count like everything else. A module of the same
+//! rank is not below, and so is not used either. Only `lib.rs` uses all.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::{Path, PathBuf};
+
+use proc_macro2::{Spacing, TokenStream, TokenTree};
+
+/// The layers, from the top. Those of one line stand beside each other.
+const LAYERS: [&[&str]; 8] = [
+    &["scope", "report"],
+    &["array"],
+    &["cache"],
+    &["plan", "pressure"],
+    &["range"],
+    &["order"],
+    &["device"],
+    &["base"],
+];
+
+/// Where `unsafe` may stand.
+const UNSAFE: [&str; 5] = ["device/", "array/", "cache/", "order/", "scope/stack.rs"];
+
+const LONGEST_FILE: usize = 400;
+
+/// A file of the crate: its path below `src`, and its text.
+struct Source {
+    path: String,
+    text: String,
+}
+
+/// The place that is being looked at.
+struct Checker<'a> {
+    layer: &'a str,
+    /// How many modules deep it lies in the crate.
+    depth: usize,
+    found: Vec<String>,
+}
+
+fn rank(layer: &str) -> Option<usize> {
+    LAYERS.iter().position(|names| names.contains(&layer))
+}
+
+impl Source {
+    /// The names of the modules that lead to the file.
+    fn modules(&self) -> Vec<&str> {
+        let path = self.path.trim_end_matches(".rs").trim_end_matches("/mod");
+        path.split('/').collect()
+    }
+
+    fn tokens(&self) -> TokenStream {
+        // Parsed as Rust first: a text that is none could hide anything.
+        syn::parse_file(&self.text).unwrap_or_else(|error| panic!("{}: {error}", self.path));
+        self.text.parse().unwrap_or_else(|error| panic!("{}: {error}", self.path))
+    }
+
+    /// What the file uses and must not.
+    fn upward_uses(&self) -> Vec<String> {
+        if self.path == "lib.rs" {
+            return Vec::new();
+        }
+        let modules = self.modules();
+        let mut checker = Checker { layer: modules[0], depth: modules.len(), found: Vec::new() };
+        match rank(checker.layer) {
+            Some(_) => checker.visit(self.tokens()),
+            None => checker.found.push(format!("`{}` is not a layer: give it a place", checker.layer)),
+        }
+        checker.found.iter().map(|what| format!("{}: {what}", self.path)).collect()
+    }
+
+    /// The lines on which `unsafe` stands, or a lint against it is switched off.
+    fn unsafe_lines(&self) -> Vec<usize> {
+        let mut lines = Vec::new();
+        idents(self.tokens(), &mut |ident| {
+            if ident == "unsafe" || ident == "unsafe_code" {
+                lines.push(ident.span().start().line);
+            }
+        });
+        lines
+    }
+}
+
+fn idents(tokens: TokenStream, act: &mut impl FnMut(&proc_macro2::Ident)) {
+    for token in tokens {
+        match token {
+            TokenTree::Ident(ident) => act(&ident),
+            TokenTree::Group(group) => idents(group.stream(), act),
+            _ => {}
+        }
+    }
+}
+
+/// Whether `::` stands at the front; skips it.
+fn skip_colons(tokens: &mut &[TokenTree]) -> bool {
+    let [TokenTree::Punct(first), TokenTree::Punct(second), rest @ ..] = *tokens else { return false };
+    let is_path = first.as_char() == ':' && first.spacing() == Spacing::Joint && second.as_char() == ':';
+    if is_path {
+        *tokens = rest;
+    }
+    is_path
+}
+
+impl Checker<'_> {
+    fn visit(&mut self, tokens: TokenStream) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let mut rest = &tokens[..];
+        while let [first, after @ ..] = rest {
+            rest = after;
+            match first {
+                TokenTree::Group(group) => self.visit(group.stream()),
+                TokenTree::Ident(word) if word == "mod" => rest = self.visit_module(after),
+                TokenTree::Ident(word) if word == "crate" => rest = self.visit_root(after, self.depth),
+                TokenTree::Ident(word) if word == "super" => rest = self.visit_root(after, 1),
+                _ => {}
+            }
+        }
+    }
+
+    /// `name { .. }` behind `mod`: one module deeper.
+    fn visit_module<'t>(&mut self, tokens: &'t [TokenTree]) -> &'t [TokenTree] {
+        let [TokenTree::Ident(_), TokenTree::Group(body), rest @ ..] = tokens else { return tokens };
+        self.depth += 1;
+        self.visit(body.stream());
+        self.depth -= 1;
+        rest
+    }
+
+    /// What stands behind `crate`, or behind the first `super`, and leads `up` modules up.
+    fn visit_root<'t>(&mut self, mut tokens: &'t [TokenTree], mut up: usize) -> &'t [TokenTree] {
+        loop {
+            let is_path = skip_colons(&mut tokens);
+            match tokens {
+                [TokenTree::Ident(word), rest @ ..] if is_path && word == "super" => {
+                    up += 1;
+                    tokens = rest;
+                }
+                _ if up < self.depth => return tokens,
+                // `pub(crate)` and `pub(super)`, which name nobody.
+                [] if !is_path => return tokens,
+                _ if !is_path => {
+                    self.found.push("uses the crate's root under another name".into());
+                    return tokens;
+                }
+                _ => return self.visit_from_root(tokens),
+            }
+        }
+    }
+
+    /// The first names of a path from the crate's root.
+    fn visit_from_root<'t>(&mut self, tokens: &'t [TokenTree]) -> &'t [TokenTree] {
+        let Some((first, rest)) = tokens.split_first() else { return tokens };
+        match first {
+            TokenTree::Ident(name) => self.used(&name.to_string()),
+            TokenTree::Group(names) => {
+                let names: Vec<TokenTree> = names.stream().into_iter().collect();
+                let is_comma = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
+                for path in names.split(is_comma).filter(|path| !path.is_empty()) {
+                    self.visit_from_root(path);
+                }
+            }
+            other => self.found.push(format!("uses `{other}` of the crate's root")),
+        }
+        rest
+    }
+
+    fn used(&mut self, name: &str) {
+        let (own, other) = (rank(self.layer), rank(name));
+        match other {
+            _ if name == self.layer => {}
+            Some(_) if other > own => {}
+            Some(_) => self.found.push(format!("`{}` uses `{name}`, which is not below it", self.layer)),
+            None => self.found.push(format!("uses `crate::{name}`, which is no layer: name the module it comes from")),
+        }
+    }
+}
+
+fn sources() -> Vec<Source> {
+    fn collect(folder: &Path, root: &Path, found: &mut Vec<Source>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path: PathBuf = entry.unwrap().path();
+            if path.is_dir() {
+                collect(&path, root, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root).unwrap().to_str().unwrap().replace('\\', "/");
+                found.push(Source { path: name, text: std::fs::read_to_string(&path).unwrap() });
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gpucache/src");
+    let mut found = Vec::new();
+    collect(&root, &root, &mut found);
+    assert!(found.len() > 20, "the crate's files are found");
+    found
+}
+
+#[test]
+fn no_module_uses_one_above_it() {
+    let found: Vec<String> = sources().iter().flat_map(Source::upward_uses).collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn unsafe_stands_where_it_may() {
+    let allowed = |source: &&Source| !UNSAFE.iter().any(|place| source.path.starts_with(place));
+    let found: Vec<_> = sources().iter().filter(allowed).map(|file| (file.path.clone(), file.unsafe_lines())).collect();
+    let found: Vec<_> = found.iter().filter(|(_, lines)| !lines.is_empty()).collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn files_are_short() {
+    let lines = |source: Source| (source.text.lines().count(), source.path);
+    let found: Vec<_> = sources().into_iter().map(lines).filter(|(lines, _)| *lines > LONGEST_FILE).collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+/// The number of complaints about a text at `path`.
+fn complaints(path: &str, text: &str) -> usize {
+    Source { path: path.into(), text: text.into() }.upward_uses().len()
+}
+
+#[test]
+fn upward_uses_are_found() {
+    let bad = |path, text| assert_eq!(complaints(path, text), 1, "{path}: {text}");
+    bad("device/host.rs", "use crate::cache::Block;");
+    bad("device/mod.rs", "use crate::{base::error::Error, cache::{Block, View}};");
+    bad("cache/block.rs", "fn f() { let _ = crate::array::Array::new(); }");
+    bad("cache/block.rs", "fn f() { matches!(x, crate::scope::Recycle::Off); }");
+    bad("cache/block.rs", "use super::super::scope::Guard;");
+    bad("cache/mod.rs", "use super::scope::Guard;");
+    bad("cache/block.rs", "mod tests { use super::super::super::array::Array; }");
+    bad("base/key.rs", "#[cfg(test)] mod tests { fn f() { crate::device::Host::new(); } }");
+    bad("cache/mod.rs", "use crate::Array;");
+    bad("cache/mod.rs", "use crate::*;");
+    bad("cache/mod.rs", "use crate as root;");
+    bad("plan/mod.rs", "use crate::pressure::Ladder;");
+    bad("report/mod.rs", "use crate::scope::stats;");
+    bad("helpers.rs", "fn f() {}");
+}
+
+#[test]
+fn downward_uses_are_not() {
+    let good = |path, text| assert_eq!(complaints(path, text), 0, "{path}: {text}");
+    good("scope/stack.rs", "use crate::{array::Array, cache::current::{self, Current}, base::*};");
+    good("cache/block.rs", "use super::owner::Cache; pub(super) fn f(_: super::Home) {} pub(crate) struct S;");
+    good("device/cuda/memory.rs", "use super::super::Backend; use super::super::super::base::error::Error;");
+    good("cache/mod.rs", "use crate::cache::current; pub(in crate::cache) struct S;");
+    good("cache/owner.rs", "mod tests { use super::*; use super::super::Block; }");
+    good("range/mod.rs", "/// See [`crate::scope`].\nuse crate::order::Epoch;");
+    good("scope/mod.rs", "macro_rules! m { () => { $crate::__private::enter() }; }");
+    good("lib.rs", "mod scope; pub use crate::scope::Guard;");
+}
+
+#[test]
+fn unsafe_is_found_in_code_alone() {
+    let lines = |text: &str| Source { path: "scope/mod.rs".into(), text: text.into() }.unsafe_lines();
+    assert_eq!(lines("fn f() {\n    m!(unsafe { g() })\n}"), [2]);
+    assert_eq!(lines("#![allow(unsafe_code)]"), [1]);
+    assert_eq!(lines("//! unsafe\nfn f() { \"unsafe\"; }"), [0; 0]);
+}

@@ -1,0 +1,158 @@
+//! Too little memory: what is idle or waits to be released, anywhere, is given back before an allocation fails.
+//!
+//! The tests take turns, as a shortage on one device takes the idle memory of all scopes of the process.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+
+use gpucache::{Array, cache_scope, invalidate, stats};
+use gpucache_tests::Faulty;
+use gpucache_tests::conformance::{assert_pattern, patterned};
+use gpucache_tests::faulty::{Call, Failure, Fault};
+
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[test]
+fn idle_memory_of_another_scope() {
+    let _turn = turn();
+    let device = Faulty::with_limit(1000);
+    cache_scope!("idle elsewhere", { drop(Array::<u8, _>::zeros(&device, 800).unwrap()) });
+    let array = cache_scope!("in need", { Array::<u8, _>::zeros(&device, 700).unwrap() });
+    assert_eq!(device.live(), [700]);
+    assert_eq!(stats("idle elsewhere").unwrap().idle_blocks, 0);
+    drop(array);
+    let plain = Array::<u8, _>::zeros(&device, 600).expect("outside all scopes as well");
+    assert_eq!(device.live(), [600]);
+    let error = Array::<u8, _>::zeros(&device, 500).unwrap_err();
+    assert!(error.is_out_of_memory() && error.to_string().contains("500"), "{error}");
+    drop(plain);
+    device.assert_clean();
+}
+
+#[test]
+fn idle_memory_of_the_same_scope() {
+    let _turn = turn();
+    let (device, name) = (Faulty::with_limit(1000), "idle and in need");
+    cache_scope!(name = name, {
+        drop(Array::<u8, _>::zeros(&device, 800).unwrap());
+        let busy = patterned(&device, 50, 1).unwrap();
+        cache_scope!(name = name, { drop(Array::<u8, _>::zeros(&device, 700).unwrap()) });
+        assert!(Array::<u8, _>::zeros(&device, 900).unwrap_err().is_out_of_memory());
+        assert_pattern(&busy, 1);
+    });
+    let stats = stats(name).unwrap();
+    assert_eq!((stats.hits, stats.misses, stats.busy_blocks, stats.idle_bytes), (0, 3, 0, 200));
+    let _ = invalidate(name);
+    device.assert_clean();
+}
+
+#[test]
+fn idle_memory_of_an_outer_scope_and_of_another_thread() {
+    let _turn = turn();
+    let device = Faulty::with_limit(1000);
+    let ((idle, is_idle), (done, is_done)) = (mpsc::channel(), mpsc::channel::<()>());
+    std::thread::scope(|threads| {
+        let other = threads.spawn({
+            let device = &device;
+            move || {
+                cache_scope!("a thread's idle memory", { drop(Array::<u8, _>::zeros(device, 400).unwrap()) });
+                idle.send(()).unwrap();
+                is_done.recv().unwrap();
+                cache_scope!("a thread's idle memory", { drop(Array::<u8, _>::zeros(device, 400).unwrap()) });
+            }
+        });
+        is_idle.recv().unwrap();
+        cache_scope!("an outer scope", {
+            drop(Array::<u8, _>::zeros(&device, 500).unwrap());
+            drop(cache_scope!("an inner scope", { Array::<u8, _>::zeros(&device, 1000).unwrap() }));
+        });
+        assert_eq!(device.live(), [1000]);
+        let _ = invalidate("an inner scope");
+        done.send(()).unwrap();
+        other.join().unwrap();
+    });
+    device.assert_clean();
+}
+
+#[test]
+fn what_a_thread_inside_its_scope_holds_is_left_alone() {
+    let _turn = turn();
+    let device = Faulty::with_limit(1000);
+    let ((entered, is_entered), (done, is_done)) = (mpsc::channel(), mpsc::channel::<()>());
+    std::thread::scope(|threads| {
+        let other = threads.spawn({
+            let device = &device;
+            move || {
+                cache_scope!("a thread inside", {
+                    let busy = patterned(device, 100, 3).unwrap();
+                    drop(patterned(device, 90, 4).unwrap());
+                    entered.send(()).unwrap();
+                    is_done.recv().unwrap();
+                    assert_pattern(&busy, 3);
+                    drop(patterned(device, 90, 5).unwrap());
+                });
+            }
+        });
+        is_entered.recv().unwrap();
+        let error = cache_scope!("outside of it", { Array::<u8, _>::zeros(&device, 600).unwrap_err() });
+        assert!(error.is_out_of_memory());
+        done.send(()).unwrap();
+        other.join().unwrap();
+    });
+    assert_eq!(stats("a thread inside").unwrap().hits, 1);
+    device.assert_clean();
+}
+
+/// Invalidated blocks that still wait for their thread are memory that can be had, too.
+#[test]
+fn invalidated_memory_of_an_outer_scope() {
+    let _turn = turn();
+    let (device, name) = (Faulty::with_limit(1000), "outer and invalidated");
+    cache_scope!(name = name, {
+        drop(Array::<u8, _>::zeros(&device, 800).unwrap());
+        cache_scope!("inner of an invalidated one", {
+            let answer = std::thread::scope(|threads| threads.spawn(|| invalidate(name)).join().unwrap());
+            assert_eq!(answer.bytes, 800);
+            drop(Array::<u8, _>::zeros(&device, 700).expect("the invalidated 800 bytes are free to use"));
+        });
+    });
+    let _ = invalidate("inner of an invalidated one");
+    device.assert_clean();
+}
+
+/// So are blocks that other threads dropped, and that no list keeps.
+#[test]
+fn returned_memory_of_an_outer_scope() {
+    let _turn = turn();
+    let (device, name) = (Faulty::with_limit(1000), "outer and returned to");
+    cache_scope!(name = name, recycle = "off", {
+        let array = Array::<u8, _>::zeros(&device, 800).unwrap();
+        cache_scope!("inner of one returned to", {
+            std::thread::scope(|threads| threads.spawn(|| drop(array)).join().unwrap());
+            drop(Array::<u8, _>::zeros(&device, 700).expect("the dropped 800 bytes are free to use"));
+        });
+    });
+    let _ = invalidate("inner of one returned to");
+    device.assert_clean();
+}
+
+/// An out-of-memory that passes: there was idle memory, so that the second attempt is made, and succeeds.
+#[test]
+fn a_passing_shortage_is_no_error_where_memory_is_idle() {
+    let _turn = turn();
+    let (device, name) = (Faulty::new(), "a passing shortage");
+    cache_scope!(name = name, {
+        drop(Array::<u8, _>::zeros(&device, 10).unwrap());
+        device.arm(Fault::once(1, Failure::OutOfMemory).only(Call::Allocate));
+        drop(Array::<u8, _>::zeros(&device, 11).unwrap());
+        assert_eq!((device.failures(), device.live()), (1, vec![11]));
+        device.arm(Fault::once(1, Failure::Device).only(Call::Allocate));
+        let error = Array::<u8, _>::zeros(&device, 12).unwrap_err();
+        assert!(error.is_device_failure(), "other failures are not tried again: {error}");
+    });
+    let _ = invalidate(name);
+    device.assert_clean();
+}
