@@ -41,6 +41,8 @@ mod array;
 mod base;
 mod cache;
 pub mod device;
+mod order;
+mod range;
 mod scope;
 
 #[cfg(feature = "cuda")]
@@ -49,6 +51,7 @@ pub use cudarc;
 pub use array::{Array, Element, Shape};
 pub use base::error::{Error, Result};
 pub use cache::ScopeStats;
+pub use range::trim;
 pub use scope::{Invalidated, invalidate, invalidate_all, stats};
 
 /// What most programs need: `use gpucache::prelude::*;`.
@@ -64,9 +67,10 @@ pub mod prelude {
 /// What the macros expand to. Not for use by hand.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::scope::{Guard, Recycle, enter, uncached};
+    pub use crate::cache::Recycle;
+    pub use crate::scope::{Guard, enter, uncached};
     pub use gpucache_macros::cache_scope_block;
 
     /// What a scope does that does not say.
-    pub const DEFAULT: Recycle = Recycle::Keyed;
+    pub const DEFAULT: Recycle = Recycle::Range;
 }

@@ -10,10 +10,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicPtr;
 
 use super::owner::Cache;
-use super::{current, registry};
+use super::{current, supply};
 use crate::base::error::Result;
 use crate::base::key::{Request, Shape};
 use crate::device::{Stream, process_exits};
+use crate::range;
 
 /// Memory on a stream, in use until dropped. A drop hands it back to the cache that served it, from any thread.
 pub(crate) struct Block(ManuallyDrop<Box<Record>>);
@@ -30,8 +31,19 @@ pub(crate) struct Record {
     view: OnceLock<Box<dyn View>>,
     /// The next record of a return stack.
     pub(super) next: AtomicPtr<Record>,
-    /// False once the memory went elsewhere; then there is nothing to release.
-    holds_memory: bool,
+    /// When it came into an idle list, counted by the list's owner.
+    pub(super) seen: u64,
+    origin: Origin,
+}
+
+/// Where a block's memory goes when the block does.
+#[derive(Debug)]
+pub(super) enum Origin {
+    /// Back to the stream's backend.
+    Device,
+    Range(range::Block),
+    /// It has none, or somebody else has it.
+    Nowhere,
 }
 
 /// A front end's own object over a block's memory, which knows of uses by other streams.
@@ -64,14 +76,17 @@ impl Block {
     #[inline]
     pub(crate) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Block> {
         stream.check()?;
-        Ok(Block(ManuallyDrop::new(current::allocate(stream, request)?)))
+        let record = current::allocate(stream, request)?;
+        if stream.watches() {
+            stream.handed_out(record.address, record.bytes);
+        }
+        Ok(Block(ManuallyDrop::new(record)))
     }
 
     /// Memory that somebody else allocated, and that `view` releases when it is dropped.
     #[cfg(feature = "cuda")]
     pub(crate) fn adopt(stream: &Stream, request: &Request<'_>, address: u64, view: Box<dyn View>) -> Block {
-        let mut record = Record::new(stream, request, address);
-        record.holds_memory = false;
+        let mut record = Record::new(stream, request, address, Origin::Nowhere);
         record.view = OnceLock::from(view);
         Block(ManuallyDrop::new(Box::new(record)))
     }
@@ -127,8 +142,8 @@ impl Block {
     pub(crate) fn detach<V: View>(mut self) -> Option<Box<V>> {
         let view: Box<dyn Any> = self.0.view.take()?;
         let view = view.downcast().ok()?;
-        if std::mem::take(&mut self.0.holds_memory) {
-            self.0.stream.meter().freed(self.0.bytes);
+        if let Origin::Device = std::mem::replace(&mut self.0.origin, Origin::Nowhere) {
+            self.0.stream.meter().freed(self.0.bytes as u64);
         }
         self.0.home.generation = Home::NEVER_KEPT;
         Some(view)
@@ -157,6 +172,9 @@ impl Drop for Block {
     fn drop(&mut self) {
         // SAFETY: the field is taken here alone, and a value is dropped once.
         let record = unsafe { ManuallyDrop::take(&mut self.0) };
+        if record.stream.watches() {
+            record.stream.taken_back(record.address, record.bytes);
+        }
         match record.home.cache {
             Some(cache) => cache.give_back(record),
             None => drop(record),
@@ -165,7 +183,7 @@ impl Drop for Block {
 }
 
 impl Record {
-    fn new(stream: &Stream, request: &Request<'_>, address: u64) -> Record {
+    pub(super) fn new(stream: &Stream, request: &Request<'_>, address: u64, origin: Origin) -> Record {
         Record {
             address,
             bytes: request.bytes,
@@ -175,20 +193,40 @@ impl Record {
             home: Home::default(),
             view: OnceLock::new(),
             next: AtomicPtr::default(),
-            holds_memory: true,
+            seen: 0,
+            origin,
         }
     }
 
-    /// Memory straight from the device. If it has none left, idle memory of all caches goes back to it first.
-    pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-        let address = stream.allocate(request.bytes).or_else(|error| {
-            if error.is_out_of_memory() && registry::release_idle() > 0 {
-                stream.allocate(request.bytes)
-            } else {
-                Err(error)
-            }
-        })?;
-        Ok(Box::new(Record::new(stream, request, address)))
+    /// Gives a record without memory another one, for another request.
+    pub(super) fn refill(&mut self, stream: &Stream, request: &Request<'_>, address: u64, origin: Origin) {
+        self.address = address;
+        self.bytes = request.bytes;
+        self.len = request.len;
+        self.origin = origin;
+        if self.shape.dims() != request.dims {
+            self.shape = Shape::new(request.dims);
+        }
+        if self.stream.id() != stream.id() {
+            self.stream = stream.clone();
+        }
+    }
+
+    /// Gives the memory back where it came from; the record has none from then on.
+    pub(super) fn vacate(&mut self) {
+        let (view, origin) = (self.view.take(), std::mem::replace(&mut self.origin, Origin::Nowhere));
+        if process_exits() {
+            return std::mem::forget(view);
+        }
+        // The view may order the stream behind foreign uses of the memory: it goes first.
+        drop(view);
+        match origin {
+            // SAFETY: `allocate` of this stream gave `bytes` at `address`, and the origin is taken once. A record is
+            // vacated when neither a block nor a list has it, so no later work uses the memory.
+            Origin::Device => unsafe { self.stream.release(self.address, self.bytes) },
+            Origin::Range(block) => supply::free(&self.stream, block),
+            Origin::Nowhere => {}
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -214,16 +252,6 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        if process_exits() {
-            std::mem::forget(self.view.take());
-            return;
-        }
-        // The view may order the stream behind foreign uses of the memory: it goes first.
-        drop(self.view.take());
-        if self.holds_memory {
-            // SAFETY: `allocate` of this stream gave `bytes` at `address`; a record is dropped once, and by then neither
-            // a block nor a list has it, so no later work uses the memory.
-            unsafe { self.stream.release(self.address, self.bytes) };
-        }
+        self.vacate();
     }
 }

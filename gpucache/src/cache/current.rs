@@ -8,6 +8,7 @@ use std::cell::Cell;
 
 use super::block::Record;
 use super::owner::Cache;
+use super::supply;
 use crate::base::error::Result;
 use crate::base::key::Request;
 use crate::device::Stream;
@@ -38,6 +39,6 @@ pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Box<Rec
     match CURRENT.get() {
         // SAFETY: a cache that stands in `CURRENT` was entered by this thread.
         Some(Current { cache, keeps }) => unsafe { cache.allocate(stream, request, keeps) },
-        None => Record::allocate(stream, request),
+        None => supply::from_device(stream, request),
     }
 }

@@ -1,22 +1,38 @@
 //! The owner's side of a cache: plain data that only the thread which owns the cache touches, without locks.
 //!
-//! Invariants: a record in `lists` has the generation that [`Shared::generation`] names; no method calls a device or any
-//! code of the user: what is to be released is handed to the caller.
+//! Invariants: a record in `lists` has the generation that [`Shared::generation`] names, one in `spares` has no memory;
+//! no method calls a device or any code of the user: what is to be released is handed to the caller.
 
 use super::block::{Home, Record};
 use super::lists::Lists;
 use super::owner::Cache;
+use super::policy::Recycle;
 use super::shared::Shared;
 use crate::base::key::Request;
 
 #[derive(Default)]
 pub(super) struct Local {
     lists: Lists,
+    /// Of the latest entry.
+    recycle: Recycle,
+    /// Records whose memory went back, for the next misses.
+    spares: Vec<Box<Record>>,
     /// How many reasons the owner has to keep the cache: open entries of the scope, and calls under way.
     pub(super) depth: usize,
 }
 
 impl Local {
+    /// Recycles as the entry that begins says; hands out what can no longer be kept for the caller to release.
+    pub(super) fn set_recycle(&mut self, shared: &Shared, recycle: Recycle) -> Vec<Box<Record>> {
+        let changed = std::mem::replace(&mut self.recycle, recycle) != recycle;
+        // Blocks that a keyed scope kept have no age by which to give them back.
+        if changed { self.take_idle(shared) } else { Vec::new() }
+    }
+
+    pub(super) fn recycle(&self) -> Recycle {
+        self.recycle
+    }
+
     /// A hit, unless the cache was invalidated meanwhile.
     #[inline]
     pub(super) fn pop(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
@@ -29,15 +45,25 @@ impl Local {
         Some(record)
     }
 
+    /// A record without memory, if there is one.
+    pub(super) fn spare(&mut self) -> Option<Box<Record>> {
+        self.spares.pop()
+    }
+
+    /// Keeps a record whose memory went back.
+    pub(super) fn keep_spare(&mut self, record: Box<Record>) {
+        self.spares.push(record);
+    }
+
     /// Takes a fresh record into account. A kept one returns to the list of its key, another is released when dropped.
     pub(super) fn adopt(&mut self, cache: &'static Cache, shared: &Shared, fresh: Fresh<'_>) {
-        let Fresh { record, request, stream, keeps } = fresh;
+        let Fresh { record, request, stream, keeps, calls } = fresh;
         let (generation, list) = match keeps {
             true => (shared.generation(), self.lists.place_of(request, stream)),
             false => (Home::NEVER_KEPT, 0),
         };
         record.set_home(Home { cache: Some(cache), generation, list });
-        shared.counters.allocated(record.bytes());
+        shared.counters.allocated(record.bytes(), calls);
         shared.counters.handed_out(record.bytes());
     }
 
@@ -46,8 +72,8 @@ impl Local {
     pub(super) fn put(&mut self, shared: &Shared, record: Box<Record>) -> Option<Box<Record>> {
         let home = record.home();
         shared.counters.dropped(record.bytes());
-        if home.generation == shared.generation() {
-            self.lists.push(home.list, record);
+        if home.generation == shared.generation() && record.bytes() as u64 <= self.budget(shared) {
+            self.lists.push(home.list, record, self.recycle == Recycle::Range);
             None
         } else {
             shared.counters.released(record.bytes());
@@ -55,10 +81,29 @@ impl Local {
         }
     }
 
+    /// Whether more is idle than may be.
+    #[inline]
+    pub(super) fn is_over_budget(&self, shared: &Shared) -> bool {
+        self.lists.idle_bytes() > self.budget(shared)
+    }
+
+    /// The block that has been idle longest, if more is idle than may be; the caller releases it.
+    pub(super) fn overflow(&mut self, shared: &Shared) -> Option<Box<Record>> {
+        let record = if self.is_over_budget(shared) { self.lists.pop_oldest()? } else { return None };
+        shared.counters.released(record.bytes());
+        Some(record)
+    }
+
+    #[inline]
+    fn budget(&self, shared: &Shared) -> u64 {
+        self.recycle.budget(shared.counters.demand.get())
+    }
+
     /// After an invalidation: forgets all keys, and hands out every idle block for the caller to release.
     pub(super) fn renew(&mut self, shared: &Shared) -> Vec<Box<Record>> {
         let idle = self.take_idle(shared);
         self.lists.forget_keys();
+        self.spares = Vec::new();
         shared.renew();
         idle
     }
@@ -71,10 +116,11 @@ impl Local {
     }
 }
 
-/// A record that the device has just given.
+/// A record that was just supplied.
 pub(super) struct Fresh<'a> {
     pub(super) record: &'a mut Record,
     pub(super) request: &'a Request<'a>,
     pub(super) stream: u64,
     pub(super) keeps: bool,
+    pub(super) calls: u64,
 }

@@ -1,7 +1,7 @@
 //! One scope's cache on one thread, and what finds it. Serves bytes on a stream under a key; types are `array`'s affair.
 //!
 //! An allocation: [`Block::allocate`] → the innermost scope's cache ([`current`]) → its keyed lists ([`lists`]) → the
-//! device. A drop: [`Block`] → its home cache, on the owner's side ([`local`]) where the dropping thread is inside the
+//! device's range ([`supply`]). A drop: [`Block`] → its home cache, on the owner's side ([`local`]) where the dropping thread is inside the
 //! scope, else through everyone's side ([`shared`], [`returns`]).
 
 pub(crate) mod current;
@@ -12,11 +12,14 @@ mod block;
 mod lists;
 mod local;
 mod owner;
+mod policy;
 mod returns;
 mod shared;
 mod stats;
+mod supply;
 
 pub(crate) use block::Block;
 #[cfg(feature = "cuda")]
 pub(crate) use block::View;
+pub use policy::Recycle;
 pub use stats::ScopeStats;

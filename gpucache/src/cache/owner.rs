@@ -10,8 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use super::block::Record;
 use super::local::{Fresh, Local};
+use super::policy::Recycle;
+use super::registry::{self, Idle};
 use super::shared::{NOBODY, Shared};
 use super::stats::ScopeStats;
+use super::supply::{self, Supplied};
 use crate::base::error::Result;
 use crate::base::key::Request;
 use crate::device::Stream;
@@ -34,11 +37,13 @@ impl Cache {
 
     /// Enters the scope: the calling thread owns the cache until it has left as often. Waits while another thread takes
     /// idle blocks out.
-    pub(crate) fn enter(&self) {
+    pub(crate) fn enter(&self, recycle: Recycle) {
         while !self.try_hold() {
             std::thread::yield_now();
         }
         self.shared.counters.entries.add(1);
+        // SAFETY: this thread owns the cache; the records are released after the borrow.
+        drop(unsafe { self.owned(|local, shared| local.set_recycle(shared, recycle)) });
         if self.shared.is_unsettled() {
             self.settle();
         }
@@ -72,7 +77,7 @@ impl Cache {
     }
 
     /// As [`allocate`](Cache::allocate), with its contract, once the lists have nothing.
-    #[cold]
+    #[inline(never)]
     fn miss(&'static self, stream: &Stream, request: &Request<'_>, keeps: bool) -> Result<Box<Record>> {
         if keeps && self.shared.is_unsettled() {
             self.settle();
@@ -81,8 +86,13 @@ impl Cache {
                 return Ok(record);
             }
         }
-        let mut record = Record::allocate(stream, request)?;
-        let fresh = Fresh { record: &mut record, request, stream: stream.id(), keeps };
+        let Supplied { mut record, calls } = match keeps {
+            // SAFETY: as in `allocate`.
+            true => supply::from_range(stream, request, unsafe { self.owned(|local, _| local.spare()) })?,
+            false => Supplied { record: supply::from_device(stream, request)?, calls: u64::from(request.bytes > 0) },
+        };
+        self.shared.note_device(stream.memory_id());
+        let fresh = Fresh { record: &mut record, request, stream: stream.id(), keeps, calls };
         // SAFETY: as above; `adopt` touches lists and counters alone.
         unsafe { self.owned(|local, shared| local.adopt(self, shared, fresh)) };
         Ok(record)
@@ -94,17 +104,29 @@ impl Cache {
         if !self.is_mine() {
             return self.give_back_from_outside(record);
         }
-        // SAFETY: this thread owns the cache; `put` touches lists and counters alone.
-        let released = unsafe { self.owned(|local, shared| local.put(shared, record)) };
-        if released.is_some() || self.shared.is_stale() {
-            self.release(released);
+        // SAFETY: this thread owns the cache; `put` and `is_over_budget` touch lists and counters alone.
+        let (released, is_over) =
+            unsafe { self.owned(|local, shared| (local.put(shared, record), local.is_over_budget(shared))) };
+        if let Some(record) = released {
+            self.release(record);
+        } else if is_over || self.shared.is_stale() {
+            self.settle();
         }
     }
 
-    #[cold]
-    fn release(&self, record: Option<Box<Record>>) {
-        drop(record);
-        self.settle();
+    /// Gives a block's memory back, and keeps its record for the next miss.
+    #[inline(never)]
+    fn release(&self, mut record: Box<Record>) {
+        let is_trimmed = self.shared.is_trimmed(record.home().generation);
+        record.vacate();
+        // SAFETY: this thread owns the cache.
+        unsafe { self.owned(|local, _| local.keep_spare(record)) };
+        if is_trimmed {
+            registry::trim();
+        }
+        if self.shared.is_stale() {
+            self.settle();
+        }
     }
 
     /// A drop by a thread that is not inside the scope: at once if nobody is, else when the owner looks.
@@ -114,29 +136,39 @@ impl Cache {
         self.attend();
     }
 
-    /// Releases the idle blocks now, and the busy ones when they return.
+    /// Releases the idle blocks now, and the busy ones when they return, all the way to the device.
     pub(crate) fn invalidate(&self) {
         self.shared.invalidate();
         self.attend();
     }
 
-    /// Releases the idle blocks, unless another thread is inside the scope. Returns their bytes.
-    pub(super) fn release_idle(&self) -> usize {
-        if !self.try_hold() {
+    /// Gives idle blocks back to their range, unless another thread is inside the scope. Returns their bytes.
+    pub(super) fn release_idle(&self, which: Idle) -> u64 {
+        if self.stats().idle_bytes == 0 || !self.try_hold() {
             return 0;
         }
         self.settle();
-        // SAFETY: `try_hold` made this thread the owner.
-        let idle = unsafe { self.owned(Local::take_idle) };
-        let bytes = idle.iter().map(|record| record.bytes()).sum();
+        // SAFETY: `try_hold` made this thread the owner; the records are released after the borrow.
+        let idle = unsafe {
+            self.owned(|local, shared| match which {
+                Idle::Budgeted if local.recycle() == Recycle::Keyed => Vec::new(),
+                _ => local.take_idle(shared),
+            })
+        };
+        let bytes = idle.iter().map(|record| record.bytes() as u64).sum();
         drop(idle);
         self.let_go();
         bytes
     }
 
+    /// How many bytes of a device's memory the cache is likely to need again.
+    pub(super) fn demand(&self, device: u64) -> u64 {
+        self.shared.demand(device)
+    }
+
     /// The end of the thread that the cache belonged to, however many entries it left open.
     pub(crate) fn close(&self) {
-        self.shared.invalidate();
+        self.shared.outdate();
         if self.is_mine() {
             // SAFETY: this thread owns the cache.
             unsafe { self.owned(|local, _| local.depth = 1) };
@@ -158,16 +190,26 @@ impl Cache {
         }
     }
 
-    /// Deals with what other threads did: releases blocks after an invalidation, and takes back what they returned.
-    /// The calling thread owns the cache.
+    /// Deals with what is due: releases blocks after an invalidation, takes back what other threads returned, and gives
+    /// back what has been idle longest while that is too much. The calling thread owns the cache.
     fn settle(&self) {
         if self.shared.is_stale() {
+            let is_trimmed = self.shared.is_trimmed(self.shared.generation());
             // SAFETY: this thread owns the cache; the records are released after the borrow.
             drop(unsafe { self.owned(Local::renew) });
+            if is_trimmed {
+                registry::trim();
+            }
         }
         for record in self.shared.returns.take() {
             // SAFETY: as above.
-            drop(unsafe { self.owned(|local, shared| local.put(shared, record)) });
+            if let Some(record) = unsafe { self.owned(|local, shared| local.put(shared, record)) } {
+                self.release(record);
+            }
+        }
+        // SAFETY: as above.
+        while let Some(record) = unsafe { self.owned(Local::overflow) } {
+            self.release(record);
         }
     }
 

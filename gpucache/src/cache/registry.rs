@@ -10,6 +10,7 @@ use thread_local::ThreadLocal;
 
 use super::owner::Cache;
 use super::stats::ScopeStats;
+use crate::range;
 
 /// The caches of one name.
 pub(crate) struct Scope {
@@ -65,9 +66,24 @@ impl Scope {
     }
 }
 
-/// Gives the idle blocks of all scopes back to their devices, except where another thread is inside. Returns the bytes.
-pub(super) fn release_idle() -> usize {
-    Scope::all().into_iter().flat_map(Scope::caches).map(Cache::release_idle).sum()
+/// Which idle blocks to give back.
+#[derive(Clone, Copy)]
+pub(super) enum Idle {
+    /// Those of scopes that keep a budget anyway.
+    Budgeted,
+    All,
+}
+
+/// Gives idle blocks of all scopes back to the range of their device, except where another thread is inside. Returns
+/// their bytes.
+pub(super) fn release_idle(which: Idle) -> u64 {
+    Scope::all().into_iter().flat_map(Scope::caches).map(|cache| cache.release_idle(which)).sum()
+}
+
+/// Gives free pages of all ranges back to their devices, but for what the scopes are likely to need again.
+pub(super) fn trim() {
+    let scopes = Scope::all();
+    range::trim_all(|device| scopes.iter().flat_map(|scope| scope.caches()).map(|cache| cache.demand(device)).sum());
 }
 
 /// Takes this thread's place among the threads of every scope, so that it outlives what is made after this call.

@@ -18,6 +18,10 @@ pub(super) struct Shared {
     generation: AtomicU64,
     /// The generation of the owner's side: blocks of another one are released when they return.
     settled: AtomicU64,
+    /// Blocks of an older generation than this go back to the device, not only to its range.
+    trimmed: AtomicU64,
+    /// The device it serves, or [`Shared::SEVERAL`].
+    device: AtomicU64,
     pub(super) returns: Returns,
     pub(super) counters: Counters,
 }
@@ -29,14 +33,44 @@ impl Shared {
             // Not 0, which is the generation of blocks that no list keeps.
             generation: AtomicU64::new(1),
             settled: AtomicU64::new(1),
+            trimmed: AtomicU64::new(1),
+            device: AtomicU64::new(0),
             returns: Returns::default(),
             counters: Counters::default(),
         }
     }
 
-    /// Makes every block of today an old one.
-    pub(super) fn invalidate(&self) {
+    const SEVERAL: u64 = u64::MAX;
+
+    /// Makes every block of today an old one, whose memory goes to the range of its device.
+    pub(super) fn outdate(&self) {
         self.generation.fetch_add(1, SeqCst);
+    }
+
+    /// Makes every block of today an old one, whose memory goes to its device.
+    pub(super) fn invalidate(&self) {
+        let new = self.generation.fetch_add(1, SeqCst) + 1;
+        self.trimmed.fetch_max(new, SeqCst);
+    }
+
+    /// Whether the memory of blocks of this generation goes to the device.
+    pub(super) fn is_trimmed(&self, generation: u64) -> bool {
+        generation < self.trimmed.load(Relaxed)
+    }
+
+    /// For the owner: notes the device that it serves.
+    pub(super) fn note_device(&self, device: u64) {
+        match self.device.load(Relaxed) {
+            known if known == device => {}
+            0 => self.device.store(device, Relaxed),
+            _ => self.device.store(Shared::SEVERAL, Relaxed),
+        }
+    }
+
+    /// How many bytes of a device's memory the cache is likely to need again.
+    pub(super) fn demand(&self, device: u64) -> u64 {
+        let mine = self.device.load(Relaxed);
+        if mine == device || mine == Shared::SEVERAL { self.counters.demand.get() } else { 0 }
     }
 
     /// Whether an invalidation waits for the owner.
@@ -54,6 +88,7 @@ impl Shared {
     /// For the owner: its side follows the invalidations so far.
     pub(super) fn renew(&self) {
         self.settled.store(self.generation.load(SeqCst), Relaxed);
+        self.counters.renew_demand();
     }
 
     /// Whether the owner has something to do: an invalidation waits, or blocks came back.

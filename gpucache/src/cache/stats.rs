@@ -14,7 +14,7 @@ pub struct ScopeStats {
     pub entries: u64,
     /// Allocations that an idle block served.
     pub hits: u64,
-    /// Allocations that the device served.
+    /// Allocations that the device, or the range of its memory, served.
     pub misses: u64,
     /// Blocks in use by arrays.
     pub busy_blocks: u64,
@@ -26,8 +26,11 @@ pub struct ScopeStats {
     pub idle_bytes: u64,
     /// The most bytes in use at once; the sum of each thread's own mark.
     pub high_water_bytes: u64,
-    /// Allocation calls to the device: misses, but for arrays without bytes.
+    /// Calls by which those misses took memory from the device.
     pub device_allocations: u64,
+    /// Bytes that were in use at once since the last invalidation, and are not now: what the scope is likely to need
+    /// again, whether its own lists or the device's range have them.
+    pub spare_bytes: u64,
 }
 
 /// The numbers behind [`ScopeStats`], written by the cache's owner alone and read by everyone.
@@ -39,7 +42,9 @@ pub(super) struct Counters {
     pub(super) drops: Counter,
     pub(super) busy_bytes: Counter,
     pub(super) held_bytes: Counter,
-    pub(super) high_water_bytes: Counter,
+    /// The most bytes in use at once since the last invalidation, and before it.
+    pub(super) demand: Counter,
+    past_demand: Counter,
     pub(super) device_allocations: Counter,
     /// Blocks that left the cache for good.
     pub(super) released: Counter,
@@ -50,10 +55,10 @@ pub(super) struct Counters {
 pub(super) struct Counter(AtomicU64);
 
 impl Counters {
-    /// Counts a block that comes from the device.
-    pub(super) fn allocated(&self, bytes: usize) {
+    /// Counts a block that was supplied, by so many calls to the device.
+    pub(super) fn allocated(&self, bytes: usize, calls: u64) {
         self.misses.add(1);
-        self.device_allocations.add(u64::from(bytes > 0));
+        self.device_allocations.add(calls);
         self.held_bytes.add(bytes as u64);
     }
 
@@ -62,9 +67,15 @@ impl Counters {
     pub(super) fn handed_out(&self, bytes: usize) {
         let busy = self.busy_bytes.get() + bytes as u64;
         self.busy_bytes.set(busy);
-        if busy > self.high_water_bytes.get() {
-            self.high_water_bytes.set(busy);
+        if busy > self.demand.get() {
+            self.demand.set(busy);
         }
+    }
+
+    /// Forgets how much was needed, but for the record.
+    pub(super) fn renew_demand(&self) {
+        self.past_demand.set(self.past_demand.get().max(self.demand.get()));
+        self.demand.set(self.busy_bytes.get());
     }
 
     /// Counts a block that comes back.
@@ -94,8 +105,9 @@ impl Counters {
             busy_bytes,
             idle_blocks: misses.saturating_sub(self.released.get() + busy_blocks),
             idle_bytes: self.held_bytes.get().saturating_sub(busy_bytes),
-            high_water_bytes: self.high_water_bytes.get(),
+            high_water_bytes: self.past_demand.get().max(self.demand.get()),
             device_allocations: self.device_allocations.get(),
+            spare_bytes: self.demand.get().saturating_sub(busy_bytes),
         }
     }
 }
@@ -133,5 +145,6 @@ impl std::ops::AddAssign for ScopeStats {
         self.idle_bytes += other.idle_bytes;
         self.high_water_bytes += other.high_water_bytes;
         self.device_allocations += other.device_allocations;
+        self.spare_bytes += other.spare_bytes;
     }
 }

@@ -5,8 +5,11 @@
 
 mod exit;
 mod host;
+mod memory;
 mod meter;
+mod source;
 mod stream;
+mod virtual_device;
 
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -14,10 +17,13 @@ mod cuda;
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
 pub use host::Host;
-pub use meter::{MemoryUse, Meter};
+pub use memory::{Memory, VirtualMemory};
+pub use meter::MemoryUse;
 pub use stream::{Backend, Stream};
+pub use virtual_device::Virtual;
 
 pub(crate) use exit::{process_exits, process_exits_now, thread_is_main};
+pub(crate) use source::{Pages, Place, Source};
 
 use crate::base::error::Result;
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::exit::process_exits;
+use super::memory::Memory;
 use super::meter::Meter;
 use crate::base::error::{Error, Result};
 
@@ -77,6 +78,37 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// What that work met.
     fn synchronize(&self) -> Result<()>;
+
+    /// Makes later work of this stream wait for the work that is on `other` now, another stream of the same device.
+    /// Unless it is told otherwise, the calling thread waits.
+    ///
+    /// # Errors
+    /// What the device answered.
+    fn wait_for(&self, other: &dyn Backend) -> Result<()> {
+        other.synchronize()
+    }
+
+    /// Whether [`handed_out`](Backend::handed_out) and [`taken_back`](Backend::taken_back) are to be called: for devices
+    /// that check what is done with their memory.
+    fn watches(&self) -> bool {
+        false
+    }
+
+    /// A block is in use from now on.
+    ///
+    /// # Errors
+    /// What is wrong about it.
+    fn handed_out(&self, _address: u64, _bytes: usize) -> Result<()> {
+        Ok(())
+    }
+
+    /// A block is no longer in use.
+    ///
+    /// # Errors
+    /// What is wrong about it.
+    fn taken_back(&self, _address: u64, _bytes: usize) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// One stream of one device, without its type. Cheap to clone; equal ids are the same stream.
@@ -89,20 +121,21 @@ pub(super) struct WeakStream(std::sync::Weak<Inner>);
 
 struct Inner {
     id: u64,
-    meter: Arc<Meter>,
+    memory: Arc<Memory>,
+    watches: bool,
     failed: AtomicBool,
     failure: Mutex<Option<Error>>,
-    backend: Box<dyn Backend>,
+    backend: Arc<dyn Backend>,
 }
 
 impl Stream {
-    /// A stream of its own over `backend`; streams of one device share a `meter`.
-    pub fn new(meter: Arc<Meter>, backend: impl Backend) -> Stream {
+    /// A stream of its own over `backend`; streams of one device share a `memory`.
+    pub fn new(memory: Arc<Memory>, backend: impl Backend) -> Stream {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         super::exit::watch();
         let id = NEXT.fetch_add(1, Relaxed);
-        let backend = Box::new(backend);
-        Stream(Arc::new(Inner { id, meter, failed: AtomicBool::new(false), failure: Mutex::new(None), backend }))
+        let (failed, failure) = (AtomicBool::new(false), Mutex::new(None));
+        Stream(Arc::new(Inner { id, memory, watches: backend.watches(), failed, failure, backend: Arc::new(backend) }))
     }
 
     /// The backend, if it is a `B`.
@@ -121,8 +154,18 @@ impl Stream {
         self.0.id
     }
 
+    #[inline]
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        &self.0.memory
+    }
+
+    /// Names the device while it is in use.
+    pub(crate) fn memory_id(&self) -> u64 {
+        self.0.memory.id()
+    }
+
     pub(crate) fn meter(&self) -> &Meter {
-        &self.0.meter
+        self.0.memory.meter()
     }
 
     /// Returns what an earlier drop on this stream could not.
@@ -139,7 +182,7 @@ impl Stream {
     }
 
     /// Keeps the first failure that a drop met, for [`check`](Stream::check).
-    fn keep(&self, error: Error) {
+    pub(crate) fn keep(&self, error: Error) {
         let mut failure = self.0.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.get_or_insert(error);
         self.0.failed.store(true, Relaxed);
@@ -151,7 +194,7 @@ impl Stream {
             return Ok(0);
         }
         let address = self.0.backend.allocate(bytes)?;
-        self.0.meter.allocated(bytes);
+        self.meter().allocated(bytes as u64);
         Ok(address)
     }
 
@@ -163,7 +206,7 @@ impl Stream {
         if bytes == 0 || process_exits() {
             return;
         }
-        self.0.meter.freed(bytes);
+        self.meter().freed(bytes as u64);
         // SAFETY: the caller's contract is that of `free`.
         if let Err(error) = unsafe { self.0.backend.free(address, bytes) } {
             self.keep(error);
@@ -208,6 +251,33 @@ impl Stream {
 
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.0.backend.synchronize()
+    }
+
+    /// The backend, for those who need it longer than the stream is in use.
+    pub(crate) fn shared_backend(&self) -> &Arc<dyn Backend> {
+        &self.0.backend
+    }
+
+    /// Whether the device wants to know what becomes of each block.
+    #[inline]
+    pub(crate) fn watches(&self) -> bool {
+        self.0.watches
+    }
+
+    /// Tells a device that watches of a block in use.
+    #[cold]
+    pub(crate) fn handed_out(&self, address: u64, bytes: usize) {
+        if let Err(error) = self.0.backend.handed_out(address, bytes) {
+            self.keep(error);
+        }
+    }
+
+    /// Tells a device that watches of a block that is no longer in use.
+    #[cold]
+    pub(crate) fn taken_back(&self, address: u64, bytes: usize) {
+        if let Err(error) = self.0.backend.taken_back(address, bytes) {
+            self.keep(error);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ mod name;
 mod stack;
 
 pub use name::{Invalidated, invalidate, invalidate_all, stats};
-pub use stack::{Guard, Recycle, enter, uncached};
+pub use stack::{Guard, enter, uncached};
 
 /// Serves the arrays that a block allocates from the cache of a name.
 ///

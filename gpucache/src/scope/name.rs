@@ -6,7 +6,7 @@ use crate::cache::registry::Scope;
 /// What an invalidation gives back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Invalidated {
-    /// Bytes of the blocks that were idle, and are freed.
+    /// Bytes that the scope held or was likely to need again, and holds no more.
     pub bytes: usize,
     /// Blocks that were in use, and are freed when their arrays are dropped.
     pub busy: usize,
@@ -14,6 +14,9 @@ pub struct Invalidated {
 
 /// Gives the memory of the scope `name` back to its devices, on all threads: idle blocks now, blocks in use when their
 /// arrays are dropped. Arrays stay valid. A name that was never entered has nothing to give.
+///
+/// Scopes share the memory of a device: what other scopes had in use at once stays reserved for them, and what goes back
+/// to the device is the rest, in whole pages. [`trim`](crate::trim) gives back all that is free.
 ///
 /// Idle blocks of a thread that is inside the scope at this moment are freed by that thread, at its next allocation or
 /// drop in the scope, at the latest when it leaves; they are counted in `bytes` already.
@@ -41,7 +44,7 @@ pub fn invalidate_all() -> Invalidated {
 fn invalidate_scope(scope: &'static Scope) -> Invalidated {
     let held = scope.stats();
     scope.caches().for_each(|cache| cache.invalidate());
-    Invalidated { bytes: held.idle_bytes as usize, busy: held.busy_blocks as usize }
+    Invalidated { bytes: held.idle_bytes.max(held.spare_bytes) as usize, busy: held.busy_blocks as usize }
 }
 
 /// What the scope `name` did and holds, over all threads; `None` if it was never entered.

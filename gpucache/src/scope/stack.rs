@@ -9,18 +9,10 @@ use std::marker::PhantomData;
 
 use hashbrown::HashMap;
 
+use crate::cache::Recycle;
 use crate::cache::current::{self, Current};
 use crate::cache::registry::{Scope, register_thread};
 use crate::device::{process_exits_now, thread_is_main};
-
-/// What a scope does with blocks that come back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recycle {
-    /// Keeps them all for the next request of the same key.
-    Keyed,
-    /// Keeps none.
-    Off,
-}
 
 /// Inside a scope (or outside all of them, for `uncached!`) until dropped, on one thread.
 #[must_use = "the scope is left when the guard is dropped"]
@@ -54,8 +46,8 @@ thread_local! {
 /// Enters the scope `name`; what is allocated on this thread until the guard goes comes from its cache.
 pub fn enter(name: &str, recycle: Recycle) -> Guard {
     Guard::of(|stack| {
-        let current = stack.cache(name, recycle == Recycle::Keyed);
-        current.cache.enter();
+        let current = stack.cache(name, recycle != Recycle::Off);
+        current.cache.enter(recycle);
         stack.push(Some(current))
     })
 }

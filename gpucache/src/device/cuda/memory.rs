@@ -1,6 +1,7 @@
 //! The memory of a GPU, ordered by one stream: allocations from the driver's pool, fills and copies.
 #![allow(unsafe_code)]
 
+use std::any::Any;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 use std::sync::Arc;
 
@@ -112,6 +113,18 @@ unsafe impl Backend for CudaMemory {
 
     fn synchronize(&self) -> Result<()> {
         self.call("waiting for the stream", || self.stream.synchronize())
+    }
+
+    fn wait_for(&self, other: &dyn Backend) -> Result<()> {
+        let other: &dyn Any = other;
+        match other.downcast_ref::<CudaMemory>() {
+            Some(other) => self.call("waiting for another stream", || {
+                // Recorded in the other's own context, which may not be this stream's.
+                let event = other.stream.record_event(None)?;
+                self.stream.wait(&event)
+            }),
+            None => Ok(()),
+        }
     }
 }
 

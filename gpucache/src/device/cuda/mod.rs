@@ -6,15 +6,17 @@
 #![allow(unsafe_code)]
 
 mod memory;
+mod pages;
 
 use std::ptr::from_ref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
 
-use self::memory::CudaMemory;
+use self::memory::{CudaMemory, describe};
+use self::pages::CudaPages;
 use super::Device;
-use super::meter::Meter;
+use super::memory::Memory;
 use super::stream::{Backend, Stream, WeakStream};
 use crate::base::error::{Error, Result};
 
@@ -32,10 +34,10 @@ use crate::base::error::{Error, Result};
 #[repr(transparent)]
 pub struct Cuda(Stream);
 
-/// What is known of one GPU: its counters, the context that [`Cuda::new`] shares, and the streams that live.
+/// What is known of one GPU: its memory, the context that [`Cuda::new`] shares, and the streams that live.
 struct Gpu {
     ordinal: usize,
-    meter: Arc<Meter>,
+    memory: Option<Arc<Memory>>,
     context: Weak<CudaContext>,
     streams: Vec<(RawStream, WeakStream)>,
 }
@@ -92,7 +94,8 @@ impl Cuda {
             if let Some(known) = gpu.streams.iter().find_map(|(key, known)| (*key == raw).then(|| known.upgrade())?) {
                 return Ok(Cuda(known));
             }
-            let new = Stream::new(gpu.meter.clone(), CudaMemory::new(stream));
+            let memory = gpu.memory.get_or_insert_with(|| memory_of(stream.context())).clone();
+            let new = Stream::new(memory, CudaMemory::new(stream));
             gpu.streams.push((raw, new.downgrade()));
             Ok(Cuda(new))
         })
@@ -125,11 +128,16 @@ impl std::fmt::Debug for Cuda {
     }
 }
 
+/// The memory of a context's GPU: pages where it has virtual memory management, else chunks from the driver's pool.
+fn memory_of(context: &Arc<CudaContext>) -> Arc<Memory> {
+    Arc::new(CudaPages::of(context).map(Memory::with_pages).unwrap_or_default())
+}
+
 fn with_gpu<R>(ordinal: usize, act: impl FnOnce(&mut Gpu) -> R) -> R {
     let mut gpus = GPUS.lock().unwrap_or_else(PoisonError::into_inner);
     let place = gpus.iter().position(|gpu| gpu.ordinal == ordinal).unwrap_or(gpus.len());
     if place == gpus.len() {
-        gpus.push(Gpu { ordinal, meter: Arc::default(), context: Weak::new(), streams: Vec::new() });
+        gpus.push(Gpu { ordinal, memory: None, context: Weak::new(), streams: Vec::new() });
     }
     act(&mut gpus[place])
 }
@@ -154,5 +162,5 @@ fn missing(ordinal: usize, error: DriverError) -> Error {
         }
         _ => "see whether `nvidia-smi` works and the driver is as new as the CUDA libraries, or work on `Host::new()`",
     };
-    Error::unavailable(format_args!("cuda:{ordinal}"), memory::describe(error), remedy)
+    Error::unavailable(format_args!("cuda:{ordinal}"), describe(error), remedy)
 }

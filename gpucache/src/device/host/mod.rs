@@ -1,12 +1,16 @@
 //! The machine's own memory, 256-byte aligned. Work on it is done when a call returns, so its one stream orders nothing.
 #![allow(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod pages;
+
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::{copy_nonoverlapping, from_ref, with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::OnceLock;
 
+use super::Device;
+use super::memory::Memory;
 use super::stream::{Backend, Stream};
-use super::{Device, meter::Meter};
 use crate::base::error::{Error, Result};
 
 /// The alignment of every block, as on CUDA devices.
@@ -30,7 +34,7 @@ impl Host {
     /// The host. All handles are of the same device and stream; making one costs nothing.
     pub fn new() -> Host {
         static STREAM: OnceLock<Stream> = OnceLock::new();
-        Host(STREAM.get_or_init(|| Stream::new(Meter::default().into(), HostMemory)).clone())
+        Host(STREAM.get_or_init(|| Stream::new(memory().into(), HostMemory)).clone())
     }
 }
 
@@ -59,6 +63,14 @@ impl std::fmt::Debug for Host {
 
 #[derive(Debug)]
 struct HostMemory;
+
+/// Pages where the system manages them as this crate knows how, chunks of the global allocator elsewhere.
+fn memory() -> Memory {
+    #[cfg(target_os = "linux")]
+    return Memory::with_pages(pages::HostPages);
+    #[cfg(not(target_os = "linux"))]
+    return Memory::default();
+}
 
 fn layout(bytes: usize) -> Result<Layout> {
     Layout::from_size_align(bytes, ALIGNMENT).map_err(|error| Error::out_of_memory("the host", bytes, error))

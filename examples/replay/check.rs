@@ -1,0 +1,187 @@
+//! Whether arrays keep their contents: words that follow from the allocation are written when it begins and looked for
+//! when it ends, at both ends of the array and evenly between. Two arrays that share memory have overwritten one of them.
+//!
+//! A word depends on its place too, and no word lies across two places: writing a place twice gives the same bytes.
+
+use std::ops::Range;
+
+use gpucache::device::Virtual;
+use gpucache::prelude::*;
+
+use crate::common::Result;
+
+const WORD: usize = size_of::<u64>();
+
+/// A device whose arrays' bytes can be written and read in small pieces.
+pub(crate) trait Contents: Device {
+    /// How many words of an array are looked at; none, if there is no memory.
+    const WORDS: usize;
+
+    /// Writes `word` to the bytes at `place`.
+    fn put(array: &mut Array<u8, Self>, place: Range<usize>, word: &[u8]) -> Result<()>;
+
+    /// Reads the bytes at `place` to `word`.
+    fn get(array: &Array<u8, Self>, place: Range<usize>, word: &mut [u8]) -> Result<()>;
+}
+
+/// What is written in the arrays of a pass.
+#[derive(Debug)]
+pub(crate) struct Marks {
+    written: u64,
+    /// The allocation that each slot holds.
+    of_slots: Vec<u64>,
+}
+
+impl Marks {
+    pub(crate) fn new(slots: usize) -> Self {
+        Self { written: 0, of_slots: vec![0; slots] }
+    }
+
+    /// Marks a new allocation.
+    pub(crate) fn write<D: Contents>(&mut self, slot: u32, array: &mut Array<u8, D>) -> Result<()> {
+        self.written += 1;
+        self.of_slots[slot as usize] = self.written;
+        for place in places(array.len(), D::WORDS) {
+            let word = word(self.written, place.start);
+            D::put(array, place.clone(), &word[..place.len()])?;
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// If a mark is not what was written.
+    pub(crate) fn check<D: Contents>(&self, slot: u32, array: &Array<u8, D>) -> Result<()> {
+        let allocation = self.of_slots[slot as usize];
+        for place in places(array.len(), D::WORDS) {
+            let (word, mut found) = (word(allocation, place.start), [0; WORD]);
+            D::get(array, place.clone(), &mut found[..place.len()])?;
+            if word[..place.len()] != found[..place.len()] {
+                let bytes = array.len();
+                return Err(format!(
+                    "allocation {allocation} of {bytes} bytes did not keep what was written at byte {}: its memory was \
+                     given to somebody else as well",
+                    place.start
+                )
+                .into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the words of an array of `bytes` bytes lie: at both ends, and evenly between. The last one may be cut short.
+fn places(bytes: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    let words = bytes.div_ceil(WORD);
+    let between = words.min(most).saturating_sub(1);
+    let stride = words.saturating_sub(1) / between.max(1);
+    let last = (words.min(most) > 0).then(|| words - 1);
+    (0..between).map(move |index| index * stride).chain(last).map(move |index| {
+        let start = index * WORD;
+        start..bytes.min(start + WORD)
+    })
+}
+
+/// Mixes both numbers into all bits (the finalizer of SplitMix64).
+fn word(allocation: u64, start: usize) -> [u8; WORD] {
+    let mixed = allocation.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(start as u64);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ (mixed >> 31)).to_le_bytes()
+}
+
+impl Contents for Virtual {
+    const WORDS: usize = 0;
+
+    fn put(_array: &mut Array<u8, Self>, _place: Range<usize>, _word: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn get(_array: &Array<u8, Self>, _place: Range<usize>, _word: &mut [u8]) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Contents for Host {
+    const WORDS: usize = 64;
+
+    fn put(array: &mut Array<u8, Self>, place: Range<usize>, word: &[u8]) -> Result<()> {
+        array.get_mut(place).ok_or("a word lies outside its array")?.copy_from_slice(word);
+        Ok(())
+    }
+
+    fn get(array: &Array<u8, Self>, place: Range<usize>, word: &mut [u8]) -> Result<()> {
+        word.copy_from_slice(array.get(place).ok_or("a word lies outside its array")?);
+        Ok(())
+    }
+}
+
+/// The array's stream orders the copies behind the work of the memory's life before, and before that of the next.
+#[cfg(feature = "cuda")]
+impl Contents for Cuda {
+    const WORDS: usize = 3;
+
+    fn put(array: &mut Array<u8, Self>, place: Range<usize>, word: &[u8]) -> Result<()> {
+        let stream = array.device().stream().clone();
+        let mut view = array.try_slice_mut(place).ok_or("a word lies outside its array")?;
+        Ok(stream.memcpy_htod(word, &mut view)?)
+    }
+
+    fn get(array: &Array<u8, Self>, place: Range<usize>, word: &mut [u8]) -> Result<()> {
+        let view = array.try_slice(place).ok_or("a word lies outside its array")?;
+        Ok(array.device().stream().memcpy_dtoh(&view, word)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn array(bytes: usize) -> Array<u8, Host> {
+        Array::zeros(&Host::new(), bytes).unwrap()
+    }
+
+    #[test]
+    fn words_lie_at_both_ends_and_evenly_between() {
+        let places = |bytes, most| places(bytes, most).map(|place| (place.start, place.end)).collect::<Vec<_>>();
+        assert_eq!(places(0, 64), []);
+        assert_eq!(places(1 << 20, 0), []);
+        assert_eq!(places(3, 64), [(0, 3)]);
+        assert_eq!(places(20, 64), [(0, 8), (8, 16), (16, 20)]);
+        assert_eq!(places(1 << 20, 3), [(0, 8), (524_280, 524_288), (1_048_568, 1_048_576)]);
+        for bytes in 1..5000 {
+            let places = places(bytes, 64);
+            assert_eq!(places.len(), bytes.div_ceil(WORD).min(64));
+            assert_eq!((places[0].0, places[places.len() - 1].1), (0, bytes));
+            assert!(places.is_sorted_by(|one, next| one.1 <= next.0), "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn marks_are_found_until_something_is_written_over_them() {
+        for bytes in [0, 1, 7, 8, 100, 512, 4096, 100_000] {
+            let mut marks = Marks::new(2);
+            let (mut one, mut other) = (array(bytes), array(bytes));
+            marks.write(0, &mut one).unwrap();
+            marks.write(1, &mut other).unwrap();
+            marks.check(0, &one).unwrap();
+            marks.check(1, &other).unwrap();
+            for byte in [0, bytes.saturating_sub(1)] {
+                let Some(&kept) = one.get(byte) else { continue };
+                one[byte] = !kept;
+                let error = marks.check(0, &one).unwrap_err().to_string();
+                assert!(error.contains("allocation 1 of"), "{error}");
+                one[byte] = kept;
+            }
+        }
+    }
+
+    #[test]
+    fn another_allocations_marks_are_not_taken_for_its_own() {
+        let mut marks = Marks::new(2);
+        let mut shared = array(1000);
+        marks.write(0, &mut shared).unwrap();
+        marks.write(1, &mut shared).unwrap();
+        marks.check(1, &shared).unwrap();
+        assert!(marks.check(0, &shared).is_err());
+    }
+}

@@ -1,0 +1,95 @@
+//! Replays the allocation history of a program, and says how much memory its arrays needed, how long they took, and how often
+//! the device was asked.
+//!
+//! ```text
+//! cargo run --release --example replay -- examples/traces/*.csv.gz
+//! cargo run --release --example replay -- examples/traces/gpt2_varlen.csv.gz --device cuda:0 --policy keyed --json
+//! ```
+//!
+//! The reader's way: `trace.rs`, what a trace is; `file.rs`, `csv.rs` and `rmm.rs`, how it is read; `replay.rs`, the loop;
+//! `measure.rs`, what is measured there, with `watched.rs` and `check.rs`, whether arrays keep their contents.
+
+mod check;
+#[path = "../common/mod.rs"]
+#[cfg_attr(feature = "cuda", allow(dead_code, reason = "only programs that compute need CUDA's libraries"))]
+mod common;
+mod csv;
+mod file;
+mod measure;
+mod replay;
+mod report;
+mod rmm;
+mod target;
+mod trace;
+mod watched;
+
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::common::Result;
+use crate::replay::Policy;
+use crate::report::Report;
+use crate::target::{Limit, Target};
+
+/// Replays allocation traces: each step is one entry of a scope, and what is alive when a pass ends is freed then.
+///
+/// An allocation is one operation, and so is a free; a trace's operations are its lines. The steady state is the last three
+/// steps of a pass; its time is that of the engine alone, entering and leaving the scope included, without looking at
+/// contents. Contents are looked at in a run of their own before (on hosts and GPUs, in the first and the last pass). Live
+/// bytes count each allocation rounded up to 256.
+///
+/// The exit status says whether every allocation found memory.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Files with a trace: `step,op,id,bytes,stream` or the log of RMM's logging_resource_adaptor, packed by gzip or not.
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// Where: virtual (addresses without memory), host, cuda:N, or auto (the first GPU, else the host).
+    #[arg(long, default_value = "virtual")]
+    device: Target,
+    /// What serves the arrays.
+    #[arg(long, value_enum, default_value = "range")]
+    policy: Policy,
+    /// Memory of the virtual device: bytes, or a multiple of the trace's peak live bytes, as in 1.02x.
+    #[arg(long)]
+    limit: Option<Limit>,
+    /// How often each trace is replayed; if more than once, the first pass is not timed.
+    #[arg(long, default_value = "5")]
+    passes: NonZeroUsize,
+    /// Print one JSON object for each trace.
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("replay: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let mut failed = 0;
+    for (index, path) in options.traces.iter().enumerate() {
+        let trace = file::read(path)?;
+        let report = target::replay(options, &trace)?;
+        failed += report.out_of_memory;
+        if index == 0 && !options.json {
+            writeln!(out, "{}", Report::HEAD)?;
+        }
+        let line = if options.json { serde_json::to_string(&report)? } else { report.to_string() };
+        writeln!(out, "{line}")?;
+    }
+    match failed {
+        0 => Ok(()),
+        _ => Err(format!("{failed} allocations found no memory; they were skipped").into()),
+    }
+}

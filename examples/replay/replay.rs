@@ -1,0 +1,126 @@
+//! The replay itself: one pass over a trace, with nothing in its loop but the engine's calls and what a watch adds.
+
+use std::time::{Duration, Instant};
+
+use gpucache::__private::{Guard, Recycle, enter, uncached};
+use gpucache::prelude::*;
+
+use crate::common::Result;
+use crate::trace::{Op, Trace};
+
+/// What serves the arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Policy {
+    /// The scope's lists, by exact size.
+    Keyed,
+    /// The device's range of addresses, shared by all sizes.
+    Range,
+    /// The device, for each array anew.
+    Direct,
+}
+
+impl Policy {
+    fn enter(self, scope: &str) -> Guard {
+        match self {
+            Policy::Keyed => enter(scope, Recycle::Keyed),
+            Policy::Range => enter(scope, Recycle::Range),
+            Policy::Direct => uncached(),
+        }
+    }
+}
+
+/// Sees what a pass does. What it does itself takes the pass's time.
+pub(crate) trait Watch<D: Device> {
+    fn allocated(&mut self, slot: u32, array: &mut Array<u8, D>) -> Result<()>;
+    fn freeing(&mut self, slot: u32, array: &Array<u8, D>) -> Result<()>;
+    fn steady_state_begins(&mut self);
+    fn steady_state_ended(&mut self);
+}
+
+/// Sees nothing, and costs nothing.
+#[derive(Debug)]
+pub(crate) struct Unwatched;
+
+impl<D: Device> Watch<D> for Unwatched {
+    fn allocated(&mut self, _slot: u32, _array: &mut Array<u8, D>) -> Result<()> {
+        Ok(())
+    }
+    fn freeing(&mut self, _slot: u32, _array: &Array<u8, D>) -> Result<()> {
+        Ok(())
+    }
+    fn steady_state_begins(&mut self) {}
+    fn steady_state_ended(&mut self) {}
+}
+
+/// A trace, and where it is replayed.
+#[derive(Debug)]
+pub(crate) struct Replay<'t, D: Device> {
+    device: &'t D,
+    trace: &'t Trace,
+    policy: Policy,
+    scope: String,
+    slots: Vec<Option<Array<u8, D>>>,
+    failed: u64,
+}
+
+impl<'t, D: Device> Replay<'t, D> {
+    pub(crate) fn new(device: &'t D, trace: &'t Trace, policy: Policy, scope: String) -> Self {
+        let slots = (0..trace.slots).map(|_| None).collect();
+        Self { device, trace, policy, scope, slots, failed: 0 }
+    }
+
+    /// How many allocations found no memory; they and their frees were skipped.
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// Replays all steps, then frees what is left. Gives the time that the steady state took.
+    ///
+    /// # Errors
+    /// Any failure except a lack of memory, and what the watch finds.
+    pub(crate) fn pass(&mut self, watch: &mut impl Watch<D>) -> Result<Duration> {
+        let (first, steady) = self.trace.split_steady();
+        first.iter().try_for_each(|step| self.step(step, watch))?;
+        watch.steady_state_begins();
+        let start = Instant::now();
+        steady.iter().try_for_each(|step| self.step(step, watch))?;
+        let time = start.elapsed();
+        watch.steady_state_ended();
+        (0..self.trace.slots as u32).try_for_each(|slot| self.free(slot, watch))?;
+        self.device.synchronize()?;
+        Ok(time)
+    }
+
+    fn step(&mut self, ops: &[Op], watch: &mut impl Watch<D>) -> Result<()> {
+        let _scope = self.policy.enter(&self.scope);
+        ops.iter().try_for_each(|&op| match op {
+            Op::Allocate { slot, bytes } => self.allocate(slot, bytes, watch),
+            Op::Free { slot } => self.free(slot, watch),
+        })
+    }
+
+    #[inline]
+    #[allow(unsafe_code)]
+    fn allocate(&mut self, slot: u32, bytes: usize, watch: &mut impl Watch<D>) -> Result<()> {
+        // SAFETY: nothing reads the array but a watch, and that only the bytes that it wrote before.
+        match unsafe { Array::uninit(self.device, bytes) } {
+            Ok(mut array) => {
+                watch.allocated(slot, &mut array)?;
+                self.slots[slot as usize] = Some(array);
+            }
+            // A failure that was kept from a drop is not this allocation's: it ends the replay.
+            Err(error) if error.is_out_of_memory() && !error.is_deferred() => self.failed += 1,
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn free(&mut self, slot: u32, watch: &mut impl Watch<D>) -> Result<()> {
+        match self.slots[slot as usize].take() {
+            Some(array) => watch.freeing(slot, &array),
+            None => Ok(()),
+        }
+    }
+}

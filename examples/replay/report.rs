@@ -1,0 +1,71 @@
+//! What is said of a trace: a row of a table for people, or one JSON object.
+
+use std::fmt;
+
+use crate::measure::Outcome;
+use crate::replay::Policy;
+use crate::trace::Trace;
+
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Report {
+    trace: String,
+    device: String,
+    policy: Policy,
+    passes: usize,
+    /// Lines of the trace: its allocations and its frees.
+    operations: usize,
+    /// The largest sum of live bytes, each rounded up to 256.
+    peak_live_bytes: u64,
+    /// The most bytes that were held from the device.
+    peak_reserved_bytes: u64,
+    reserved_over_live: f64,
+    /// Allocations that found no memory, over all passes.
+    pub(crate) out_of_memory: u64,
+    /// The most bytes held in the last three steps of the last pass, over the peak live bytes of the trace.
+    steady_reserved_over_live: f64,
+    /// In the last three steps of a pass; the median over the passes, of which the first is left out if there are more.
+    steady_ns_per_operation: f64,
+    /// Allocations, mappings and frees that the device was asked for in the last three steps of the last pass.
+    steady_device_calls: u64,
+}
+
+impl Report {
+    pub(crate) fn new(device: String, trace: &Trace, policy: Policy, passes: usize, outcome: &Outcome) -> Self {
+        let over_live = |bytes: u64| bytes as f64 / trace.peak_live_bytes as f64;
+        Self {
+            trace: trace.name.clone(),
+            device,
+            policy,
+            passes,
+            operations: trace.operations(),
+            peak_live_bytes: trace.peak_live_bytes,
+            peak_reserved_bytes: outcome.peak_bytes,
+            reserved_over_live: over_live(outcome.peak_bytes),
+            out_of_memory: outcome.failed,
+            steady_reserved_over_live: over_live(outcome.steady_bytes),
+            steady_ns_per_operation: outcome.steady_ns,
+            steady_device_calls: outcome.steady_calls,
+        }
+    }
+
+    /// The head of the table.
+    pub(crate) const HEAD: &str = concat!(
+        "                                            MiB at peak                   |  steady state: the last three steps\n",
+        "trace         device  policy  operations     live reserved of live failed | of live  ns/operation  device calls",
+    );
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let policy = format!("{:?}", self.policy).to_lowercase();
+        let [live, reserved] = [self.peak_live_bytes, self.peak_reserved_bytes].map(mebibytes);
+        write!(f, "{:13} {:7} {policy:7} {:10} {live:8.0} {reserved:8.0}", self.trace, self.device, self.operations)?;
+        write!(f, " {:7.3} {:6} |", self.reserved_over_live, self.out_of_memory)?;
+        write!(f, " {:7.3} {:13.1}", self.steady_reserved_over_live, self.steady_ns_per_operation)?;
+        write!(f, " {:13}", self.steady_device_calls)
+    }
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}

@@ -1,0 +1,125 @@
+//! What is seen of a pass when nothing is timed: the device is asked after each allocation what is held from it, and arrays are
+//! marked when they begin and looked at when they end.
+
+use gpucache::prelude::*;
+
+use crate::check::{Contents, Marks};
+use crate::common::Result;
+use crate::replay::Watch;
+
+/// The watch of the run that is not timed.
+pub(crate) struct Watched<'d, D: Device> {
+    device: &'d D,
+    marks: Marks,
+    looks_at_contents: bool,
+    sampled_peak_bytes: u64,
+    process_peak_bytes: u64,
+    steady_bytes: u64,
+    calls_before: u64,
+    steady_calls: u64,
+}
+
+impl<'d, D: Device> Watched<'d, D> {
+    pub(crate) fn new(device: &'d D, slots: usize) -> Self {
+        Self {
+            device,
+            marks: Marks::new(slots),
+            looks_at_contents: false,
+            sampled_peak_bytes: 0,
+            process_peak_bytes: device.memory().peak_bytes,
+            steady_bytes: 0,
+            calls_before: 0,
+            steady_calls: 0,
+        }
+    }
+
+    /// Whether arrays are marked and looked at in the passes from now on; changed between passes only.
+    pub(crate) fn look_at_contents(&mut self, looks: bool) {
+        self.looks_at_contents = looks;
+    }
+
+    /// The most bytes held at once since this was made.
+    ///
+    /// The device's own high-water mark knows peaks within an allocation too, but may be of an earlier trace.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        let process_peak_bytes = self.device.memory().peak_bytes;
+        if process_peak_bytes > self.process_peak_bytes { process_peak_bytes } else { self.sampled_peak_bytes }
+    }
+
+    /// The most bytes held in the steady state of the last pass.
+    pub(crate) fn steady_bytes(&self) -> u64 {
+        self.steady_bytes
+    }
+
+    /// Calls to the device in the steady state of the last pass.
+    pub(crate) fn steady_calls(&self) -> u64 {
+        self.steady_calls
+    }
+
+    fn calls(&self) -> u64 {
+        let memory = self.device.memory();
+        memory.allocations + memory.frees
+    }
+}
+
+impl<D: Contents> Watch<D> for Watched<'_, D> {
+    fn allocated(&mut self, slot: u32, array: &mut Array<u8, D>) -> Result<()> {
+        let bytes = self.device.memory().bytes;
+        self.sampled_peak_bytes = self.sampled_peak_bytes.max(bytes);
+        self.steady_bytes = self.steady_bytes.max(bytes);
+        if self.looks_at_contents { self.marks.write(slot, array) } else { Ok(()) }
+    }
+
+    fn freeing(&mut self, slot: u32, array: &Array<u8, D>) -> Result<()> {
+        if self.looks_at_contents { self.marks.check(slot, array) } else { Ok(()) }
+    }
+
+    fn steady_state_begins(&mut self) {
+        self.steady_bytes = self.device.memory().bytes;
+        self.calls_before = self.calls();
+    }
+
+    fn steady_state_ended(&mut self) {
+        self.steady_calls = self.calls() - self.calls_before;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::{Policy, Replay};
+    use crate::trace::Builder;
+
+    /// Writes over the last byte of each array that it sees.
+    struct Vandal<'d>(Watched<'d, Host>);
+
+    impl Watch<Host> for Vandal<'_> {
+        fn allocated(&mut self, slot: u32, array: &mut Array<u8, Host>) -> Result<()> {
+            self.0.allocated(slot, array)?;
+            array.last_mut().into_iter().for_each(|byte| *byte = !*byte);
+            Ok(())
+        }
+
+        fn freeing(&mut self, slot: u32, array: &Array<u8, Host>) -> Result<()> {
+            self.0.freeing(slot, array)
+        }
+
+        fn steady_state_begins(&mut self) {}
+
+        fn steady_state_ended(&mut self) {}
+    }
+
+    #[test]
+    fn contents_that_were_not_kept_end_the_replay() {
+        let mut builder = Builder::default();
+        builder.step(0).unwrap();
+        builder.allocate(7, 1000).unwrap();
+        let (host, trace) = (Host::new(), builder.finish("vandal".to_owned()).unwrap());
+        let mut replay = Replay::new(&host, &trace, Policy::Direct, trace.name.clone());
+        let mut vandal = Vandal(Watched::new(&host, trace.slots));
+        replay.pass(&mut vandal).unwrap();
+        vandal.0.look_at_contents(true);
+        let error = replay.pass(&mut vandal).unwrap_err().to_string();
+        assert!(error.contains("allocation 1 of 1000 bytes"), "{error}");
+    }
+}

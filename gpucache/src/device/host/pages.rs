@@ -1,0 +1,69 @@
+//! Pages of the machine's own memory on Linux: addresses reserved without access, made usable as the range grows.
+#![allow(unsafe_code)]
+
+use std::io::Error as OsError;
+use std::ptr::{null_mut, with_exposed_provenance_mut};
+
+use crate::base::error::{Error, Result};
+use crate::device::VirtualMemory;
+
+/// Small enough that a small program holds little, large enough that mapping is rare.
+const GRANULARITY: u64 = 64 << 10;
+/// Addresses to ask for: more than any machine has memory, and a small part of what there are.
+const RESERVE: u64 = 1 << 44;
+
+#[derive(Debug)]
+pub(super) struct HostPages;
+
+// SAFETY: the addresses are this mapping's own, which is never removed; `mprotect` makes them usable, and a fresh
+// mapping over them takes the memory away.
+unsafe impl VirtualMemory for HostPages {
+    fn granularity(&self) -> u64 {
+        GRANULARITY
+    }
+
+    fn reserve(&self) -> Result<(u64, u64)> {
+        // A process may be limited in addresses: what is had is the largest power of two that the system grants.
+        let sizes = std::iter::successors(Some(RESERVE), |bytes| Some(bytes / 2)).take_while(|&bytes| bytes > 1 << 30);
+        for bytes in sizes {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            // SAFETY: a new mapping where the system likes, of addresses without access.
+            let address = unsafe { libc::mmap(null_mut(), bytes as usize, libc::PROT_NONE, flags, -1, 0) };
+            if address != libc::MAP_FAILED {
+                return Ok((address.expose_provenance() as u64, bytes));
+            }
+        }
+        Err(failure(0, "reserving addresses"))
+    }
+
+    fn map(&self, address: u64, bytes: u64) -> Result<()> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the pages lie within the reserved mapping, and nobody uses them yet.
+        match unsafe { libc::mprotect(pointer(address), bytes as usize, access) } {
+            0 => Ok(()),
+            _ => Err(failure(bytes, "mapping pages")),
+        }
+    }
+
+    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: the pages lie within the reserved mapping, and by the caller's contract nobody uses them any more; the
+        // new mapping in their place keeps the addresses reserved and lets the memory go.
+        match unsafe { libc::mmap(pointer(address), bytes as usize, libc::PROT_NONE, flags, -1, 0) } {
+            libc::MAP_FAILED => Err(failure(bytes, "unmapping pages")),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn pointer(address: u64) -> *mut libc::c_void {
+    with_exposed_provenance_mut(address as usize)
+}
+
+fn failure(bytes: u64, operation: &'static str) -> Error {
+    let error = OsError::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOMEM) => Error::out_of_memory("the host", bytes as usize, error),
+        _ => Error::device_failure("the host", operation, error),
+    }
+}

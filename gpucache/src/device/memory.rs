@@ -1,0 +1,82 @@
+//! The memory of one device as its streams share it: counters, and the pages that can be mapped behind addresses.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use super::meter::Meter;
+use crate::base::error::Result;
+
+/// Virtual memory management of a device: addresses first, pages behind them later.
+///
+/// All sizes and places are multiples of the granularity. Mapped memory is usable by every stream of the device at once.
+///
+/// # Safety
+/// The reserved addresses are used for nothing else while the process lives, and memory is readable and writable from
+/// when `map` returned until `unmap` is called for it.
+pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
+    /// The unit of mapping in bytes: always the same, a power of two of at least 256.
+    fn granularity(&self) -> u64;
+
+    /// Reserves addresses without memory, once: where they begin, and how many bytes they are.
+    ///
+    /// # Errors
+    /// What the device answered; memory is then taken from its streams in chunks.
+    fn reserve(&self) -> Result<(u64, u64)>;
+
+    /// Puts memory behind `bytes` reserved addresses that have none.
+    ///
+    /// # Errors
+    /// [`Error::out_of_memory`](crate::Error::out_of_memory) where there is none left. Nothing is then mapped.
+    fn map(&self, address: u64, bytes: u64) -> Result<()>;
+
+    /// Takes the memory away again that one `map` put there.
+    ///
+    /// # Errors
+    /// What the device answered; the memory is then still mapped.
+    ///
+    /// # Safety
+    /// One `map` was called with these arguments and no `unmap` since; no work uses the memory any more.
+    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()>;
+}
+
+/// The memory of one device, shared by its streams.
+#[derive(Debug, Default)]
+pub struct Memory {
+    meter: Arc<Meter>,
+    pages: Option<Arc<dyn VirtualMemory>>,
+    /// What the layer above keeps for the device.
+    range: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+impl Memory {
+    /// Memory that can be mapped behind addresses. The default has none of that: it comes from the streams' backends.
+    pub fn with_pages(pages: impl VirtualMemory) -> Memory {
+        Memory { pages: Some(Arc::new(pages)), ..Memory::default() }
+    }
+
+    pub(crate) fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
+    pub(crate) fn pages(&self) -> Option<&Arc<dyn VirtualMemory>> {
+        self.pages.as_ref()
+    }
+
+    /// Names the device while it is in use.
+    pub(crate) fn id(&self) -> u64 {
+        std::ptr::from_ref(self).addr() as u64
+    }
+
+    /// What the layer above keeps for the device, if it does.
+    pub(crate) fn known_range<R: Any>(&self) -> Option<&R> {
+        self.range.get()?.downcast_ref()
+    }
+
+    /// What the layer above keeps for the device; made by `make` the first time.
+    #[inline]
+    pub(crate) fn range<R: Any + Send + Sync>(&self, make: impl FnOnce() -> R) -> Option<&R> {
+        self.range.get_or_init(|| Box::new(make())).downcast_ref()
+    }
+}

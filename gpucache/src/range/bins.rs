@@ -1,0 +1,190 @@
+//! Free spans in order of size: finds the smallest that fits, and among equals the one at the lowest address.
+//!
+//! Two levels of classes as in TLSF (Masmano, Ripoll, Crespo, Real: "TLSF: a new dynamic memory allocator for real-time
+//! systems", 2004), here with 64 linear classes to a doubling, so that each level is one word of bits and most classes
+//! hold one span or none. Unlike there the fit is exact: a class is a treap (Seidel and Aragon, 1996) ordered by
+//! (bytes, offset), over the nodes' own `left` and `right`. Any operation takes expected logarithmic time in the spans
+//! of one class.
+//!
+//! Invariants:
+//! * Bit `b` of `cols[r]` is set exactly if class `64 r + b` has a root; bit `r` of `rows` exactly if `cols[r]` is not
+//!   0.
+//! * A node's key does not change while it is in here.
+//! * Priorities are distinct: multiplication by an odd number permutes the 32-bit numbers.
+
+use super::ALIGN;
+use super::spans::{NIL, Spans};
+
+const ROWS: usize = 51;
+
+#[derive(Debug)]
+pub(super) struct Bins {
+    rows: u64,
+    cols: [u64; ROWS],
+    roots: Box<[u32]>,
+}
+
+/// A place in a treap that holds the number of a node.
+#[derive(Clone, Copy)]
+enum Link {
+    Root(usize),
+    Left(u32),
+    Right(u32),
+}
+
+/// The class of a size: 64 to a doubling, every multiple of [`ALIGN`] its own below 128 of them.
+#[inline]
+fn class(bytes: u64) -> usize {
+    let units = bytes / ALIGN;
+    let shift = (63 - (units | 1).leading_zeros()).saturating_sub(6);
+    ((shift as usize) << 6) + (units >> shift) as usize
+}
+
+#[inline]
+fn priority(id: u32) -> u32 {
+    id.wrapping_mul(0x9E37_79B1)
+}
+
+#[inline]
+fn key(spans: &Spans, id: u32) -> (u64, u64) {
+    let node = spans.at(id);
+    (node.bytes, node.offset)
+}
+
+impl Bins {
+    pub(super) fn new() -> Self {
+        Self { rows: 0, cols: [0; ROWS], roots: vec![NIL; ROWS * 64].into_boxed_slice() }
+    }
+
+    /// The best fit for `bytes`, still in its class.
+    #[inline]
+    pub(super) fn find(&self, spans: &Spans, bytes: u64) -> Option<u32> {
+        let class = class(bytes);
+        let own = self.lowest(spans, class, bytes);
+        if own != NIL {
+            return Some(own);
+        }
+        let next = self.next_class(class)?;
+        Some(self.lowest(spans, next, bytes))
+    }
+
+    /// The first class above `class` that is not empty.
+    #[inline]
+    fn next_class(&self, class: usize) -> Option<usize> {
+        let (row, col) = (class / 64, class % 64);
+        let above = self.cols[row] & (!1 << col);
+        if above != 0 {
+            return Some(row * 64 + above.trailing_zeros() as usize);
+        }
+        let rows = self.rows & (!1 << row);
+        let row = rows.trailing_zeros() as usize;
+        let cols = self.cols.get(row)?;
+        Some(row * 64 + cols.trailing_zeros() as usize)
+    }
+
+    /// The first span of `class`, in order of (bytes, offset), of at least `bytes`; [`NIL`] if there is none.
+    #[inline]
+    fn lowest(&self, spans: &Spans, class: usize, bytes: u64) -> u32 {
+        let (mut best, mut at) = (NIL, self.roots[class]);
+        while at != NIL {
+            let node = spans.at(at);
+            if node.bytes >= bytes {
+                best = at;
+                at = node.left;
+            } else {
+                at = node.right;
+            }
+        }
+        best
+    }
+
+    /// Takes in a node whose `left` and `right` are not in use.
+    #[inline]
+    pub(super) fn insert(&mut self, spans: &mut Spans, id: u32) {
+        let key = key(spans, id);
+        let class = class(key.0);
+        let (mut link, mut at) = (Link::Root(class), self.roots[class]);
+        while at != NIL && priority(at) > priority(id) {
+            (link, at) = step(spans, at, key);
+        }
+        self.set(spans, link, id);
+        self.cols[class / 64] |= 1 << (class % 64);
+        self.rows |= 1 << (class / 64);
+        self.split(spans, id, at, key);
+    }
+
+    /// Hangs the two halves of the treap `at`, below and above `key`, under `id`.
+    #[inline]
+    fn split(&mut self, spans: &mut Spans, id: u32, mut at: u32, key: (u64, u64)) {
+        let (mut below, mut above) = (Link::Left(id), Link::Right(id));
+        while at != NIL {
+            let (link, next) = step(spans, at, key);
+            match link {
+                Link::Right(_) => {
+                    self.set(spans, below, at);
+                    below = link;
+                }
+                _ => {
+                    self.set(spans, above, at);
+                    above = link;
+                }
+            }
+            at = next;
+        }
+        self.set(spans, below, NIL);
+        self.set(spans, above, NIL);
+    }
+
+    /// Takes out a node that is in here.
+    #[inline]
+    pub(super) fn remove(&mut self, spans: &mut Spans, id: u32) {
+        let key = key(spans, id);
+        let class = class(key.0);
+        let (mut link, mut at) = (Link::Root(class), self.roots[class]);
+        while at != id {
+            (link, at) = step(spans, at, key);
+        }
+        let node = spans.at(id);
+        let (left, right) = (node.left, node.right);
+        self.join(spans, link, left, right);
+        if self.roots[class] == NIL {
+            self.cols[class / 64] &= !(1 << (class % 64));
+            if self.cols[class / 64] == 0 {
+                self.rows &= !(1 << (class / 64));
+            }
+        }
+    }
+
+    /// Makes one treap of two, everything in `left` below everything in `right`, and hangs it at `link`.
+    #[inline]
+    fn join(&mut self, spans: &mut Spans, mut link: Link, mut left: u32, mut right: u32) {
+        while left != NIL && right != NIL {
+            if priority(left) > priority(right) {
+                self.set(spans, link, left);
+                link = Link::Right(left);
+                left = spans.at(left).right;
+            } else {
+                self.set(spans, link, right);
+                link = Link::Left(right);
+                right = spans.at(right).left;
+            }
+        }
+        self.set(spans, link, if left != NIL { left } else { right });
+    }
+
+    #[inline]
+    fn set(&mut self, spans: &mut Spans, link: Link, id: u32) {
+        match link {
+            Link::Root(class) => self.roots[class] = id,
+            Link::Left(at) => spans.at_mut(at).left = id,
+            Link::Right(at) => spans.at_mut(at).right = id,
+        }
+    }
+}
+
+/// From node `at` one step towards `wanted`: the link taken and what it holds.
+#[inline]
+fn step(spans: &Spans, at: u32, wanted: (u64, u64)) -> (Link, u32) {
+    let node = spans.at(at);
+    if (node.bytes, node.offset) < wanted { (Link::Right(at), node.right) } else { (Link::Left(at), node.left) }
+}

@@ -1,0 +1,235 @@
+//! Best fit with immediate coalescing: which free span serves a request, and how spans split and merge.
+//!
+//! Invariants:
+//! * No two neighbours in a list are both free, and no two are both holes.
+//! * `tail` is the free span right before the last hole, if there is one. Every other free span is in `bins`.
+//!
+//! The tail serves only what nothing else fits (the "wilderness preservation" of Korn and Vo, "In search of a better
+//! malloc", 1985). Blocks then fall the same way whether the range has still to grow or has long grown, so that a load
+//! that repeats never needs more than it did the first time.
+
+use super::bins::Bins;
+use super::spans::{END, NIL, Node, Span, Spans, State};
+
+/// Memory given to one holder, who hands it back to [`Range::free`](super::Range::free) of the same range.
+///
+/// Plain numbers: dropping it leaks the memory until the range is dropped.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "memory that is not handed back stays taken"]
+pub(crate) struct Block {
+    pub(super) node: u32,
+    pub(super) offset: u64,
+}
+
+impl Block {
+    /// Where it begins, a multiple of [`ALIGN`](super::ALIGN): bytes from the start of the reserved span, or, in
+    /// chunks, the device's address.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Fit {
+    pub(super) spans: Spans,
+    pub(super) bins: Bins,
+    pub(super) tail: u32,
+}
+
+impl Fit {
+    /// One hole of `capacity` bytes.
+    pub(super) fn new(capacity: u64) -> Self {
+        Self { spans: Spans::new(capacity), bins: Bins::new(), tail: NIL }
+    }
+
+    /// The smallest free span of at least `bytes`, the lowest among equals, the tail only if there is no other.
+    ///
+    /// `bytes` is a multiple of [`ALIGN`](super::ALIGN) and not 0, here and below.
+    #[inline]
+    pub(super) fn allocate(&mut self, bytes: u64) -> Option<Block> {
+        let id = match self.bins.find(&self.spans, bytes) {
+            Some(id) => id,
+            None if self.tail != NIL && self.spans.at(self.tail).bytes >= bytes => self.tail,
+            None => return None,
+        };
+        self.unlist(id);
+        Some(self.take(id, bytes))
+    }
+
+    /// Carves `bytes` at `offset` out of the free span `id`, which holds them.
+    pub(super) fn carve(&mut self, id: u32, offset: u64, bytes: u64) -> Block {
+        self.unlist(id);
+        let node = self.spans.at_mut(id);
+        let front = Span { offset: node.offset, bytes: offset - node.offset, state: State::Free };
+        let tag = node.tag;
+        node.offset = offset;
+        node.bytes -= front.bytes;
+        if front.bytes > 0 {
+            let front = self.spans.insert_before(id, front);
+            self.spans.at_mut(front).tag = tag;
+            self.list(front);
+        }
+        self.take(id, bytes)
+    }
+
+    /// Takes `bytes` from the front of the free span `id`, which is not listed, and lists the rest.
+    #[inline]
+    fn take(&mut self, id: u32, bytes: u64) -> Block {
+        let node = self.spans.at_mut(id);
+        let offset = node.offset;
+        if node.bytes == bytes {
+            node.state = Some(State::Live);
+            return Block { node: id, offset };
+        }
+        let tag = node.tag;
+        node.offset += bytes;
+        node.bytes -= bytes;
+        let live = self.spans.insert_before(id, Span { offset, bytes, state: State::Live });
+        self.spans.at_mut(live).tag = tag;
+        self.list(id);
+        Block { node: live, offset }
+    }
+
+    /// The bytes of a block; `None` if it is none of this range, or no longer.
+    #[inline]
+    pub(super) fn bytes(&self, block: &Block) -> Option<u64> {
+        let live = self.spans.state(block.node) == Some(State::Live);
+        let node = live.then(|| self.spans.at(block.node))?;
+        (node.offset == block.offset).then_some(node.bytes)
+    }
+
+    /// Frees node `id`, which is live: merges it with its free neighbours into one free span, and returns that.
+    #[inline]
+    pub(super) fn coalesce(&mut self, mut id: u32) -> u32 {
+        let Node { prev, next, .. } = *self.spans.at(id);
+        if self.spans.state(next) == Some(State::Free) {
+            self.unlist(next);
+            self.swallow(id, next);
+        }
+        if self.spans.state(prev) == Some(State::Free) {
+            self.unlist(prev);
+            self.swallow(prev, id);
+            id = prev;
+        }
+        self.spans.at_mut(id).state = Some(State::Free);
+        self.list(id);
+        id
+    }
+
+    /// Adds `right` to its left neighbour.
+    #[inline]
+    fn swallow(&mut self, left: u32, right: u32) {
+        let Node { bytes, tag, .. } = *self.spans.at(right);
+        let node = self.spans.at_mut(left);
+        node.bytes += bytes;
+        node.tag = node.tag.merge(tag);
+        self.spans.remove(right);
+    }
+
+    /// Makes `bytes` at `offset` of `hole` free memory, and returns the free span that they became part of.
+    ///
+    /// A piece of the last hole begins where that begins.
+    pub(super) fn map(&mut self, hole: u32, offset: u64, bytes: u64) -> u32 {
+        let node = self.spans.at_mut(hole);
+        let before = Span { offset: node.offset, bytes: offset - node.offset, state: State::Hole };
+        let behind = node.end() - (offset + bytes);
+        node.offset = offset + bytes;
+        node.bytes = behind;
+        if before.bytes > 0 {
+            let before = self.spans.insert_before(hole, before);
+            self.spans.link_hole(before);
+        }
+        let id = self.spans.insert_before(hole, Span { offset, bytes, state: State::Live });
+        if behind == 0 && hole != END {
+            self.spans.unlink_hole(hole);
+            self.spans.remove(hole);
+        }
+        self.coalesce(id)
+    }
+
+    /// Makes `bytes` at `offset` of the free span `id` a hole, and returns the free span that remains behind them, or
+    /// [`NIL`].
+    pub(super) fn unmap(&mut self, id: u32, offset: u64, bytes: u64) -> u32 {
+        self.unlist(id);
+        let node = self.spans.at_mut(id);
+        let front = Span { offset: node.offset, bytes: offset - node.offset, state: State::Free };
+        let tag = node.tag;
+        node.offset = offset + bytes;
+        node.bytes -= front.bytes + bytes;
+        let rest = node.bytes;
+        let hole = self.spans.insert_before(id, Span { offset, bytes, state: State::Hole });
+        self.spans.link_hole(hole);
+        if front.bytes > 0 {
+            let front = self.spans.insert_before(hole, front);
+            self.spans.at_mut(front).tag = tag;
+            self.list(front);
+        }
+        if rest > 0 {
+            self.list(id);
+        } else {
+            self.spans.remove(id);
+        }
+        self.merge_hole(hole);
+        if rest > 0 { id } else { NIL }
+    }
+
+    /// Merges a hole with the holes beside it.
+    fn merge_hole(&mut self, mut hole: u32) {
+        let prev = self.spans.at(hole).prev;
+        if self.spans.state(prev) == Some(State::Hole) {
+            self.absorb(prev, hole);
+        }
+        let next = self.spans.at(hole).next;
+        if self.spans.state(next) == Some(State::Hole) {
+            self.absorb(hole, next);
+            hole = next;
+        }
+        let before = self.spans.at(hole).prev;
+        if hole == END && self.spans.state(before) == Some(State::Free) {
+            self.bins.remove(&mut self.spans, before);
+            self.tail = before;
+        }
+    }
+
+    /// Lets the hole `right` swallow its neighbour `left`.
+    fn absorb(&mut self, left: u32, right: u32) {
+        let Node { offset, bytes, .. } = *self.spans.at(left);
+        self.spans.unlink_hole(left);
+        self.spans.remove(left);
+        let node = self.spans.at_mut(right);
+        node.offset = offset;
+        node.bytes += bytes;
+    }
+
+    /// A new chunk, free as a whole.
+    pub(super) fn add_chunk(&mut self, offset: u64, bytes: u64) -> u32 {
+        let id = self.spans.alone(Span { offset, bytes, state: State::Free });
+        self.list(id);
+        id
+    }
+
+    /// Takes away a chunk that is free as a whole.
+    pub(super) fn remove_chunk(&mut self, id: u32) {
+        self.unlist(id);
+        self.spans.remove(id);
+    }
+
+    /// Files the free span `id` as what its place makes it: the tail, or one for the bins.
+    #[inline]
+    fn list(&mut self, id: u32) {
+        if self.spans.at(id).next == END {
+            self.tail = id;
+        } else {
+            self.bins.insert(&mut self.spans, id);
+        }
+    }
+
+    #[inline]
+    fn unlist(&mut self, id: u32) {
+        if id == self.tail {
+            self.tail = NIL;
+        } else {
+            self.bins.remove(&mut self.spans, id);
+        }
+    }
+}

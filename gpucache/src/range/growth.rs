@@ -1,0 +1,48 @@
+//! How much to map at a time: few calls of the driver and few handles on the one side, little memory held for nothing
+//! on the other.
+//!
+//! In a span, a step is at least a fixed share of the high-water mark. Mapping exactly what is missing would hold
+//! least, but a load of small blocks would then pay a call for every granule; with a share the calls are logarithmic in
+//! the size reached, at no more slack than that share. A large step is cut into several handles, because a handle with
+//! one block in it cannot be given back.
+//!
+//! Measured on traces of seven training runs, granules of 2 MiB: steps of 1/128 instead of none cost 0.0005 of the live
+//! peak on average. The length of handles, by what a trim after each training step leaves reserved over the live bytes,
+//! and by the calls of the first growth:
+//!
+//! | a handle is | after a trim | calls |
+//! |---|---|---|
+//! | one growth, whatever its length | 1.30 to 21.7 | 18 to 138 |
+//! | 8 granules or 1/128, whichever is more | 1.22 to 1.70 | 35 to 358 |
+//! | one granule | 1.03 to 1.11 | 207 to 6705 |
+
+/// The share of the high-water mark in a step and in a handle of a span: a slack of 0.8%.
+const SHARE: u64 = 128;
+/// The fewest granules for which a step is cut.
+const GRANULES: u64 = 8;
+/// The share of the high-water mark in a chunk.
+const CHUNK_SHARE: u64 = 8;
+
+/// Bytes that a step in a span maps at least, when `high_water` bytes were alive at most, the request at hand included.
+///
+/// A multiple of `granule`, and at most 1/128 of `high_water`; 0 as long as that is less than a granule.
+pub(super) fn step(high_water: u64, granule: u64) -> u64 {
+    floor(high_water / SHARE, granule)
+}
+
+/// Bytes of each handle when a step in a span is cut, a multiple of `granule`. The last one takes the remainder too.
+pub(super) fn handle(high_water: u64, granule: u64) -> u64 {
+    floor(high_water / SHARE, granule).max(granule.saturating_mul(GRANULES))
+}
+
+/// Bytes of the next chunk for a request of `bytes`, in multiples of `granule`; `None` if that overflows.
+///
+/// A chunk is never extended later, and no block spans two, so that requests share chunks of 1/8 of `high_water`. On
+/// the same traces this holds 1.28 times the live peak on average, 1/32 holds 1.34, and a chunk for each request 1.34.
+pub(super) fn chunk(bytes: u64, high_water: u64, granule: u64) -> Option<u64> {
+    Some(bytes.checked_next_multiple_of(granule)?.max(floor(high_water / CHUNK_SHARE, granule)))
+}
+
+fn floor(bytes: u64, granule: u64) -> u64 {
+    bytes / granule * granule
+}

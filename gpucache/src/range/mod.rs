@@ -1,0 +1,51 @@
+//! One range of device memory: where blocks lie, which pages are behind them, when to ask for more.
+//!
+//! Blocks of every scope and thread are carved from one range per device by best fit, and merge with their free
+//! neighbours the moment they are freed. [`DeviceRange`] is the range of a device; all the rest is arithmetic over plain
+//! numbers, and reaches the device through [`Pages`](crate::device::Pages). Two kinds of memory run under the same logic:
+//!
+//! * a **span**: one stretch of reserved addresses, with pages mapped behind it as it grows and unmapped anywhere in it;
+//! * **chunks**: contiguous pieces that the device places, for devices without virtual memory management. A block never
+//!   reaches across two chunks.
+//!
+//! | file | its one matter |
+//! |---|---|
+//! | `shared` | [`DeviceRange`]: the range of a device, behind its lock |
+//! | `range` | [`Range`]: allocate, free, trim, counters |
+//! | `fit` | which free span serves a request, how spans split and merge |
+//! | `bins` | free spans in order of size |
+//! | `spans` | spans in order of address |
+//! | `window` | where pages are missing least, when no mapped span is long enough |
+//! | `growth` | how much to map at a time |
+//! | `handles` | which pieces the device was asked for |
+
+mod bins;
+mod fit;
+mod growth;
+mod handles;
+#[expect(clippy::module_inception, reason = "the range proper, among what it is made of")]
+mod range;
+mod shared;
+mod spans;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use range::{Range, RangeError};
+
+pub(crate) use fit::Block;
+pub use shared::trim;
+pub(crate) use shared::{Carved, DeviceRange, trim_all};
+
+#[cfg(test)]
+use {
+    crate::device::{Pages, Place},
+    crate::order::Tag,
+    range::Stats,
+    spans::{Span, State},
+};
+
+/// Every block starts at a multiple of this many bytes, and its size is rounded up to one.
+///
+/// CUDA promises 256 for its own allocations, and vector loads and most libraries' kernels count on it.
+const ALIGN: u64 = 256;

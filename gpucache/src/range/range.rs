@@ -1,0 +1,293 @@
+//! The range of one device: serves blocks, asks the device for more when nothing fits, gives back what is free.
+//!
+//! Invariants:
+//! * Behind every block and every free span there are pages; `stats.reserved` is the sum of the handles' bytes, and
+//!   `stats.live` that of the blocks'.
+//! * A call that fails leaves everything as it was, counters of calls aside.
+
+use super::fit::{Block, Fit};
+use super::handles::Handles;
+#[cfg(test)]
+use super::spans::Span;
+use super::spans::State;
+use super::window::{self, Piece};
+use super::{ALIGN, growth};
+use crate::device::{Pages, Place};
+use crate::order::Tag;
+
+/// Counters of a range. Sizes in bytes, blocks rounded up to [`ALIGN`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stats {
+    /// Mapped now.
+    pub(super) reserved: u64,
+    /// In blocks now.
+    pub(super) live: u64,
+    /// The largest `reserved` so far.
+    pub(super) peak_reserved: u64,
+    /// The largest `live` so far: the high-water mark.
+    pub(super) peak_live: u64,
+    /// Calls that mapped a piece, successful ones only.
+    pub(super) map_calls: u64,
+    /// Calls that unmapped a piece, successful ones only.
+    pub(super) unmap_calls: u64,
+}
+
+/// Why a request was not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub(super) enum RangeError<E> {
+    /// No stretch of addresses is long enough, with pages or without.
+    Exhausted {
+        /// What was asked for.
+        bytes: u64,
+    },
+    /// The device refused to map what was missing.
+    Pages(E),
+}
+
+impl<E: std::fmt::Display> std::fmt::Display for RangeError<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exhausted { bytes } => {
+                write!(f, "no {bytes} bytes of addresses are free side by side: free blocks, or reserve a longer span")
+            }
+            Self::Pages(error) => {
+                write!(f, "the device mapped no more memory: {error}; free blocks, or trim other ranges, and try again")
+            }
+        }
+    }
+}
+
+impl<E: std::error::Error + 'static> std::error::Error for RangeError<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Exhausted { .. } => None,
+            Self::Pages(error) => Some(error),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    Span,
+    Chunks,
+}
+
+/// Blocks of one device's memory, best fit, over pages that are mapped when needed.
+#[derive(Debug)]
+pub(super) struct Range<P> {
+    pub(super) pages: P,
+    granule: u64,
+    layout: Layout,
+    pub(super) fit: Fit,
+    handles: Handles,
+    stats: Stats,
+}
+
+impl<P: Pages> Range<P> {
+    /// A range over a reserved span of `capacity` bytes of addresses, rounded down to whole granules; nothing is mapped
+    /// yet.
+    pub(super) fn span(pages: P, capacity: u64) -> Self {
+        Self::new(pages, Layout::Span, capacity)
+    }
+
+    /// A range over chunks that the device places where it likes; none is taken yet.
+    pub(super) fn chunks(pages: P) -> Self {
+        Self::new(pages, Layout::Chunks, 0)
+    }
+
+    fn new(pages: P, layout: Layout, capacity: u64) -> Self {
+        let granule = pages.granularity().max(1);
+        let fit = Fit::new(capacity / granule * granule);
+        Self { pages, granule, layout, fit, handles: Handles::default(), stats: Stats::default() }
+    }
+
+    /// A block of at least `bytes`, and never less than [`ALIGN`].
+    ///
+    /// The smallest mapped free span that fits serves it, the lowest among equals. If none fits, pages are mapped where
+    /// the fewest are missing: in a hole, behind the last block, or as a new chunk.
+    ///
+    /// # Errors
+    ///
+    /// [`RangeError::Exhausted`] if the addresses do not suffice, [`RangeError::Pages`] if the device refused. Either
+    /// way nothing has changed; after blocks were freed or memory was trimmed a retry can help.
+    pub(super) fn allocate(&mut self, bytes: u64) -> Result<Block, RangeError<P::Error>> {
+        let exhausted = RangeError::Exhausted { bytes };
+        if let Some(block) = self.reuse(bytes) {
+            return Ok(block);
+        }
+        let rounded = self.rounded(bytes).ok_or(exhausted)?;
+        let block = self.grow(rounded)?.ok_or(RangeError::Exhausted { bytes })?;
+        self.count(rounded);
+        Ok(block)
+    }
+
+    /// As [`allocate`](Range::allocate), from what is mapped already.
+    #[inline]
+    pub(super) fn reuse(&mut self, bytes: u64) -> Option<Block> {
+        let bytes = self.rounded(bytes)?;
+        let block = self.fit.allocate(bytes)?;
+        self.count(bytes);
+        Some(block)
+    }
+
+    /// `bytes` as a block has them, unless they overflow or there are as many nodes as can be.
+    #[inline]
+    fn rounded(&self, bytes: u64) -> Option<u64> {
+        bytes.max(1).checked_next_multiple_of(ALIGN).filter(|_| self.fit.spans.has_room())
+    }
+
+    #[inline]
+    fn count(&mut self, bytes: u64) {
+        self.stats.live += bytes;
+        self.stats.peak_live = self.stats.peak_live.max(self.stats.live);
+    }
+
+    /// Whose work may still use the memory of `block`.
+    #[inline]
+    pub(super) fn tag(&self, block: &Block) -> Tag {
+        self.fit.spans.at(block.node).tag
+    }
+
+    /// Takes a block back, whose memory the work that `tag` names may still use, and returns its bytes; 0, and nothing
+    /// happens, if it is a block of another range.
+    #[inline]
+    pub(super) fn free(&mut self, block: Block, tag: Tag) -> u64 {
+        let Some(bytes) = self.fit.bytes(&block) else { return 0 };
+        self.fit.spans.at_mut(block.node).tag = tag;
+        self.fit.coalesce(block.node);
+        self.stats.live -= bytes;
+        bytes
+    }
+
+    /// Gives handles back in which no block lies, as long as `keep` bytes stay reserved, and returns their bytes.
+    ///
+    /// # Errors
+    ///
+    /// The device's, at the first handle that it refused to unmap. What was given back before stays so.
+    pub(super) fn trim(&mut self, keep: u64) -> Result<u64, P::Error> {
+        let before = self.stats.reserved;
+        for id in 0..self.fit.spans.slots() {
+            if self.fit.spans.state(id) == Some(State::Free) {
+                self.trim_span(id, keep)?;
+            }
+        }
+        Ok(before - self.stats.reserved)
+    }
+
+    /// The counters.
+    pub(super) fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Every stretch of addresses, in no particular order: blocks, free spans, holes.
+    #[cfg(test)]
+    pub(super) fn spans(&self) -> impl Iterator<Item = Span> + '_ {
+        self.fit.spans.iter()
+    }
+
+    /// The device's side, to look at.
+    pub(super) fn pages(&self) -> &P {
+        &self.pages
+    }
+
+    /// The device's side, to tell it what the next calls are for.
+    pub(super) fn pages_mut(&mut self) -> &mut P {
+        &mut self.pages
+    }
+
+    #[cold]
+    fn grow(&mut self, bytes: u64) -> Result<Option<Block>, RangeError<P::Error>> {
+        let grown = match self.layout {
+            Layout::Span => self.grow_span(bytes, growth::step(self.high_water(bytes), self.granule)),
+            Layout::Chunks => self.grow_chunks(bytes),
+        };
+        self.stats.peak_reserved = self.stats.peak_reserved.max(self.stats.reserved);
+        grown.map_err(RangeError::Pages)
+    }
+
+    /// Maps what the best window lacks, at least `step` bytes if the device and the hole have as many.
+    fn grow_span(&mut self, bytes: u64, step: u64) -> Result<Option<Block>, P::Error> {
+        let Some(window) = window::best(&self.fit.spans, bytes, self.granule) else { return Ok(None) };
+        let handle = growth::handle(self.high_water(bytes), self.granule);
+        let extra = step.saturating_sub(window.missing);
+        match self.map_all(&window.pieces(&self.fit.spans, self.granule, handle, extra)) {
+            Ok(id) => Ok(id.map(|id| self.fit.carve(id, window.offset, bytes))),
+            Err(_) if extra > 0 => self.grow_span(bytes, 0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Maps all `pieces` or none, and returns the free span that they lie in.
+    fn map_all(&mut self, pieces: &[Piece]) -> Result<Option<u32>, P::Error> {
+        for (done, piece) in pieces.iter().enumerate() {
+            if let Err(error) = self.map(Place::At(piece.offset), piece.bytes) {
+                self.undo(&pieces[..done]);
+                return Err(error);
+            }
+        }
+        Ok(self.free_all(pieces))
+    }
+
+    /// Unmaps pieces that no span tells of yet, last first. One that the device refuses to unmap stays as free memory,
+    /// and those before it.
+    fn undo(&mut self, pieces: &[Piece]) {
+        if let Some(refused) = pieces.iter().rposition(|piece| self.unmap(piece.offset, piece.bytes).is_err()) {
+            self.free_all(&pieces[..=refused]);
+        }
+    }
+
+    /// Makes free spans of mapped pieces, and returns the last one.
+    fn free_all(&mut self, pieces: &[Piece]) -> Option<u32> {
+        pieces.iter().map(|piece| self.fit.map(piece.hole, piece.offset, piece.bytes)).last()
+    }
+
+    fn grow_chunks(&mut self, bytes: u64) -> Result<Option<Block>, P::Error> {
+        let granule = self.granule;
+        let exact = bytes.checked_next_multiple_of(granule);
+        let sizes = exact.zip(growth::chunk(bytes, self.high_water(bytes), granule));
+        let Some((exact, chunk)) = sizes else { return Ok(None) };
+        let (offset, mapped) = match self.map(Place::Anywhere, chunk) {
+            Err(_) if exact < chunk => (self.map(Place::Anywhere, exact)?, exact),
+            offset => (offset?, chunk),
+        };
+        let id = self.fit.add_chunk(offset, mapped);
+        Ok(Some(self.fit.carve(id, offset, bytes)))
+    }
+
+    /// The high-water mark when `bytes` more are alive.
+    fn high_water(&self, bytes: u64) -> u64 {
+        self.stats.peak_live.max(self.stats.live.saturating_add(bytes))
+    }
+
+    fn trim_span(&mut self, mut id: u32, keep: u64) -> Result<(), P::Error> {
+        let span = self.fit.spans.at(id);
+        for (offset, bytes) in self.handles.within(span.offset, span.end()) {
+            if self.stats.reserved < keep.saturating_add(bytes) {
+                continue;
+            }
+            self.unmap(offset, bytes)?;
+            match self.layout {
+                Layout::Span => id = self.fit.unmap(id, offset, bytes),
+                Layout::Chunks => self.fit.remove_chunk(id),
+            }
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, place: Place, bytes: u64) -> Result<u64, P::Error> {
+        let offset = self.pages.map(place, bytes)?;
+        self.handles.insert(offset, bytes);
+        self.stats.reserved += bytes;
+        self.stats.map_calls += 1;
+        Ok(offset)
+    }
+
+    fn unmap(&mut self, offset: u64, bytes: u64) -> Result<(), P::Error> {
+        self.pages.unmap(offset, bytes)?;
+        self.handles.remove(offset);
+        self.stats.reserved -= bytes;
+        self.stats.unmap_calls += 1;
+        Ok(())
+    }
+}

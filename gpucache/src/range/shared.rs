@@ -1,0 +1,162 @@
+//! The range of a device, shared by all scopes, threads and streams of the process, behind a lock.
+//!
+//! The lock is taken when a scope's lists have nothing, never by a hit. Invariant: a block that is handed out has been
+//! ordered behind whatever work used its memory before.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::{Block, Range, RangeError};
+use crate::base::error::{Error, Result};
+use crate::device::{Device, Memory, Source, Stream};
+use crate::order::Streams;
+
+/// The range of one device.
+#[derive(Debug)]
+pub(crate) struct DeviceRange(Mutex<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    range: Range<Source>,
+    streams: Streams,
+    /// What a call met that could not return it.
+    failure: Option<Error>,
+}
+
+/// Memory carved out of a range.
+#[derive(Debug)]
+pub(crate) struct Carved {
+    pub(crate) block: Block,
+    pub(crate) address: u64,
+    /// Calls to the device that it took.
+    pub(crate) calls: u64,
+}
+
+impl DeviceRange {
+    /// The range of the device that `stream` is of, made the first time.
+    pub(crate) fn of(stream: &Stream) -> Option<&DeviceRange> {
+        stream.memory().range(|| {
+            let source = Source::of(stream);
+            let range = match source.span() {
+                Some(bytes) => Range::span(source, bytes),
+                None => Range::chunks(source),
+            };
+            devices().push(Arc::downgrade(stream.memory()));
+            DeviceRange(Mutex::new(Inner { range, streams: Streams::default(), failure: None }))
+        })
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Memory for `bytes` from what the device has given already; `None` if nothing there is long enough.
+    ///
+    /// # Errors
+    /// A failure of the device to order `stream` behind the memory's last use.
+    pub(crate) fn reuse(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
+        let inner = &mut *self.inner();
+        inner.check()?;
+        match inner.range.reuse(bytes) {
+            Some(block) => inner.claim(stream, block, 0).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Memory for `bytes`, with more from the device if need be.
+    ///
+    /// # Errors
+    /// [`is_out_of_memory`](Error::is_out_of_memory) if neither memory nor addresses suffice; a failure of the device.
+    pub(crate) fn allocate(&self, stream: &Stream, bytes: u64) -> Result<Carved> {
+        let inner = &mut *self.inner();
+        inner.range.pages_mut().serve(stream);
+        let before = inner.range.stats().map_calls;
+        let block = inner.range.allocate(bytes).map_err(|error| match error {
+            RangeError::Pages(error) => error,
+            RangeError::Exhausted { bytes } => {
+                Error::out_of_memory("the device's range of addresses", bytes as usize, "no stretch is as long")
+            }
+        })?;
+        let calls = inner.range.stats().map_calls - before;
+        inner.claim(stream, block, calls)
+    }
+
+    /// Takes memory back that `stream` orders.
+    pub(crate) fn free(&self, stream: &Stream, block: Block) {
+        let inner = &mut *self.inner();
+        let tag = inner.streams.free(stream);
+        inner.range.free(block, tag);
+    }
+
+    /// Gives pages in which no block lies back to the device, as long as `keep` bytes stay reserved. Returns the bytes.
+    ///
+    /// # Errors
+    /// A failure of the device, or of work on it.
+    pub(crate) fn trim(&self, keep: u64) -> Result<u64> {
+        let inner = &mut *self.inner();
+        let stats = inner.range.stats();
+        if stats.reserved <= keep.max(stats.live) {
+            return Ok(0);
+        }
+        inner.streams.synchronize()?;
+        inner.range.trim(keep)
+    }
+}
+
+/// Gives pages in which no block lies back to the device, wherever they are, and returns the bytes.
+///
+/// Memory of a scope's arrays stays with the device's range when they are dropped, for the next entry of any scope. This
+/// gives it back to the driver now, whatever scopes may need again; it waits for the work on the device first.
+///
+/// # Errors
+/// A failure of the device, or of work on it.
+///
+/// ```
+/// use gpucache::{cache_scope, device::Virtual, prelude::*};
+///
+/// let device = Virtual::new(1 << 30);
+/// cache_scope!(warm_up, { Array::<u8, _>::zeros(&device, 4 << 20)? });
+/// assert_eq!(gpucache::trim(&device)?, 4 << 20);
+/// assert_eq!(device.memory().bytes, 0);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn trim(device: &impl Device) -> Result<u64> {
+    device.stream_handle().memory().known_range::<DeviceRange>().map_or(Ok(0), |range| range.trim(0))
+}
+
+/// Gives free pages of every device's range back, as long as what `keep` says of the device stays reserved. A failure is
+/// kept for the next call on that range.
+pub(crate) fn trim_all(keep: impl Fn(u64) -> u64) {
+    for memory in devices().iter().filter_map(Weak::upgrade) {
+        if let Some(range) = memory.known_range::<DeviceRange>()
+            && let Err(error) = range.trim(keep(memory.id()))
+        {
+            range.inner().failure.get_or_insert(error);
+        }
+    }
+}
+
+/// The devices that have a range.
+fn devices() -> MutexGuard<'static, Vec<Weak<Memory>>> {
+    static DEVICES: Mutex<Vec<Weak<Memory>>> = Mutex::new(Vec::new());
+    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    devices.retain(|memory| memory.strong_count() > 0);
+    devices
+}
+
+impl Inner {
+    fn check(&mut self) -> Result<()> {
+        self.failure.take().map_or(Ok(()), |error| Err(error.deferred()))
+    }
+
+    fn claim(&mut self, stream: &Stream, block: Block, calls: u64) -> Result<Carved> {
+        let tag = self.range.tag(&block);
+        let address = self.range.pages().address(block.offset());
+        match self.streams.claim(stream, tag) {
+            Ok(()) => Ok(Carved { block, address, calls }),
+            Err(error) => {
+                self.range.free(block, tag);
+                Err(error)
+            }
+        }
+    }
+}

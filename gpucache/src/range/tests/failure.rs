@@ -1,0 +1,122 @@
+//! Failure injection: each of the device's calls fails once, and with the one or two behind it.
+//!
+//! 1. A failed allocation leaves spans and sizes as they were.
+//! 2. A failed trim keeps what it could not give back, and everything still agrees with the device.
+//! 3. After any failure the range goes on to serve and to give everything back.
+
+use proptest::prelude::*;
+
+use super::super::{Block, Range, Span, State, Stats, Tag};
+use super::device::{Device, GRANULE};
+use super::model::{CAPACITY, Kind, by_address};
+use super::properties::{Op, granules, ops, over};
+
+/// Everything about a range that a failed allocation may not change.
+fn picture(range: &Range<Device>) -> (Vec<Span>, Stats, Vec<(u64, u64)>) {
+    let stats = Stats { map_calls: 0, unmap_calls: 0, peak_reserved: 0, ..range.stats() };
+    let mapped = range.pages().mapped.iter().map(|(offset, bytes)| (*offset, *bytes)).collect();
+    (by_address(range), stats, mapped)
+}
+
+/// The range's sizes and states are those of the device.
+fn consistent(range: &Range<Device>) {
+    assert_eq!(range.stats().reserved, range.pages().used());
+    let mut backed = 0;
+    for span in by_address(range).into_iter().filter(|span| span.state != State::Hole) {
+        assert!(range.pages().backs(span.offset, span.bytes), "{span:?}");
+        backed += span.bytes;
+    }
+    assert_eq!(backed, range.stats().reserved);
+}
+
+/// Runs `ops` with the calls of `fails` failing; returns how many calls were made.
+fn run(kind: Kind, granule: u64, ops: &[Op], fails: std::ops::Range<u64>) -> u64 {
+    let mut range = over(kind, Device { granule, ..Device::new(CAPACITY) });
+    let can_roll_back = fails.end.saturating_sub(fails.start) <= 1;
+    range.pages.fails = fails;
+    let mut blocks: Vec<Block> = Vec::new();
+    for op in ops {
+        let before = picture(&range);
+        match *op {
+            Op::Allocate(bytes) => match range.allocate(bytes) {
+                Ok(block) => blocks.push(block),
+                Err(_) if can_roll_back => assert_eq!(picture(&range), before),
+                Err(_) => {}
+            },
+            Op::Free(rank) if !blocks.is_empty() => {
+                let block = blocks.swap_remove(rank % blocks.len());
+                assert!(range.free(block, Tag::NOBODY) > 0);
+            }
+            Op::Free(_) => {}
+            Op::Trim => {
+                let trimmed = range.trim(0);
+                let less = before.1.reserved - range.pages().used();
+                assert!(trimmed.is_ok_and(|bytes| bytes == less) || range.pages().calls > range.pages().fails.start);
+            }
+        }
+        consistent(&range);
+    }
+    let calls = range.pages().calls;
+    range.pages.fails = 0..0;
+    blocks.into_iter().for_each(|block| assert!(range.free(block, Tag::NOBODY) > 0));
+    range.trim(0).unwrap();
+    assert_eq!((range.stats().live, range.pages().used()), (0, 0));
+    calls
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_call_may_fail(ops in ops(), granule in granules(), chunks in any::<bool>()) {
+        let kind = if chunks { Kind::Chunks } else { Kind::Span };
+        for failing in 0..run(kind, granule, &ops, 0..0) {
+            for row in 1..=3 {
+                run(kind, granule, &ops, failing..failing + row);
+            }
+        }
+    }
+}
+
+/// A range over `addresses` with a block, a hole of 8 granules, 4 free ones, another hole of 8, and a block that ends
+/// at `end`.
+fn two_holes(addresses: u64, end: u64) -> (Range<Device>, [Block; 2]) {
+    let mut range = Range::span(Device::new(addresses), addresses);
+    let mut next = |granules| range.allocate(granules * GRANULE).unwrap();
+    let (first, hole, middle, other) = (next(4), next(8), next(4), next(8));
+    let last = next(end / GRANULE - 24);
+    range.free(hole, Tag::NOBODY);
+    range.free(other, Tag::NOBODY);
+    assert_eq!(range.trim(0), Ok(16 * GRANULE));
+    range.free(middle, Tag::NOBODY);
+    (range, [first, last])
+}
+
+#[test]
+fn a_block_over_two_holes_is_mapped_whole_or_not_at_all() {
+    let (mut range, blocks) = two_holes(28 * GRANULE, 28 * GRANULE);
+    let before = picture(&range);
+    let calls = range.pages().calls;
+    range.pages.fails = calls + 1..calls + 2;
+    assert!(range.allocate(17 * GRANULE).is_err());
+    assert_eq!(picture(&range), before);
+    let block = range.allocate(17 * GRANULE).unwrap();
+    assert_eq!(block.offset(), 4 * GRANULE);
+    for block in blocks.into_iter().chain([block]) {
+        range.free(block, Tag::NOBODY);
+    }
+    consistent(&range);
+}
+
+#[test]
+fn a_retry_starts_from_what_a_failed_rollback_left() {
+    // So long that a step is 16 granules, more than the 10 that 14 over both holes lack.
+    let (mut range, _blocks) = two_holes(4096 * GRANULE, 2100 * GRANULE);
+    let calls = range.pages().calls;
+    // The second hole cannot be mapped, and the first, just mapped, not be unmapped.
+    range.pages.fails = calls + 1..calls + 3;
+    let block = range.allocate(14 * GRANULE).unwrap();
+    assert_eq!((block.offset(), range.fit.bytes(&block)), (4 * GRANULE, Some(14 * GRANULE)));
+    assert_eq!(range.pages().calls, calls + 4);
+    consistent(&range);
+}

@@ -1,0 +1,8 @@
+//! Tests of the range as a whole; `device` is the machine they run on, `model` what they compare with.
+
+mod bins;
+mod cases;
+mod device;
+mod failure;
+mod model;
+mod properties;

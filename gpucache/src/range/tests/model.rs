@@ -1,0 +1,115 @@
+//! The naive model: a list of the blocks alive and the device's map; everything else is worked out from these anew.
+
+use super::super::{ALIGN, Range, Span, State};
+use super::device::{Device, GRANULE};
+
+/// Addresses of the ranges under test.
+pub const CAPACITY: u64 = 64 * GRANULE;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Span,
+    Chunks,
+}
+
+#[derive(Debug)]
+pub struct Model {
+    pub kind: Kind,
+    /// (offset, bytes), in no order.
+    pub live: Vec<(u64, u64)>,
+    pub peak_live: u64,
+    pub peak_reserved: u64,
+}
+
+impl Model {
+    pub fn new(kind: Kind) -> Self {
+        Self { kind, live: Vec::new(), peak_live: 0, peak_reserved: 0 }
+    }
+
+    /// Takes in a block; fails if it meets another, is not aligned or has a byte without memory.
+    pub fn take(&mut self, device: &Device, offset: u64, bytes: u64) {
+        let apart = |&(start, length): &(u64, u64)| start + length <= offset || offset + bytes <= start;
+        assert!(self.live.iter().all(apart), "{bytes} bytes at {offset} meet another block");
+        assert!(offset.is_multiple_of(ALIGN) && device.backs(offset, bytes));
+        if self.kind == Kind::Chunks {
+            assert!(device.mapped.iter().any(|(start, length)| *start <= offset && offset + bytes <= start + length));
+        }
+        self.live.push((offset, bytes));
+        self.peak_live = self.peak_live.max(self.live_bytes());
+        self.peak_reserved = self.peak_reserved.max(device.used());
+    }
+
+    pub fn live_bytes(&self) -> u64 {
+        self.live.iter().map(|block| block.1).sum()
+    }
+
+    fn is_live(&self, at: u64) -> bool {
+        self.live.iter().any(|&(start, bytes)| start <= at && at < start + bytes)
+    }
+
+    /// Mapped and free stretches, (offset, bytes) by address, each as long as it goes.
+    pub fn free(&self, device: &Device) -> Vec<(u64, u64)> {
+        let mut free: Vec<(u64, u64)> = Vec::new();
+        for (&start, &bytes) in &device.mapped {
+            for at in (start..start + bytes).step_by(ALIGN as usize).filter(|&at| !self.is_live(at)) {
+                let merges = |last: &&mut (u64, u64)| last.0 + last.1 == at && (self.kind == Kind::Span || at > start);
+                match free.last_mut().filter(merges) {
+                    Some(last) => last.1 += ALIGN,
+                    None => free.push((at, ALIGN)),
+                }
+            }
+        }
+        free
+    }
+
+    /// Where best fit puts `bytes` without mapping anything: smallest, then lowest; what lies right before the last
+    /// hole of a span only if nothing else fits.
+    pub fn best_fit(&self, device: &Device, bytes: u64) -> Option<u64> {
+        let last = device.mapped.last_key_value().map_or(0, |(start, bytes)| start + bytes);
+        let is_tail = |span: &(u64, u64)| self.kind == Kind::Span && span.0 + span.1 == last;
+        let fitting = self.free(device).into_iter().filter(|span| span.1 >= bytes);
+        fitting.min_by_key(|span| (is_tail(span), span.1, span.0)).map(|span| span.0)
+    }
+
+    /// The fewest bytes that have to be mapped for a block of `bytes`, wherever it may lie.
+    pub fn least_missing(&self, device: &Device, bytes: u64) -> Option<u64> {
+        let places = (0..=CAPACITY.checked_sub(bytes)?).step_by(ALIGN as usize);
+        let granule = device.granule;
+        let missing = |at: u64| {
+            let clear = self.live.iter().all(|&(start, length)| start + length <= at || at + bytes <= start);
+            let granules = (at / granule..(at + bytes).div_ceil(granule)).filter(|i| !device.backs(i * granule, 1));
+            clear.then(|| granules.count() as u64 * granule)
+        };
+        places.filter_map(missing).min()
+    }
+
+    /// What trimming must give back: every handle without a block in it.
+    pub fn idle_handles(&self, device: &Device) -> u64 {
+        let touched = |start: u64, bytes: u64| self.live.iter().any(|b| b.0 < start + bytes && start < b.0 + b.1);
+        device.mapped.iter().filter(|(start, bytes)| !touched(**start, **bytes)).map(|handle| handle.1).sum()
+    }
+
+    /// Compares the range with the model: spans, merging, counters.
+    pub fn check(&self, range: &Range<Device>) {
+        let spans = by_address(range);
+        let of = |state| spans.iter().filter(move |span| span.state == state).map(|span| (span.offset, span.bytes));
+        let mut live = self.live.clone();
+        live.sort_unstable();
+        assert_eq!(of(State::Live).collect::<Vec<_>>(), live);
+        assert_eq!(of(State::Free).collect::<Vec<_>>(), self.free(range.pages()));
+        if self.kind == Kind::Span {
+            let holes_apart = |pair: &[Span]| pair[0].state != State::Hole || pair[1].state != State::Hole;
+            assert!(spans.windows(2).all(|pair| pair[0].end() == pair[1].offset && holes_apart(pair)));
+            assert_eq!(spans.iter().map(|span| span.bytes).sum::<u64>(), CAPACITY);
+        }
+        let stats = range.stats();
+        assert_eq!((stats.live, stats.reserved), (self.live_bytes(), range.pages().used()));
+        assert_eq!((stats.peak_live, stats.peak_reserved), (self.peak_live, self.peak_reserved));
+    }
+}
+
+pub fn by_address(range: &Range<Device>) -> Vec<Span> {
+    let mut spans: Vec<Span> = range.spans().collect();
+    spans.sort_by_key(|span| span.offset);
+    spans
+}

@@ -1,0 +1,110 @@
+//! Where pages are missing least, when no mapped free span is long enough for a request.
+//!
+//! A window is a stretch of free spans and holes, side by side, as long as the request. It starts with a free
+//! span that a hole follows, or ends with one that a hole precedes, or starts with a hole. The last hole is one among
+//! the others: a window there extends the free tail, or appends. Least missing wins, then the lowest address.
+//!
+//! The search visits every hole. It runs only when pages have to be mapped, which costs far more; a range that was
+//! never trimmed has one hole.
+
+use super::spans::{NIL, Spans, State};
+
+/// The place of a block, and what it takes to put pages behind all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Window {
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    /// Bytes to map, in whole granules.
+    pub(super) missing: u64,
+    /// The node in which it starts.
+    first: u32,
+    /// Which of its ends lies within a hole and may move: the far one, or the near one.
+    forward: bool,
+}
+
+/// A part of a hole, in whole granules, to be mapped by one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) hole: u32,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+}
+
+/// The window of `bytes` with the fewest bytes to map; `None` if nowhere that much is free side by side.
+pub(super) fn best(spans: &Spans, bytes: u64, granule: u64) -> Option<Window> {
+    let at = |hole| [forward(spans, hole, bytes, granule), backward(spans, hole, bytes, granule)];
+    spans.holes().flat_map(at).flatten().min_by_key(|window| (window.missing, window.offset))
+}
+
+/// From the free span before `hole`, or from the hole itself, to the right.
+fn forward(spans: &Spans, hole: u32, bytes: u64, granule: u64) -> Option<Window> {
+    let prev = spans.at(hole).prev;
+    let first = if spans.state(prev) == Some(State::Free) { prev } else { hole };
+    let (missing, _) = walk(spans, first, bytes, granule, true)?;
+    Some(Window { offset: spans.at(first).offset, bytes, missing, first, forward: true })
+}
+
+/// From the free span behind `hole` to the left.
+fn backward(spans: &Spans, hole: u32, bytes: u64, granule: u64) -> Option<Window> {
+    let last = spans.at(hole).next;
+    if spans.state(last) != Some(State::Free) {
+        return None;
+    }
+    let (missing, first) = walk(spans, last, bytes, granule, false)?;
+    Some(Window { offset: spans.at(last).end() - bytes, bytes, missing, first, forward: false })
+}
+
+/// Steps from node `at` until `bytes` are covered: what is to be mapped on the way, and the last node.
+fn walk(spans: &Spans, mut at: u32, bytes: u64, granule: u64, forward: bool) -> Option<(u64, u32)> {
+    let (mut rest, mut missing) = (bytes, 0);
+    loop {
+        let state = spans.state(at)?;
+        let node = spans.at(at);
+        match state {
+            State::Live => return None,
+            State::Free => {}
+            // Cannot overflow: a hole is a whole number of granules.
+            State::Hole => missing += rest.min(node.bytes).next_multiple_of(granule),
+        }
+        if rest <= node.bytes {
+            return Some((missing, at));
+        }
+        rest -= node.bytes;
+        at = if forward { node.next } else { node.prev };
+    }
+}
+
+impl Window {
+    /// What to map: all of each hole that the window meets, in order of address, and up to `extra` bytes more of the
+    /// hole in which its movable end lies; cut into handles.
+    pub(super) fn pieces(&self, spans: &Spans, granule: u64, handle: u64, extra: u64) -> Vec<Piece> {
+        let (start, end) = (self.offset, self.offset + self.bytes);
+        let (low, high) = match self.forward {
+            true => (start, end.saturating_add(extra)),
+            false => (start.saturating_sub(extra), end),
+        };
+        let mut pieces = Vec::new();
+        let mut at = self.first;
+        while at != NIL && spans.at(at).offset < end {
+            let node = spans.at(at);
+            if node.state == Some(State::Hole) {
+                let offset = low.max(node.offset) / granule * granule;
+                let bytes = (high.min(node.end()) - offset).next_multiple_of(granule);
+                pieces.extend(Piece { hole: at, offset, bytes }.cut(handle));
+            }
+            at = node.next;
+        }
+        pieces
+    }
+}
+
+impl Piece {
+    /// The same part as several pieces of `handle` bytes, the last one of up to twice as many.
+    fn cut(self, handle: u64) -> impl Iterator<Item = Self> {
+        let count = (self.bytes / handle).max(1);
+        (0..count).map(move |i| {
+            let bytes = if i + 1 < count { handle } else { self.bytes - i * handle };
+            Self { offset: self.offset + i * handle, bytes, ..self }
+        })
+    }
+}
