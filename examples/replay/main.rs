@@ -1,5 +1,5 @@
-//! Replays the allocation history of a program, and says how much memory its arrays needed, how long they took, and how often
-//! the device was asked.
+//! Replays the allocation history of a program, and says how much memory its arrays needed, how long they took, and how
+//! often the device was asked.
 //!
 //! ```text
 //! cargo run --release --example replay -- examples/traces/*.csv.gz

@@ -1,5 +1,5 @@
-//! What is seen of a pass when nothing is timed: the device is asked after each allocation what is held from it, and arrays are
-//! marked when they begin and looked at when they end.
+//! What is seen of a pass when nothing is timed: the device is asked after each allocation what is held from it, and
+//! arrays are marked when they begin and looked at when they end.
 
 use gpucache::prelude::*;
 

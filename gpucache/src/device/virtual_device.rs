@@ -61,6 +61,7 @@ struct State {
     busy: BTreeMap<u64, u64>,
     /// Plain allocations, and where the next one lies.
     plain: BTreeMap<u64, u64>,
+    plain_bytes: u64,
     next_plain: u64,
 }
 
@@ -107,7 +108,7 @@ impl Addresses {
 
     /// Takes `bytes` of the capacity.
     fn take(&self, state: &mut State, bytes: u64) -> Result<()> {
-        let used = state.mapped_bytes + state.plain.values().sum::<u64>();
+        let used = state.mapped_bytes + state.plain_bytes;
         match self.capacity.checked_sub(used).is_some_and(|rest| rest >= bytes) {
             true => Ok(()),
             false => Err(Error::out_of_memory(
@@ -187,12 +188,17 @@ unsafe impl Backend for Unbacked {
         let address = 256 + state.next_plain;
         state.next_plain = (state.next_plain + bytes).next_multiple_of(256);
         state.plain.insert(address, bytes);
+        state.plain_bytes += bytes;
         Ok(address)
     }
 
     unsafe fn free(&self, address: u64, bytes: usize) -> Result<()> {
-        match self.0.state().plain.remove(&address) {
-            Some(length) if length == bytes as u64 => Ok(()),
+        let state = &mut *self.0.state();
+        match state.plain.remove(&address) {
+            Some(length) if length == bytes as u64 => {
+                state.plain_bytes -= length;
+                Ok(())
+            }
             _ => Err(broken("freeing what is not allocated", address, bytes as u64)),
         }
     }

@@ -24,7 +24,7 @@ pub(super) struct Stats {
     pub(super) live: u64,
     /// The largest `reserved` so far.
     pub(super) peak_reserved: u64,
-    /// The largest `live` so far: the high-water mark.
+    /// The largest `live` since the last trim: the high-water mark.
     pub(super) peak_live: u64,
     /// Calls that mapped a piece, successful ones only.
     pub(super) map_calls: u64,
@@ -167,6 +167,8 @@ impl<P: Pages> Range<P> {
     /// The device's, at the first handle that it refused to unmap. What was given back before stays so.
     pub(super) fn trim(&mut self, keep: u64) -> Result<u64, P::Error> {
         let before = self.stats.reserved;
+        // What was needed before it is not expected again, but for what is kept.
+        self.stats.peak_live = self.stats.live.max(self.stats.peak_live.min(keep));
         for id in 0..self.fit.spans.slots() {
             if self.fit.spans.state(id) == Some(State::Free) {
                 self.trim_span(id, keep)?;

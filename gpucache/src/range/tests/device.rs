@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use super::super::{Pages, Place};
 
 /// The granule of most tests: small, so that a test can look at every one.
-pub const GRANULE: u64 = 1024;
+pub(super) const GRANULE: u64 = 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub(super) enum Refusal {
     /// More than the device has.
     Full,
     /// The call that a test chose to fail.
@@ -17,31 +17,31 @@ pub enum Refusal {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Device {
-    pub granule: u64,
+pub(super) struct Device {
+    pub(super) granule: u64,
     /// What is mapped, offset to bytes.
-    pub mapped: BTreeMap<u64, u64>,
+    pub(super) mapped: BTreeMap<u64, u64>,
     /// Bytes that it has.
-    pub memory: u64,
+    pub(super) memory: u64,
     /// Calls so far.
-    pub calls: u64,
+    pub(super) calls: u64,
     /// Which calls fail, by number; `Some(0..)` would fail all.
-    pub fails: std::ops::Range<u64>,
+    pub(super) fails: std::ops::Range<u64>,
     /// Where the next chunk may begin.
-    pub next_chunk: u64,
+    pub(super) next_chunk: u64,
 }
 
 impl Device {
-    pub fn new(memory: u64) -> Self {
+    pub(super) fn new(memory: u64) -> Self {
         Self { memory, granule: GRANULE, ..Self::default() }
     }
 
-    pub fn used(&self) -> u64 {
+    pub(super) fn used(&self) -> u64 {
         self.mapped.values().sum()
     }
 
     /// Whether all of `bytes` at `offset` has memory behind it.
-    pub fn backs(&self, offset: u64, bytes: u64) -> bool {
+    pub(super) fn backs(&self, offset: u64, bytes: u64) -> bool {
         let mut at = offset;
         while at < offset + bytes {
             match self.mapped.range(..=at).next_back().map(|(start, bytes)| start + bytes) {

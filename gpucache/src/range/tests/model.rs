@@ -4,30 +4,30 @@ use super::super::{ALIGN, Range, Span, State};
 use super::device::{Device, GRANULE};
 
 /// Addresses of the ranges under test.
-pub const CAPACITY: u64 = 64 * GRANULE;
+pub(super) const CAPACITY: u64 = 64 * GRANULE;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     Span,
     Chunks,
 }
 
 #[derive(Debug)]
-pub struct Model {
-    pub kind: Kind,
+pub(super) struct Model {
+    pub(super) kind: Kind,
     /// (offset, bytes), in no order.
-    pub live: Vec<(u64, u64)>,
-    pub peak_live: u64,
-    pub peak_reserved: u64,
+    pub(super) live: Vec<(u64, u64)>,
+    pub(super) peak_live: u64,
+    pub(super) peak_reserved: u64,
 }
 
 impl Model {
-    pub fn new(kind: Kind) -> Self {
+    pub(super) fn new(kind: Kind) -> Self {
         Self { kind, live: Vec::new(), peak_live: 0, peak_reserved: 0 }
     }
 
     /// Takes in a block; fails if it meets another, is not aligned or has a byte without memory.
-    pub fn take(&mut self, device: &Device, offset: u64, bytes: u64) {
+    pub(super) fn take(&mut self, device: &Device, offset: u64, bytes: u64) {
         let apart = |&(start, length): &(u64, u64)| start + length <= offset || offset + bytes <= start;
         assert!(self.live.iter().all(apart), "{bytes} bytes at {offset} meet another block");
         assert!(offset.is_multiple_of(ALIGN) && device.backs(offset, bytes));
@@ -39,7 +39,12 @@ impl Model {
         self.peak_reserved = self.peak_reserved.max(device.used());
     }
 
-    pub fn live_bytes(&self) -> u64 {
+    /// A trim: the high-water mark begins anew.
+    pub(super) fn trimmed(&mut self) {
+        self.peak_live = self.live_bytes();
+    }
+
+    pub(super) fn live_bytes(&self) -> u64 {
         self.live.iter().map(|block| block.1).sum()
     }
 
@@ -48,7 +53,7 @@ impl Model {
     }
 
     /// Mapped and free stretches, (offset, bytes) by address, each as long as it goes.
-    pub fn free(&self, device: &Device) -> Vec<(u64, u64)> {
+    pub(super) fn free(&self, device: &Device) -> Vec<(u64, u64)> {
         let mut free: Vec<(u64, u64)> = Vec::new();
         for (&start, &bytes) in &device.mapped {
             for at in (start..start + bytes).step_by(ALIGN as usize).filter(|&at| !self.is_live(at)) {
@@ -64,7 +69,7 @@ impl Model {
 
     /// Where best fit puts `bytes` without mapping anything: smallest, then lowest; what lies right before the last
     /// hole of a span only if nothing else fits.
-    pub fn best_fit(&self, device: &Device, bytes: u64) -> Option<u64> {
+    pub(super) fn best_fit(&self, device: &Device, bytes: u64) -> Option<u64> {
         let last = device.mapped.last_key_value().map_or(0, |(start, bytes)| start + bytes);
         let is_tail = |span: &(u64, u64)| self.kind == Kind::Span && span.0 + span.1 == last;
         let fitting = self.free(device).into_iter().filter(|span| span.1 >= bytes);
@@ -72,7 +77,7 @@ impl Model {
     }
 
     /// The fewest bytes that have to be mapped for a block of `bytes`, wherever it may lie.
-    pub fn least_missing(&self, device: &Device, bytes: u64) -> Option<u64> {
+    pub(super) fn least_missing(&self, device: &Device, bytes: u64) -> Option<u64> {
         let places = (0..=CAPACITY.checked_sub(bytes)?).step_by(ALIGN as usize);
         let granule = device.granule;
         let missing = |at: u64| {
@@ -84,13 +89,13 @@ impl Model {
     }
 
     /// What trimming must give back: every handle without a block in it.
-    pub fn idle_handles(&self, device: &Device) -> u64 {
+    pub(super) fn idle_handles(&self, device: &Device) -> u64 {
         let touched = |start: u64, bytes: u64| self.live.iter().any(|b| b.0 < start + bytes && start < b.0 + b.1);
         device.mapped.iter().filter(|(start, bytes)| !touched(**start, **bytes)).map(|handle| handle.1).sum()
     }
 
     /// Compares the range with the model: spans, merging, counters.
-    pub fn check(&self, range: &Range<Device>) {
+    pub(super) fn check(&self, range: &Range<Device>) {
         let spans = by_address(range);
         let of = |state| spans.iter().filter(move |span| span.state == state).map(|span| (span.offset, span.bytes));
         let mut live = self.live.clone();
@@ -108,7 +113,7 @@ impl Model {
     }
 }
 
-pub fn by_address(range: &Range<Device>) -> Vec<Span> {
+pub(super) fn by_address(range: &Range<Device>) -> Vec<Span> {
     let mut spans: Vec<Span> = range.spans().collect();
     spans.sort_by_key(|span| span.offset);
     spans

@@ -14,14 +14,14 @@ use super::device::{Device, GRANULE, Refusal};
 use super::model::{CAPACITY, Kind, Model};
 
 #[derive(Clone, Debug)]
-pub enum Op {
+pub(super) enum Op {
     Allocate(u64),
     /// Free the block of this rank among those alive, modulo their number.
     Free(usize),
     Trim,
 }
 
-pub fn ops() -> impl Strategy<Value = Vec<Op>> {
+pub(super) fn ops() -> impl Strategy<Value = Vec<Op>> {
     let bytes = prop_oneof![
         8 => 1..=4 * ALIGN,
         6 => 1..=6 * GRANULE,
@@ -35,11 +35,11 @@ pub fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..120)
 }
 
-pub fn range(kind: Kind, memory: u64) -> Range<Device> {
+pub(super) fn range(kind: Kind, memory: u64) -> Range<Device> {
     over(kind, Device::new(memory))
 }
 
-pub fn over(kind: Kind, device: Device) -> Range<Device> {
+pub(super) fn over(kind: Kind, device: Device) -> Range<Device> {
     match kind {
         Kind::Span => Range::span(device, CAPACITY + ALIGN / 2),
         Kind::Chunks => Range::chunks(device),
@@ -47,7 +47,7 @@ pub fn over(kind: Kind, device: Device) -> Range<Device> {
 }
 
 /// Granules of a test: with the small one, growth steps and handles are of several.
-pub fn granules() -> impl Strategy<Value = u64> {
+pub(super) fn granules() -> impl Strategy<Value = u64> {
     prop_oneof![Just(GRANULE), Just(ALIGN)]
 }
 
@@ -121,6 +121,7 @@ impl Pair {
         let idle = self.model.idle_handles(self.range.pages());
         assert_eq!(self.range.trim(0), Ok(idle));
         assert_eq!(self.model.idle_handles(self.range.pages()), 0);
+        self.model.trimmed();
     }
 }
 
