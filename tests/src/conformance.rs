@@ -22,8 +22,8 @@ pub mod scopes;
 pub mod shapes;
 pub mod threads;
 
-/// The tests of one device: `conformance!(host, host_device)` for a `fn host_device() -> Option<D>` at the root of the
-/// test, which returns `None` where there is no such device.
+/// The tests of one device: `conformance!(host, host_device)` beside a `fn host_device() -> Option<D>`, which returns
+/// `None` where there is no such device.
 #[macro_export]
 macro_rules! conformance {
     ($module:ident, $device:ident) => {
@@ -48,8 +48,9 @@ macro_rules! conformance {
                 high_ranks_are_recycled;
             invalidation: it_tells_idle_and_busy, idle_memory_goes_now, busy_memory_goes_when_dropped,
                 the_scope_goes_on, inside_the_scope, from_another_thread_while_inside, while_inside_and_idle,
+                by_two_threads_at_once,
                 an_unknown_name_has_nothing, twice, recursion_after_invalidation, a_nested_scope_is_untouched;
-            numbers: a_scripted_sequence, the_high_water_mark, arrays_without_bytes_are_no_device_allocations,
+            numbers: a_scripted_sequence, the_high_water_mark, the_mark_does_not_count_what_came_back, arrays_without_bytes_are_no_device_allocations,
                 off_counts_as_misses, plain_arrays_are_not_counted, the_device_is_asked_once_per_miss;
             threads: each_thread_has_its_own_blocks, a_drop_elsewhere_comes_home, a_drop_elsewhere_while_inside,
                 the_end_of_a_thread_frees_idle_memory, arrays_outlive_their_thread, a_thread_local_made_first,
@@ -71,7 +72,7 @@ macro_rules! conformance_tests {
                 $(#[test]
                 fn $property() {
                     let name = concat!(stringify!($topic), "::", stringify!($property));
-                    super::TURN.check(crate::$device(), name, $crate::conformance::$topic::$property);
+                    super::TURN.check(super::super::$device(), name, $crate::conformance::$topic::$property);
                 })*
             })*
         }

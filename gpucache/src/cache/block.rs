@@ -181,12 +181,11 @@ impl Record {
 
     /// Memory straight from the device. If it has none left, idle memory of all caches goes back to it first.
     pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+        let before = registry::releases();
         let address = stream.allocate(request.bytes).or_else(|error| {
-            if error.is_out_of_memory() && registry::release_idle() > 0 {
-                stream.allocate(request.bytes)
-            } else {
-                Err(error)
-            }
+            // Another thread in need may have given back first what there was.
+            let helps = || registry::release_idle() > 0 || registry::releases() != before;
+            if error.is_out_of_memory() && helps() { stream.allocate(request.bytes) } else { Err(error) }
         })?;
         Ok(Box::new(Record::new(stream, request, address)))
     }

@@ -25,7 +25,7 @@ impl Local {
         }
         let record = self.lists.pop(request, stream)?;
         shared.counters.hits.add(1);
-        shared.counters.handed_out(record.bytes());
+        shared.counters.handed_out(record.bytes(), &shared.returns);
         Some(record)
     }
 
@@ -38,7 +38,7 @@ impl Local {
         };
         record.set_home(Home { cache: Some(cache), generation, list });
         shared.counters.allocated(record.bytes());
-        shared.counters.handed_out(record.bytes());
+        shared.counters.handed_out(record.bytes(), &shared.returns);
     }
 
     /// Takes a block back: into its list, or out of the account and to the caller, who releases it.

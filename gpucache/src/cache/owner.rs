@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use super::block::Record;
 use super::local::{Fresh, Local};
+use super::registry;
 use super::shared::{NOBODY, Shared};
 use super::stats::ScopeStats;
 use crate::base::error::Result;
@@ -38,6 +39,7 @@ impl Cache {
         while !self.try_hold() {
             std::thread::yield_now();
         }
+        self.shared.is_entered.store(true, SeqCst);
         self.shared.counters.entries.add(1);
         if self.shared.is_unsettled() {
             self.settle();
@@ -117,19 +119,25 @@ impl Cache {
     /// Releases the idle blocks now, and the busy ones when they return.
     pub(crate) fn invalidate(&self) {
         self.shared.invalidate();
-        self.attend();
+        // A thread inside the scope deals with it there.
+        if self.hold_unless_entered() {
+            self.settle();
+            self.let_go();
+        }
     }
 
     /// Releases the idle blocks, unless another thread is inside the scope. Returns their bytes.
     pub(super) fn release_idle(&self) -> usize {
-        if !self.try_hold() {
+        if !self.hold_unless_entered() {
             return 0;
         }
+        let held = &self.shared.counters.held_bytes;
+        let before = held.get();
         self.settle();
-        // SAFETY: `try_hold` made this thread the owner.
-        let idle = unsafe { self.owned(Local::take_idle) };
-        let bytes = idle.iter().map(|record| record.bytes()).sum();
-        drop(idle);
+        // SAFETY: `try_hold` made this thread the owner; the records are released after the borrow.
+        drop(unsafe { self.owned(Local::take_idle) });
+        let bytes = before.saturating_sub(held.get()) as usize;
+        registry::count_release(bytes);
         self.let_go();
         bytes
     }
@@ -150,12 +158,24 @@ impl Cache {
         self.shared.counters.read(&self.shared.returns)
     }
 
-    /// Lets whoever may act on what is unsettled do so: this thread, if it owns the cache or nobody does.
+    /// Deals with what is due, unless another thread owns the cache.
     fn attend(&self) {
         if self.try_hold() {
             self.settle();
             self.let_go();
         }
+    }
+
+    /// Makes this thread the owner, once others that only have the cache for a moment are done. False if another thread
+    /// is inside the scope.
+    fn hold_unless_entered(&self) -> bool {
+        while !self.try_hold() {
+            if self.shared.is_entered.load(SeqCst) {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        true
     }
 
     /// Deals with what other threads did: releases blocks after an invalidation, and takes back what they returned.
@@ -178,8 +198,7 @@ impl Cache {
 
     /// Makes this thread the owner, or the owner once more. False while another thread is.
     fn try_hold(&self) -> bool {
-        let holds =
-            self.is_mine() || self.shared.owner.compare_exchange(NOBODY, claim_token(), SeqCst, Relaxed).is_ok();
+        let holds = self.is_mine() || self.shared.owner.compare_exchange(NOBODY, claim_token(), SeqCst, SeqCst).is_ok();
         if holds {
             // SAFETY: this thread owns the cache.
             unsafe { self.owned(|local, _| local.depth += 1) };
@@ -203,6 +222,7 @@ impl Cache {
             })
         };
         if depth == 0 {
+            self.shared.is_entered.store(false, SeqCst);
             self.shared.owner.store(NOBODY, SeqCst);
             if self.shared.is_unsettled() {
                 self.attend();

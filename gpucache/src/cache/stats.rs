@@ -59,11 +59,13 @@ impl Counters {
 
     /// Counts a block that is handed out.
     #[inline]
-    pub(super) fn handed_out(&self, bytes: usize) {
+    pub(super) fn handed_out(&self, bytes: usize, returns: &Returns) {
         let busy = self.busy_bytes.get() + bytes as u64;
         self.busy_bytes.set(busy);
         if busy > self.high_water_bytes.get() {
-            self.high_water_bytes.set(busy);
+            // What other threads dropped is not in use, though this thread has not taken it back yet.
+            let in_use = busy.saturating_sub(returns.bytes.load(Relaxed));
+            self.high_water_bytes.set(in_use.max(self.high_water_bytes.get()));
         }
     }
 

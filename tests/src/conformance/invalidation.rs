@@ -130,6 +130,28 @@ pub fn while_inside_and_idle<D: Device>(device: &D, context: &Context) -> Result
     Ok(())
 }
 
+/// Two threads at once: whichever returns, the idle memory is back.
+pub fn by_two_threads_at_once<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    let before = device.memory().bytes;
+    for round in 0..100 {
+        cache_scope!(name = &name, {
+            let _held = (0..20).map(|_| Array::<u8, D>::zeros(device, 64)).collect::<Result<Vec<_>>>()?;
+        });
+        let start = Barrier::new(2);
+        let held_after = || {
+            start.wait();
+            let _ = invalidate(&name);
+            device.memory().bytes - before
+        };
+        let held = std::thread::scope(|threads| {
+            [(); 2].map(|()| threads.spawn(held_after)).map(|thread| thread.join().expect("no panic"))
+        });
+        assert_eq!(held, [0, 0], "bytes that are held after an invalidation in round {round}");
+    }
+    Ok(())
+}
+
 /// Nothing happens for a name that was never entered.
 pub fn an_unknown_name_has_nothing<D: Device>(_: &D, context: &Context) -> Result<()> {
     let name = context.name("never entered");

@@ -59,6 +59,19 @@ pub fn the_high_water_mark<D: Device>(device: &D, context: &Context) -> Result<(
     Ok(())
 }
 
+/// What another thread dropped is not in use, also before its own thread notices.
+pub fn the_mark_does_not_count_what_came_back<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let name = context.name("scope");
+    cache_scope!(name = &name, {
+        touch::<u8, D>(device, 50)?;
+        let array = Array::<u8, D>::zeros(device, 100)?;
+        std::thread::scope(|threads| threads.spawn(|| drop(array)).join().expect("no panic"));
+        touch::<u8, D>(device, 50)?;
+        assert_eq!(stats_of(&name).high_water_bytes, 100);
+    });
+    Ok(())
+}
+
 /// A miss without bytes asks no device.
 pub fn arrays_without_bytes_are_no_device_allocations<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");

@@ -24,6 +24,7 @@ pub fn shapes_of_every_rank<D: Device>(device: &D, context: &Context) -> Result<
 }
 
 /// A number, an array, a slice, a vector, and references to them are the same shape.
+#[allow(clippy::needless_borrows_for_generic_args)]
 pub fn all_kinds_of_shapes<D: Device>(device: &D, context: &Context) -> Result<()> {
     fn is_served<D: Device>(device: &D, shape: impl Shape, dims: &[usize]) -> Result<()> {
         let array = Array::<u8, D>::zeros(device, shape)?;
