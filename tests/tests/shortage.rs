@@ -48,8 +48,8 @@ fn idle_memory_of_the_same_scope() {
 fn idle_memory_of_an_outer_scope_and_of_another_thread() {
     let _turn = turn();
     let device = Faulty::with_limit(1000);
-    let ((idle, is_idle), (done, is_done)) = (mpsc::channel(), mpsc::channel::<()>());
     std::thread::scope(|threads| {
+        let ((idle, is_idle), (done, is_done)) = (mpsc::channel(), mpsc::channel::<()>());
         let other = threads.spawn({
             let device = &device;
             move || {
@@ -76,8 +76,8 @@ fn idle_memory_of_an_outer_scope_and_of_another_thread() {
 fn what_a_thread_inside_its_scope_holds_is_left_alone() {
     let _turn = turn();
     let device = Faulty::with_limit(1000);
-    let ((entered, is_entered), (done, is_done)) = (mpsc::channel(), mpsc::channel::<()>());
     std::thread::scope(|threads| {
+        let ((entered, is_entered), (done, is_done)) = (mpsc::channel(), mpsc::channel::<()>());
         let other = threads.spawn({
             let device = &device;
             move || {

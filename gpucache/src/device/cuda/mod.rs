@@ -62,6 +62,9 @@ impl Cuda {
                 "install the NVIDIA driver, or work on `Host::new()`",
             ));
         }
+        if i32::try_from(ordinal).is_err() {
+            return Err(missing(ordinal, DriverError(CUresult::CUDA_ERROR_INVALID_DEVICE)));
+        }
         let context = with_gpu(ordinal, |gpu| match gpu.context.upgrade() {
             Some(context) => Ok(context),
             None => {
