@@ -24,7 +24,7 @@ extern "C" __global__ void square(float *y, const float *x, size_t n) {
         }
     }
 
-    pub fn run() -> Result<(), Box<dyn std::error::Error>> {
+    pub(crate) fn run() -> Result<(), Box<dyn std::error::Error>> {
         let gpu = Cuda::new(0)?;
         // SAFETY: looks for a library, and calls nothing in it.
         if !unsafe { is_culib_present() } {

@@ -13,7 +13,7 @@ use std::ptr::{copy, from_ref, with_exposed_provenance, with_exposed_provenance_
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gpucache::device::{Backend, Device, Meter, Stream};
+use gpucache::device::{Backend, Device, Memory, Stream};
 use gpucache::{Error, Result};
 
 use self::ledger::{ALIGNMENT, Ledger, Place};
@@ -33,7 +33,7 @@ pub struct Faulty(Stream);
 struct Machine {
     ledger: Mutex<Ledger>,
     streams: AtomicU64,
-    meter: Arc<Meter>,
+    memory: Arc<Memory>,
 }
 
 /// One stream of a device. It keeps no order, since every call is done when it returns.
@@ -51,7 +51,13 @@ impl Faulty {
     /// A new device that is out of memory beyond `bytes`.
     pub fn with_limit(bytes: usize) -> Faulty {
         let ledger = Mutex::new(Ledger::new(bytes));
-        Faulty::over(Arc::new(Machine { ledger, streams: AtomicU64::new(0), meter: Arc::default() }))
+        Faulty::over(Arc::new(Machine { ledger, streams: AtomicU64::new(0), memory: Arc::default() }))
+    }
+
+    /// A new device whose range is made of chunks, as on a GPU without virtual memory management.
+    pub fn with_chunks(limit: usize) -> Faulty {
+        let (ledger, memory) = (Mutex::new(Ledger::new(limit)), Memory::with_chunks().into());
+        Faulty::over(Arc::new(Machine { ledger, streams: AtomicU64::new(0), memory }))
     }
 
     /// Another stream of the same device.
@@ -61,7 +67,7 @@ impl Faulty {
 
     fn over(machine: Arc<Machine>) -> Faulty {
         let stream = machine.streams.fetch_add(1, Relaxed);
-        Faulty(Stream::new(machine.meter.clone(), FaultyMemory { machine, stream }))
+        Faulty(Stream::new(machine.memory.clone(), FaultyMemory { machine, stream }))
     }
 
     fn memory_of_this(&self) -> &FaultyMemory {
@@ -113,6 +119,11 @@ impl Faulty {
         assert_eq!(self.violations(), [""; 0], "rules of the device broken");
         assert_eq!(self.live(), [0; 0], "blocks that were never freed");
     }
+}
+
+/// Whether a device is one of these, which have no range and so hold their blocks' bytes and no more.
+pub fn is_faulty<D: Device>(device: &D) -> bool {
+    device.stream_handle().backend::<FaultyMemory>().is_some()
 }
 
 impl Default for Faulty {

@@ -5,5 +5,18 @@
 
 pub mod conformance;
 pub mod faulty;
+#[cfg(feature = "cuda")]
+pub mod gpu;
+pub mod marked;
+pub mod model;
 
 pub use faulty::Faulty;
+pub use marked::Marked;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Lets the tests of a process run one after the other, where each gets the guard first.
+pub fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,4 +1,5 @@
 //! The suite of properties on every device there is. Without a GPU the tests of `cuda` pass, and say that they did nothing.
+#![allow(clippy::panic)]
 
 use gpucache::prelude::*;
 use gpucache_tests::{Faulty, conformance};

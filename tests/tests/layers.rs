@@ -92,6 +92,10 @@ fn idents(tokens: TokenStream, act: &mut impl FnMut(&proc_macro2::Ident)) {
     }
 }
 
+fn is_word(tokens: &[TokenTree], word: &str) -> bool {
+    matches!(tokens, [TokenTree::Ident(ident), ..] if ident == word)
+}
+
 /// Whether `::` stands at the front; skips it.
 fn skip_colons(tokens: &mut &[TokenTree]) -> bool {
     let [TokenTree::Punct(first), TokenTree::Punct(second), rest @ ..] = *tokens else { return false };
@@ -109,6 +113,10 @@ impl Checker<'_> {
         while let [first, after @ ..] = rest {
             rest = after;
             match first {
+                // `$crate` is where the macro is used.
+                TokenTree::Punct(dollar) if dollar.as_char() == '$' => {
+                    rest = if is_word(after, "crate") { &after[1..] } else { after }
+                }
                 TokenTree::Group(group) => self.visit(group.stream()),
                 TokenTree::Ident(word) if word == "mod" => rest = self.visit_module(after),
                 TokenTree::Ident(word) if word == "crate" => rest = self.visit_root(after, self.depth),
@@ -237,6 +245,7 @@ fn upward_uses_are_found() {
     bad("cache/mod.rs", "use crate as root;");
     bad("plan/mod.rs", "use crate::pressure::Ladder;");
     bad("report/mod.rs", "use crate::scope::stats;");
+    bad("base/key.rs", "macro_rules! m { ($($x:tt)*) => { $crate::f(crate::device::Host) }; }");
     bad("helpers.rs", "fn f() {}");
 }
 

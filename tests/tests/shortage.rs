@@ -3,17 +3,12 @@
 //! The tests take turns, as a shortage on one device takes the idle memory of all scopes of the process.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Barrier, mpsc};
 
 use gpucache::{Array, cache_scope, invalidate, stats};
-use gpucache_tests::Faulty;
 use gpucache_tests::conformance::{assert_pattern, patterned};
 use gpucache_tests::faulty::{Call, Failure, Fault};
-
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use gpucache_tests::{Faulty, turn};
 
 #[test]
 fn idle_memory_of_another_scope() {
@@ -53,8 +48,8 @@ fn idle_memory_of_the_same_scope() {
 fn idle_memory_of_an_outer_scope_and_of_another_thread() {
     let _turn = turn();
     let device = Faulty::with_limit(1000);
-    let ((idle, is_idle), (done, is_done)) = (mpsc::channel(), mpsc::channel::<()>());
     std::thread::scope(|threads| {
+        let ((idle, is_idle), (done, is_done)) = (mpsc::channel(), mpsc::channel::<()>());
         let other = threads.spawn({
             let device = &device;
             move || {
@@ -81,8 +76,8 @@ fn idle_memory_of_an_outer_scope_and_of_another_thread() {
 fn what_a_thread_inside_its_scope_holds_is_left_alone() {
     let _turn = turn();
     let device = Faulty::with_limit(1000);
-    let ((entered, is_entered), (done, is_done)) = (mpsc::channel(), mpsc::channel::<()>());
     std::thread::scope(|threads| {
+        let ((entered, is_entered), (done, is_done)) = (mpsc::channel(), mpsc::channel::<()>());
         let other = threads.spawn({
             let device = &device;
             move || {
@@ -154,5 +149,32 @@ fn a_passing_shortage_is_no_error_where_memory_is_idle() {
         assert!(error.is_device_failure(), "other failures are not tried again: {error}");
     });
     let _ = invalidate(name);
+    device.assert_clean();
+}
+
+/// Several threads run out of memory at once. There is enough for all of them, whoever gives the idle memory back.
+#[test]
+fn threads_in_need_at_once() {
+    let _turn = turn();
+    let device = Faulty::with_limit(1000);
+    for round in 0..500 {
+        cache_scope!("idle for several", {
+            let _held = [(); 8].map(|()| Array::<u8, _>::zeros(&device, 100).unwrap());
+        });
+        let (start, all_tried) = (Barrier::new(3), Barrier::new(3));
+        let need = || {
+            start.wait();
+            let array = Array::<u8, _>::zeros(&device, 250);
+            all_tried.wait();
+            array.map(drop)
+        };
+        std::thread::scope(|threads| {
+            for thread in [(); 3].map(|()| threads.spawn(need)) {
+                let answer = thread.join().unwrap();
+                assert!(answer.is_ok(), "round {round}: 250 of 1000 bytes for each of three threads: {answer:?}");
+            }
+        });
+    }
+    let _ = invalidate("idle for several");
     device.assert_clean();
 }

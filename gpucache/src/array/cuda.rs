@@ -88,7 +88,7 @@ impl<T: Element> DeviceSlice<T> for Array<T, Cuda> {
 impl<T: Element> DevicePtr<T> for Array<T, Cuda> {
     fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
         match self.is_tracked() {
-            true => self.slice().device_ptr(stream),
+            true => read_behind_others(self.slice(), stream),
             false => (self.block.address(), SyncOnDrop::Record(None)),
         }
     }
@@ -178,7 +178,7 @@ impl<T: Element> Lent<T> {
 
 impl<T: Element> View for Lent<T> {
     fn read(&self, operation: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        let (_, _recorded) = self.slice.device_ptr(self.slice.stream());
+        let (_, _recorded) = read_behind_others(&self.slice, self.slice.stream());
         operation()
     }
 
@@ -203,6 +203,18 @@ impl<T: Element> Drop for Lent<T> {
             let _ = slice.leak();
         }
     }
+}
+
+/// As [`DevicePtr::device_ptr`], behind earlier reads too: a slice has one event for reads, which this read records anew,
+/// and so must stand for all of them.
+fn read_behind_others<'a, T>(slice: &'a CudaSlice<T>, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
+    let (address, recorded) = slice.device_ptr(stream);
+    if let SyncOnDrop::Record(Some((reads, _))) = &recorded
+        && slice.context().is_managing_stream_synchronization()
+    {
+        stream.context().record_err(stream.wait(reads));
+    }
+    (address, recorded)
 }
 
 /// A `CudaSlice` over memory. cudarc panics if it cannot make the slice's events, so this sees first whether it can; if

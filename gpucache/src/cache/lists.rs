@@ -98,6 +98,18 @@ impl Lists {
         self.lists[place as usize].idle.push_back(record);
     }
 
+    /// Lets all idle blocks age from now on, as if they had just come.
+    pub(super) fn age_all(&mut self) {
+        self.aging.clear();
+        for (place, list) in (0..).zip(&mut self.lists) {
+            for record in &mut list.idle {
+                self.clock += 1;
+                record.seen = self.clock;
+                self.aging.push_back((place, self.clock));
+            }
+        }
+    }
+
     /// Notes that a block came now, and drops outdated notes once they are the most.
     fn age(&mut self, place: u32) {
         self.aging.push_back((place, self.clock));

@@ -22,11 +22,12 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Recycles as the entry that begins says; hands out what can no longer be kept for the caller to release.
-    pub(super) fn set_recycle(&mut self, shared: &Shared, recycle: Recycle) -> Vec<Box<Record>> {
-        let changed = std::mem::replace(&mut self.recycle, recycle) != recycle;
-        // Blocks that a keyed scope kept have no age by which to give them back.
-        if changed { self.take_idle(shared) } else { Vec::new() }
+    /// Recycles as the entry that begins says. One that keeps nothing leaves what others keep alone.
+    pub(super) fn set_recycle(&mut self, recycle: Recycle) {
+        if recycle != self.recycle && recycle != Recycle::Off {
+            self.recycle = recycle;
+            self.lists.age_all();
+        }
     }
 
     pub(super) fn recycle(&self) -> Recycle {
@@ -41,7 +42,7 @@ impl Local {
         }
         let record = self.lists.pop(request, stream)?;
         shared.counters.hits.add(1);
-        shared.counters.handed_out(record.bytes());
+        shared.counters.handed_out(record.bytes(), &shared.returns);
         Some(record)
     }
 
@@ -64,7 +65,7 @@ impl Local {
         };
         record.set_home(Home { cache: Some(cache), generation, list });
         shared.counters.allocated(record.bytes(), calls);
-        shared.counters.handed_out(record.bytes());
+        shared.counters.handed_out(record.bytes(), &shared.returns);
     }
 
     /// Takes a block back: into its list, or out of the account and to the caller, who releases it.

@@ -41,9 +41,10 @@ impl Cache {
         while !self.try_hold() {
             std::thread::yield_now();
         }
+        self.shared.is_entered.store(true, SeqCst);
         self.shared.counters.entries.add(1);
-        // SAFETY: this thread owns the cache; the records are released after the borrow.
-        drop(unsafe { self.owned(|local, shared| local.set_recycle(shared, recycle)) });
+        // SAFETY: this thread owns the cache.
+        unsafe { self.owned(|local, _| local.set_recycle(recycle)) };
         if self.shared.is_unsettled() {
             self.settle();
         }
@@ -124,7 +125,7 @@ impl Cache {
         if is_trimmed {
             registry::trim();
         }
-        if self.shared.is_stale() {
+        if self.shared.is_unsettled() {
             self.settle();
         }
     }
@@ -139,24 +140,31 @@ impl Cache {
     /// Releases the idle blocks now, and the busy ones when they return, all the way to the device.
     pub(crate) fn invalidate(&self) {
         self.shared.invalidate();
-        self.attend();
+        // A thread inside the scope deals with it there.
+        if self.hold_unless_entered() {
+            self.settle();
+            self.let_go();
+        }
     }
 
     /// Gives idle blocks back to their range, unless another thread is inside the scope. Returns their bytes.
     pub(super) fn release_idle(&self, which: Idle) -> u64 {
-        if self.stats().idle_bytes == 0 || !self.try_hold() {
+        let has_none = matches!(which, Idle::Budgeted) && self.stats().idle_bytes == 0;
+        if has_none || !self.hold_unless_entered() {
             return 0;
         }
+        let held = &self.shared.counters.held_bytes;
+        let before = held.get();
         self.settle();
         // SAFETY: `try_hold` made this thread the owner; the records are released after the borrow.
-        let idle = unsafe {
+        drop(unsafe {
             self.owned(|local, shared| match which {
                 Idle::Budgeted if local.recycle() == Recycle::Keyed => Vec::new(),
                 _ => local.take_idle(shared),
             })
-        };
-        let bytes = idle.iter().map(|record| record.bytes() as u64).sum();
-        drop(idle);
+        });
+        let bytes = before.saturating_sub(held.get());
+        registry::count_release(bytes);
         self.let_go();
         bytes
     }
@@ -182,12 +190,24 @@ impl Cache {
         self.shared.counters.read(&self.shared.returns)
     }
 
-    /// Lets whoever may act on what is unsettled do so: this thread, if it owns the cache or nobody does.
+    /// Deals with what is due, unless another thread owns the cache.
     fn attend(&self) {
         if self.try_hold() {
             self.settle();
             self.let_go();
         }
+    }
+
+    /// Makes this thread the owner, once others that only have the cache for a moment are done. False if another thread
+    /// is inside the scope.
+    fn hold_unless_entered(&self) -> bool {
+        while !self.try_hold() {
+            if self.shared.is_entered.load(SeqCst) {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        true
     }
 
     /// Deals with what is due: releases blocks after an invalidation, takes back what other threads returned, and gives
@@ -220,8 +240,7 @@ impl Cache {
 
     /// Makes this thread the owner, or the owner once more. False while another thread is.
     fn try_hold(&self) -> bool {
-        let holds =
-            self.is_mine() || self.shared.owner.compare_exchange(NOBODY, claim_token(), SeqCst, Relaxed).is_ok();
+        let holds = self.is_mine() || self.shared.owner.compare_exchange(NOBODY, claim_token(), SeqCst, SeqCst).is_ok();
         if holds {
             // SAFETY: this thread owns the cache.
             unsafe { self.owned(|local, _| local.depth += 1) };
@@ -245,6 +264,7 @@ impl Cache {
             })
         };
         if depth == 0 {
+            self.shared.is_entered.store(false, SeqCst);
             self.shared.owner.store(NOBODY, SeqCst);
             if self.shared.is_unsettled() {
                 self.attend();

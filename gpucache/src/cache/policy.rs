@@ -27,6 +27,7 @@ impl Recycle {
         match self {
             Recycle::Keyed => u64::MAX,
             Recycle::Range => (high_water / SHARE).max(FLOOR),
+            // Its own blocks never reach a list.
             Recycle::Off => 0,
         }
     }

@@ -3,6 +3,7 @@
 //! Scopes and caches live as long as the process, so that a block can always find its home. A thread that ends leaves
 //! its caches empty, and a later thread continues them: their number is bounded by names times threads at one time.
 
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
@@ -84,6 +85,17 @@ pub(super) fn release_idle(which: Idle) -> u64 {
 pub(super) fn trim() {
     let scopes = Scope::all();
     range::trim_all(|device| scopes.iter().flat_map(|scope| scope.caches()).map(|cache| cache.demand(device)).sum());
+}
+
+static RELEASES: AtomicU64 = AtomicU64::new(0);
+
+/// How often idle memory was given back so far.
+pub(super) fn releases() -> u64 {
+    RELEASES.load(SeqCst)
+}
+
+pub(super) fn count_release(bytes: u64) {
+    RELEASES.fetch_add(u64::from(bytes > 0), SeqCst);
 }
 
 /// Takes this thread's place among the threads of every scope, so that it outlives what is made after this call.

@@ -3,7 +3,7 @@
 //! Invariants: `owner` names at most one thread, and only that thread writes `settled` and the counters; `generation`
 //! only grows, and `settled` follows it.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use super::returns::Returns;
 use super::stats::Counters;
@@ -14,6 +14,8 @@ pub(super) const NOBODY: u64 = u64::MAX;
 pub(super) struct Shared {
     /// The token of the owning thread, or [`NOBODY`].
     pub(super) owner: AtomicU64,
+    /// Whether the owner is inside the scope, and not only there to deal with something.
+    pub(super) is_entered: AtomicBool,
     /// Raised by each invalidation.
     generation: AtomicU64,
     /// The generation of the owner's side: blocks of another one are released when they return.
@@ -30,6 +32,7 @@ impl Shared {
     pub(super) fn new() -> Shared {
         Shared {
             owner: AtomicU64::new(NOBODY),
+            is_entered: AtomicBool::new(false),
             // Not 0, which is the generation of blocks that no list keeps.
             generation: AtomicU64::new(1),
             settled: AtomicU64::new(1),

@@ -64,18 +64,20 @@ impl Counters {
 
     /// Counts a block that is handed out.
     #[inline]
-    pub(super) fn handed_out(&self, bytes: usize) {
+    pub(super) fn handed_out(&self, bytes: usize, returns: &Returns) {
         let busy = self.busy_bytes.get() + bytes as u64;
         self.busy_bytes.set(busy);
         if busy > self.demand.get() {
-            self.demand.set(busy);
+            // What other threads dropped is not in use, though this thread has not taken it back yet.
+            let in_use = busy.saturating_sub(returns.bytes.load(Relaxed));
+            self.demand.set(in_use.max(self.demand.get()));
         }
     }
 
     /// Forgets how much was needed, but for the record.
     pub(super) fn renew_demand(&self) {
         self.past_demand.set(self.past_demand.get().max(self.demand.get()));
-        self.demand.set(self.busy_bytes.get());
+        self.demand.set(0);
     }
 
     /// Counts a block that comes back.

@@ -5,7 +5,7 @@
 
 use super::block::{Origin, Record};
 use super::registry::{self, Idle};
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::base::key::Request;
 use crate::device::Stream;
 use crate::range::{self, Carved, DeviceRange};
@@ -18,20 +18,20 @@ pub(super) struct Supplied {
 
 /// Memory straight from the device.
 pub(super) fn from_device(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    let address = stream
-        .allocate(request.bytes)
-        .or_else(|error| retry_without_idle(error, stream, || stream.allocate(request.bytes)))?;
+    let address = insist(stream, || stream.allocate(request.bytes))?;
     Ok(Box::new(Record::new(stream, request, address, Origin::Device)))
 }
 
-/// Memory from the device's range, for a `spare` record if there is one.
+/// Memory from the device's range, for a `spare` record if there is one; straight from a device that has no range.
 pub(super) fn from_range(stream: &Stream, request: &Request<'_>, spare: Option<Box<Record>>) -> Result<Supplied> {
-    let (address, origin, calls) = match request.bytes {
-        0 => (0, Origin::Nowhere, 0),
-        bytes => {
-            let Carved { block, address, calls } = carve(stream, bytes as u64)?;
+    let bytes = request.bytes as u64;
+    let (address, origin, calls) = match DeviceRange::of(stream) {
+        _ if bytes == 0 => (0, Origin::Nowhere, 0),
+        Some(range) => {
+            let Carved { block, address, calls } = carve(range, stream, bytes)?;
             (address, Origin::Range(block), calls)
         }
+        None => (insist(stream, || stream.allocate(request.bytes))?, Origin::Device, 1),
     };
     let record = match spare {
         Some(mut spare) => {
@@ -43,8 +43,7 @@ pub(super) fn from_range(stream: &Stream, request: &Request<'_>, spare: Option<B
     Ok(Supplied { record, calls })
 }
 
-fn carve(stream: &Stream, bytes: u64) -> Result<Carved> {
-    let range = range_of(stream)?;
+fn carve(range: &DeviceRange, stream: &Stream, bytes: u64) -> Result<Carved> {
     if let Some(carved) = range.reuse(stream, bytes)? {
         return Ok(carved);
     }
@@ -53,17 +52,21 @@ fn carve(stream: &Stream, bytes: u64) -> Result<Carved> {
     {
         return Ok(carved);
     }
-    range.allocate(stream, bytes).or_else(|error| retry_without_idle(error, stream, || range.allocate(stream, bytes)))
+    insist(stream, || range.allocate(stream, bytes))
 }
 
-/// Makes the call again if memory ran out, once everything idle went back to the device.
-fn retry_without_idle<R>(error: Error, stream: &Stream, again: impl FnOnce() -> Result<R>) -> Result<R> {
-    if !error.is_out_of_memory() {
-        return Err(error);
-    }
-    let released = registry::release_idle(Idle::All);
-    let trimmed = range_of(stream)?.trim(0)?;
-    if released + trimmed > 0 { again() } else { Err(error) }
+/// Makes a call that may run out of memory, and makes it again once everything idle went back to the device, by this
+/// thread or by another one in need meanwhile.
+fn insist<R>(stream: &Stream, call: impl Fn() -> Result<R>) -> Result<R> {
+    let before = registry::releases();
+    call().or_else(|error| {
+        if !error.is_out_of_memory() {
+            return Err(error);
+        }
+        let trim = |range: &DeviceRange| range.trim(0);
+        let given_back = registry::release_idle(Idle::All) + DeviceRange::of(stream).map_or(Ok(0), trim)?;
+        if given_back > 0 || registry::releases() != before { call() } else { Err(error) }
+    })
 }
 
 /// Gives a block of the range back.
@@ -71,9 +74,4 @@ pub(super) fn free(stream: &Stream, block: range::Block) {
     if let Some(range) = DeviceRange::of(stream) {
         range.free(stream, block);
     }
-}
-
-fn range_of(stream: &Stream) -> Result<&DeviceRange> {
-    DeviceRange::of(stream)
-        .ok_or_else(|| Error::device_failure("the device", "finding its range", "it has another kind"))
 }

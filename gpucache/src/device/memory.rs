@@ -1,4 +1,4 @@
-//! The memory of one device as its streams share it: counters, and the pages that can be mapped behind addresses.
+//! The memory of one device as its streams share it: counters, and what a range of it is made of.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -41,19 +41,43 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()>;
 }
 
+/// What a range of the device is made of.
+#[derive(Debug, Default)]
+enum Kind {
+    /// It has none: each miss of a scope asks the stream's backend.
+    #[default]
+    Plain,
+    /// Large allocations of the stream's backend.
+    Chunks,
+    /// Pages behind reserved addresses.
+    Pages(Arc<dyn VirtualMemory>),
+}
+
 /// The memory of one device, shared by its streams.
 #[derive(Debug, Default)]
 pub struct Memory {
     meter: Arc<Meter>,
-    pages: Option<Arc<dyn VirtualMemory>>,
+    kind: Kind,
     /// What the layer above keeps for the device.
     range: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl Memory {
-    /// Memory that can be mapped behind addresses. The default has none of that: it comes from the streams' backends.
+    /// Memory that can be mapped behind addresses, of which the device's range is made. The default has no range: scopes
+    /// ask the streams' backends for each block.
     pub fn with_pages(pages: impl VirtualMemory) -> Memory {
-        Memory { pages: Some(Arc::new(pages)), ..Memory::default() }
+        Memory { kind: Kind::Pages(Arc::new(pages)), ..Memory::default() }
+    }
+
+    /// Memory whose range is made of chunks, allocated by the streams' backends.
+    pub fn with_chunks() -> Memory {
+        Memory { kind: Kind::Chunks, ..Memory::default() }
+    }
+
+    /// Whether there is to be a range over it.
+    #[inline]
+    pub(crate) fn has_range(&self) -> bool {
+        !matches!(self.kind, Kind::Plain)
     }
 
     pub(crate) fn meter(&self) -> &Arc<Meter> {
@@ -61,7 +85,10 @@ impl Memory {
     }
 
     pub(crate) fn pages(&self) -> Option<&Arc<dyn VirtualMemory>> {
-        self.pages.as_ref()
+        match &self.kind {
+            Kind::Pages(pages) => Some(pages),
+            Kind::Plain | Kind::Chunks => None,
+        }
     }
 
     /// Names the device while it is in use.

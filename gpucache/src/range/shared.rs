@@ -32,15 +32,20 @@ pub(crate) struct Carved {
 }
 
 impl DeviceRange {
-    /// The range of the device that `stream` is of, made the first time.
+    /// The range of the device that `stream` is of, made the first time; `None` if it is to have none.
+    #[inline]
     pub(crate) fn of(stream: &Stream) -> Option<&DeviceRange> {
-        stream.memory().range(|| {
+        let memory = stream.memory();
+        if !memory.has_range() {
+            return None;
+        }
+        memory.range(|| {
             let source = Source::of(stream);
             let range = match source.span() {
                 Some(bytes) => Range::span(source, bytes),
                 None => Range::chunks(source),
             };
-            devices().push(Arc::downgrade(stream.memory()));
+            devices().push(Arc::downgrade(memory));
             DeviceRange(Mutex::new(Inner { range, streams: Streams::default(), failure: None }))
         })
     }

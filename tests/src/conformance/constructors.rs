@@ -7,7 +7,7 @@ use gpucache::device::Device;
 use gpucache::{Array, Element, Result, cache_scope};
 use half::{bf16, f16};
 
-use super::{Context, hits_and_misses, pattern, patterned, touch};
+use super::{Context, hits_and_misses, memory, pattern, patterned, touch};
 
 /// `zeros` writes zeros, whatever the memory was used for before.
 pub fn zeros_on_recycled_memory<D: Device>(device: &D, context: &Context) -> Result<()> {
@@ -147,7 +147,7 @@ pub fn uninit_that_is_written<D: Device>(device: &D, context: &Context) -> Resul
 
 /// Elements of no bytes have a number all the same.
 pub fn elements_without_bytes<D: Device>(device: &D, context: &Context) -> Result<()> {
-    let before = device.memory();
+    let before = memory(device);
     cache_scope!(name = context.name("scope"), {
         for _ in 0..2 {
             let mut array = Array::full(device, [2, 3], [0u32; 0])?;
@@ -156,6 +156,6 @@ pub fn elements_without_bytes<D: Device>(device: &D, context: &Context) -> Resul
             assert_eq!(array.try_clone()?.len(), 6);
         }
     });
-    assert_eq!(device.memory(), before);
+    assert_eq!(memory(device), before);
     Ok(())
 }

@@ -67,8 +67,15 @@ pub fn by_panic<D: Device>(device: &D, context: &Context) -> Result<()> {
 /// As the value of a `break` out of the scope.
 pub fn by_break<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
+    let mut seed = 0;
     let escaped = loop {
-        cache_scope!(name = &name, { break patterned(device, LEN, 5)? });
+        cache_scope!(name = &name, {
+            seed += 1;
+            let array = patterned(device, LEN, seed)?;
+            if seed == 5 {
+                break array;
+            }
+        });
     };
     churn(device, &name)?;
     assert_pattern(&escaped, 5);

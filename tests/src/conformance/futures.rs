@@ -22,6 +22,7 @@ async fn pause() {
 
 #[gpucache::prelude::cache_scope(name = name)]
 async fn work<D: Device>(device: &D, name: &str, seed: u32) -> Result<Array<u32, D>> {
+    assert!(name.ends_with(char::is_alphabetic), "the name is the body's, too");
     let kept = patterned(device, 40, seed)?;
     pause().await;
     touch::<u8, D>(device, 7)?;
@@ -78,6 +79,7 @@ pub fn one_that_is_dropped<D: Device>(device: &D, context: &Context) -> Result<(
 pub fn a_scope_within_a_future<D: Device>(device: &D, context: &Context) -> Result<()> {
     #[gpucache::prelude::cache_scope(name = outer)]
     async fn nested<D: Device>(device: &D, outer: &str, inner: &str) -> Result<()> {
+        assert_ne!(outer, inner);
         for _ in 0..2 {
             cache_scope!(name = inner, { touch::<u8, D>(device, 9)? });
             pause().await;

@@ -3,7 +3,7 @@
 use gpucache::device::Device;
 use gpucache::{Array, Result, cache_scope};
 
-use super::{Context, busy_and_idle, hits_and_misses, stats_of, touch};
+use super::{Context, busy_and_idle, hits_and_misses, memory, stats_of, touch};
 use crate::Faulty;
 
 /// A dropped array's block serves the next allocation of its key within the same entry.
@@ -23,15 +23,15 @@ pub fn a_drop_serves_the_next_allocation<D: Device>(device: &D, context: &Contex
 /// A request that no idle block fits takes new memory, as large as asked.
 pub fn a_miss_allocates<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
-    let before = device.memory();
+    let before = memory(device);
     cache_scope!(name = &name, {
         let first = Array::<u8, D>::zeros(device, 100)?;
         let second = Array::<u8, D>::zeros(device, 100)?;
-        assert_eq!(device.memory().bytes, before.bytes + 200);
+        assert_eq!(memory(device).bytes, before.bytes + 200);
         drop((first, second));
     });
-    assert_eq!(device.memory().allocations, before.allocations + 2);
-    assert_eq!(device.memory().bytes, before.bytes + 200, "kept for the next entry");
+    assert_eq!(memory(device).allocations, before.allocations + 2);
+    assert_eq!(memory(device).bytes, before.bytes + 200, "kept for the next entry");
     assert_eq!(hits_and_misses(&name), (0, 2));
     Ok(())
 }
@@ -153,13 +153,13 @@ pub fn order_of_requests_does_not_matter<D: Device>(device: &D, context: &Contex
 /// An array of no elements takes part like any other, without memory.
 pub fn arrays_without_elements_are_kept_too<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
-    let before = device.memory();
+    let before = memory(device);
     cache_scope!(name = &name, {
         touch::<f32, D>(device, 0)?;
         touch::<f32, D>(device, 0)?;
     });
     let stats = stats_of(&name);
     assert_eq!((stats.hits, stats.misses, stats.idle_blocks, stats.idle_bytes), (1, 1, 1, 0));
-    assert_eq!(device.memory(), before);
+    assert_eq!(memory(device), before);
     Ok(())
 }

@@ -3,7 +3,7 @@
 use gpucache::device::Device;
 use gpucache::{Array, Result, cache_scope, uncached};
 
-use super::{Context, hits_and_misses, stats_of, touch};
+use super::{Context, hits_and_misses, memory, stats_of, touch};
 
 /// An allocation counts in the innermost scope alone.
 pub fn the_innermost_name_serves<D: Device>(device: &D, context: &Context) -> Result<()> {
@@ -60,12 +60,12 @@ pub fn recursion_reuses_what_was_dropped<D: Device>(device: &D, context: &Contex
 /// `uncached!` hides all scopes for a block: its arrays are freed when they are dropped.
 pub fn uncached_is_plain<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
-    let before = device.memory();
+    let before = memory(device);
     cache_scope!(name = &name, {
         let array = uncached!({ Array::<u8, D>::zeros(device, 1000)? });
-        assert_eq!(device.memory().bytes, before.bytes + 1000);
+        assert_eq!(memory(device).bytes, before.bytes + 1000);
         drop(array);
-        assert_eq!(device.memory().bytes, before.bytes);
+        assert_eq!(memory(device).bytes, before.bytes);
         uncached!({
             cache_scope!(name = &name, { touch::<u8, D>(device, 1000)? });
             touch::<u8, D>(device, 1000)?;
@@ -73,20 +73,20 @@ pub fn uncached_is_plain<D: Device>(device: &D, context: &Context) -> Result<()>
         touch::<u8, D>(device, 1000)?;
     });
     assert_eq!(hits_and_misses(&name), (1, 1));
-    assert_eq!(device.memory().allocations, before.allocations + 3);
+    assert_eq!(memory(device).allocations, before.allocations + 3);
     Ok(())
 }
 
 /// Without a scope an array is a plain allocation, before any scope was entered and after.
 pub fn outside_all_scopes_is_plain<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
-    let before = device.memory();
+    let before = memory(device);
     for round in 1..=2 {
         let array = Array::<u8, D>::zeros(device, 1000)?;
-        assert_eq!(device.memory().bytes, before.bytes + 1000);
+        assert_eq!(memory(device).bytes, before.bytes + 1000);
         drop(array);
-        assert_eq!(device.memory().bytes, before.bytes);
-        assert_eq!(device.memory().allocations, before.allocations + round);
+        assert_eq!(memory(device).bytes, before.bytes);
+        assert_eq!(memory(device).allocations, before.allocations + round);
         cache_scope!(name = &name, {});
     }
     assert_eq!(hits_and_misses(&name), (0, 0));
@@ -162,13 +162,13 @@ pub fn guards_go_in_any_order<D: Device>(device: &D, context: &Context) -> Resul
 /// `recycle = "off"`: every allocation asks the device, every drop gives back at once.
 pub fn off_keeps_nothing<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
-    let before = device.memory().bytes;
+    let before = memory(device).bytes;
     cache_scope!(name = &name, recycle = "off", {
         for _ in 0..3 {
             let array = Array::<u8, D>::zeros(device, 300)?;
-            assert_eq!(device.memory().bytes, before + 300);
+            assert_eq!(memory(device).bytes, before + 300);
             drop(array);
-            assert_eq!(device.memory().bytes, before);
+            assert_eq!(memory(device).bytes, before);
         }
     });
     let stats = stats_of(&name);

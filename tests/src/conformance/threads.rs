@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use gpucache::device::Device;
 use gpucache::{Array, Result, cache_scope, invalidate};
 
-use super::{Context, assert_pattern, busy_and_idle, hits_and_misses, patterned, stats_of, touch};
+use super::{Context, assert_pattern, busy_and_idle, hits_and_misses, memory, patterned, stats_of, touch};
 
 /// Runs `act` on a thread of its own, to the very end of the thread.
 fn on_a_thread<R: Send>(act: impl FnOnce() -> Result<R> + Send) -> Result<R> {
@@ -67,13 +67,13 @@ pub fn a_drop_elsewhere_while_inside<D: Device>(device: &D, context: &Context) -
 /// A thread that ends gives its idle blocks back to the device.
 pub fn the_end_of_a_thread_frees_idle_memory<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
-    let before = device.memory().bytes;
+    let before = memory(device).bytes;
     on_a_thread(|| {
         cache_scope!(name = &name, { touch::<u8, D>(device, 64)? });
-        assert_eq!(device.memory().bytes, before + 64);
+        assert_eq!(memory(device).bytes, before + 64);
         Ok(())
     })?;
-    assert_eq!(device.memory().bytes, before);
+    assert_eq!(memory(device).bytes, before);
     assert_eq!(busy_and_idle(&name), (0, 0));
     Ok(())
 }
@@ -81,13 +81,13 @@ pub fn the_end_of_a_thread_frees_idle_memory<D: Device>(device: &D, context: &Co
 /// An array outlives the thread that made it, and is freed when it is dropped.
 pub fn arrays_outlive_their_thread<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
-    let before = device.memory().bytes;
+    let before = memory(device).bytes;
     let array = on_a_thread(|| cache_scope!(name = &name, { patterned(device, 16, 4) }))?;
     on_a_thread(|| cache_scope!(name = &name, { touch::<u32, D>(device, 16) }))?;
     assert_pattern(&array, 4);
-    assert_eq!((device.memory().bytes, busy_and_idle(&name)), (before + 64, (1, 0)));
+    assert_eq!((memory(device).bytes, busy_and_idle(&name)), (before + 64, (1, 0)));
     drop(array);
-    assert_eq!((device.memory().bytes, busy_and_idle(&name)), (before, (0, 0)));
+    assert_eq!((memory(device).bytes, busy_and_idle(&name)), (before, (0, 0)));
     Ok(())
 }
 
@@ -99,7 +99,7 @@ thread_local! {
 /// An array in a thread-local that was made before the thread's first scope, and so goes after what the scopes keep.
 pub fn a_thread_local_made_first<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
-    let before = device.memory().bytes;
+    let before = memory(device).bytes;
     on_a_thread(|| {
         FIRST.with_borrow_mut(Vec::clear);
         let array = cache_scope!(name = &name, { patterned(device, 16, 4)? });
@@ -107,14 +107,14 @@ pub fn a_thread_local_made_first<D: Device>(device: &D, context: &Context) -> Re
         FIRST.with_borrow_mut(|kept| kept.push(Box::new(array)));
         Ok(())
     })?;
-    assert_eq!((device.memory().bytes, busy_and_idle(&name)), (before, (0, 0)));
+    assert_eq!((memory(device).bytes, busy_and_idle(&name)), (before, (0, 0)));
     Ok(())
 }
 
 /// An array in a thread-local that was made inside a scope, and so goes before what the scopes keep.
 pub fn a_thread_local_made_later<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
-    let before = device.memory().bytes;
+    let before = memory(device).bytes;
     on_a_thread(|| {
         cache_scope!(name = &name, {
             let array = patterned(device, 16, 4)?;
@@ -123,7 +123,7 @@ pub fn a_thread_local_made_later<D: Device>(device: &D, context: &Context) -> Re
         });
         Ok(())
     })?;
-    assert_eq!((device.memory().bytes, busy_and_idle(&name)), (before, (0, 0)));
+    assert_eq!((memory(device).bytes, busy_and_idle(&name)), (before, (0, 0)));
     Ok(())
 }
 
@@ -131,12 +131,12 @@ pub fn a_thread_local_made_later<D: Device>(device: &D, context: &Context) -> Re
 pub fn a_scope_left_open_at_the_end<D: Device>(device: &D, context: &Context) -> Result<()> {
     use gpucache::__private::{Recycle, enter};
     let name = context.name("scope");
-    let before = device.memory().bytes;
+    let before = memory(device).bytes;
     on_a_thread(|| {
         std::mem::forget((enter(&name, Recycle::Keyed), enter(&name, Recycle::Keyed)));
         touch::<u32, D>(device, 16)
     })?;
-    assert_eq!((device.memory().bytes, busy_and_idle(&name)), (before, (0, 0)));
+    assert_eq!((memory(device).bytes, busy_and_idle(&name)), (before, (0, 0)));
     on_a_thread(|| cache_scope!(name = &name, { touch::<u32, D>(device, 16) }))?;
     assert_eq!(stats_of(&name).entries, 3);
     Ok(())
@@ -155,21 +155,21 @@ impl<D: Device> Drop for AtTheEnd<D> {
 /// Scopes that the destructor of a thread-local enters, before and after the thread's own stack of scopes is gone.
 pub fn scopes_in_a_thread_locals_end<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
-    let before = device.memory().bytes;
+    let before = memory(device).bytes;
     on_a_thread(|| {
         FIRST.with_borrow_mut(|kept| kept.push(Box::new(AtTheEnd(device.clone(), name.clone()))));
         cache_scope!(name = &name, { touch::<u32, D>(device, 16)? });
         LATER.with_borrow_mut(|kept| kept.push(Box::new(AtTheEnd(device.clone(), name.clone()))));
         Ok(())
     })?;
-    assert_eq!((device.memory().bytes, busy_and_idle(&name)), (before, (0, 0)));
+    assert_eq!((memory(device).bytes, busy_and_idle(&name)), (before, (0, 0)));
     Ok(())
 }
 
 /// One call frees the idle blocks of all threads that are outside the scope.
 pub fn invalidation_reaches_all_threads<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
-    let before = device.memory().bytes;
+    let before = memory(device).bytes;
     let (ready, is_ready) = mpsc::channel();
     std::thread::scope(|threads| {
         let others = [(); 3].map(|()| {
@@ -189,12 +189,12 @@ pub fn invalidation_reaches_all_threads<D: Device>(device: &D, context: &Context
         (0..3).for_each(|_| is_ready.recv().expect("the threads start"));
         let answer = invalidate(&name);
         assert_eq!((answer.bytes, answer.busy), (300, 3));
-        assert_eq!(device.memory().bytes, before + 120);
+        assert_eq!(memory(device).bytes, before + 120);
         for (go, thread) in others {
             go.send(()).expect("the thread waits");
             assert_pattern(&thread.join().expect("no panic")?, 2);
         }
-        assert_eq!(device.memory().bytes, before);
+        assert_eq!(memory(device).bytes, before);
         Ok(())
     })
 }

@@ -147,9 +147,11 @@ impl CudaMemory {
 /// Whether host memory is pinned, so that the driver copies it behind the caller's back.
 fn is_pinned(memory: *const u8) -> bool {
     let mut kind: u32 = 0;
-    let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-    // SAFETY: the driver writes one `unsigned int`, to `kind`; it compares the address and does not follow it.
-    let answer = unsafe { sys::cuPointerGetAttribute((&raw mut kind).cast(), attribute, memory as u64) };
+    let mut attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    let mut place = (&raw mut kind).cast();
+    // SAFETY: the driver reads one attribute and one place and writes one `unsigned int` there; it compares the address
+    // and does not follow it. For memory that it does not know it writes zero.
+    let answer = unsafe { sys::cuPointerGetAttributes(1, &mut attribute, &mut place, memory as u64) };
     answer == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
 }
 

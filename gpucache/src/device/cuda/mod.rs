@@ -64,6 +64,9 @@ impl Cuda {
                 "install the NVIDIA driver, or work on `Host::new()`",
             ));
         }
+        if i32::try_from(ordinal).is_err() {
+            return Err(missing(ordinal, DriverError(CUresult::CUDA_ERROR_INVALID_DEVICE)));
+        }
         let context = with_gpu(ordinal, |gpu| match gpu.context.upgrade() {
             Some(context) => Ok(context),
             None => {
@@ -130,7 +133,7 @@ impl std::fmt::Debug for Cuda {
 
 /// The memory of a context's GPU: pages where it has virtual memory management, else chunks from the driver's pool.
 fn memory_of(context: &Arc<CudaContext>) -> Arc<Memory> {
-    Arc::new(CudaPages::of(context).map(Memory::with_pages).unwrap_or_default())
+    Arc::new(CudaPages::of(context).map_or_else(Memory::with_chunks, Memory::with_pages))
 }
 
 fn with_gpu<R>(ordinal: usize, act: impl FnOnce(&mut Gpu) -> R) -> R {

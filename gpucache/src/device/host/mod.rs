@@ -69,7 +69,7 @@ fn memory() -> Memory {
     #[cfg(target_os = "linux")]
     return Memory::with_pages(pages::HostPages);
     #[cfg(not(target_os = "linux"))]
-    return Memory::default();
+    return Memory::with_chunks();
 }
 
 fn layout(bytes: usize) -> Result<Layout> {

@@ -1,0 +1,232 @@
+//! The end of a process: whatever holds arrays or is inside a scope then, it ends with the status it asked for.
+//!
+//! The program runs itself once for every ending and device. It has no test harness, as that would run everything on
+//! threads of its own, and endings differ on the thread of `main`.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::process::{Command, exit};
+use std::sync::{Mutex, OnceLock, mpsc};
+use std::thread;
+
+use gpucache::device::Device;
+use gpucache::prelude::*;
+use gpucache::{Array, cache_scope, invalidate_all};
+use gpucache_tests::conformance::{assert_pattern, patterned};
+
+/// Names the ending and the device that a child process tries.
+const CHILD: &str = "GPUCACHE_EXIT_TEST";
+
+/// An ending, by name: what is left lying around, and whether the process exits by itself or returns from `main`.
+type Ending<D> = (&'static str, fn(&D));
+
+fn endings<D: Device>() -> Vec<Ending<D>> {
+    vec![
+        ("a thread-local made before the first scope", thread_local_made_first),
+        ("a thread-local made inside a scope", thread_local_made_later),
+        ("scopes entered by the end of thread-locals", scopes_at_the_end),
+        ("statics", statics),
+        ("a guard that is never dropped", forgotten_guard),
+        ("threads inside a scope", threads_inside),
+        ("threads that go on", threads_that_go_on),
+        ("exit inside a scope", exit_inside),
+        ("exit inside a scope on another thread", exit_inside_a_thread),
+        ("a panic inside a scope on another thread", panic_inside_a_thread),
+        ("a panic inside a scope, caught", panic_caught),
+        ("everything at once", everything),
+    ]
+}
+
+thread_local! {
+    static FIRST: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
+    static LATER: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
+}
+
+fn work<D: Device>(device: &D) -> Array<u32, D> {
+    cache_scope!(work, {
+        drop(patterned(device, 100, 1).unwrap());
+        cache_scope!(below, { drop(patterned(device, 100, 2).unwrap()) });
+        patterned(device, 100, 3).unwrap()
+    })
+}
+
+fn thread_local_made_first<D: Device>(device: &D) {
+    FIRST.with_borrow_mut(Vec::clear);
+    let arrays = [work(device), work(device)];
+    FIRST.with_borrow_mut(|kept| kept.push(Box::new(arrays)));
+}
+
+fn thread_local_made_later<D: Device>(device: &D) {
+    let arrays = [work(device), work(device)];
+    cache_scope!(work, { LATER.with_borrow_mut(|kept| kept.push(Box::new(arrays))) });
+}
+
+/// Allocates in a scope when it is dropped.
+struct AtTheEnd<D: Device>(D);
+
+impl<D: Device> Drop for AtTheEnd<D> {
+    fn drop(&mut self) {
+        // On the thread of `main` the process exits by now, and a device may refuse.
+        drop(cache_scope!(work, { patterned(&self.0, 100, 4) }));
+    }
+}
+
+fn scopes_at_the_end<D: Device>(device: &D) {
+    FIRST.with_borrow_mut(|kept| kept.push(Box::new(AtTheEnd(device.clone()))));
+    drop(work(device));
+    LATER.with_borrow_mut(|kept| kept.push(Box::new(AtTheEnd(device.clone()))));
+}
+
+fn statics<D: Device>(device: &D) {
+    static KEPT: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
+    static SHARED: OnceLock<Box<dyn Any + Send + Sync>> = OnceLock::new();
+    KEPT.lock().unwrap().extend([Box::new(work(device)) as _, Box::new(device.clone()) as _]);
+    SHARED.get_or_init(|| Box::new(work(device)));
+    drop(work(device));
+}
+
+fn forgotten_guard<D: Device>(device: &D) {
+    let guard = gpucache::__private::enter("work", gpucache::__private::DEFAULT);
+    std::mem::forget((guard, work(device)));
+    drop(work(device));
+}
+
+fn threads_inside<D: Device>(device: &D) {
+    let (ready, is_ready) = mpsc::channel();
+    for _ in 0..3 {
+        let (device, ready) = (device.clone(), ready.clone());
+        thread::spawn(move || {
+            let kept = work(&device);
+            cache_scope!(work, {
+                ready.send(()).unwrap();
+                loop {
+                    thread::park();
+                    assert_pattern(&kept, 3);
+                }
+            })
+        });
+    }
+    (0..3).for_each(|_| is_ready.recv().unwrap());
+}
+
+fn threads_that_go_on<D: Device>(device: &D) {
+    let (ready, is_ready) = mpsc::channel();
+    for _ in 0..3 {
+        let (device, ready) = (device.clone(), ready.clone());
+        thread::spawn(move || {
+            let mut kept = None;
+            loop {
+                // While the process exits a device may fail: that is an error, and no crash.
+                kept = cache_scope!(work, { patterned(&device, 100, 5) }).ok().or(kept);
+                let _ = ready.send(());
+            }
+        });
+    }
+    (0..30).for_each(|_| is_ready.recv().unwrap());
+}
+
+fn exit_inside<D: Device>(device: &D) {
+    let _kept = work(device);
+    cache_scope!(work, {
+        let _busy = patterned(device, 100, 6).unwrap();
+        exit(0);
+    })
+}
+
+fn exit_inside_a_thread<D: Device>(device: &D) {
+    let device = device.clone();
+    let _ = thread::spawn(move || exit_inside(&device)).join();
+}
+
+fn panic_inside_a_thread<D: Device>(device: &D) {
+    let device = device.clone();
+    let thread = thread::spawn(move || {
+        let _kept = work(&device);
+        cache_scope!(work, {
+            let _busy = patterned(&device, 100, 7);
+            std::panic::resume_unwind(Box::new("on purpose"));
+        })
+    });
+    assert!(thread.join().is_err());
+}
+
+fn panic_caught<D: Device>(device: &D) {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        cache_scope!(work, {
+            let _busy = patterned(device, 100, 8);
+            std::panic::resume_unwind(Box::new("on purpose"));
+        })
+    }));
+    assert!(caught.is_err());
+}
+
+fn everything<D: Device>(device: &D) {
+    thread_local_made_first(device);
+    thread_local_made_later(device);
+    statics(device);
+    threads_inside(device);
+    panic_inside_a_thread(device);
+    let _ = invalidate_all();
+    threads_that_go_on(device);
+    forgotten_guard(device);
+}
+
+/// Runs a child process for each ending on the device of this name; false if one of them did not end well.
+fn all_end_well<D: Device>(device: &str) -> bool {
+    let ends_well = |(ending, _): Ending<D>| {
+        let child = Command::new(std::env::current_exe().unwrap()).env(CHILD, format!("{device}: {ending}")).output();
+        let child = child.expect("the test program starts");
+        let is_well = child.status.success();
+        println!("{device}: {ending} ... {}", if is_well { "ok" } else { "FAILED" });
+        if !is_well {
+            println!("{}\n{}", child.status, String::from_utf8_lossy(&child.stderr));
+        }
+        is_well
+    };
+    // All of them are tried, so that each is reported.
+    endings().into_iter().filter(|ending| !ends_well(*ending)).count() == 0
+}
+
+/// The child process: tries the ending it was told, if it was told one on this device.
+fn tries_ending<D: Device>(asked: &str, device: &str, make: impl FnOnce() -> D) -> bool {
+    let asked = asked.strip_prefix(device).and_then(|rest| rest.strip_prefix(": "));
+    let found = endings().into_iter().find(|(name, _)| Some(*name) == asked);
+    found.map(|(_, ending)| ending(&make())).is_some()
+}
+
+#[cfg(feature = "cuda")]
+fn cuda_ends_well() -> bool {
+    match Cuda::new(0) {
+        Ok(_) => all_end_well::<Cuda>("cuda"),
+        Err(error) => {
+            println!("SKIPPED: there is no cuda device here ({error})");
+            true
+        }
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda_ends_well() -> bool {
+    true
+}
+
+#[cfg(feature = "cuda")]
+fn tries_cuda(asked: &str) -> bool {
+    tries_ending(asked, "cuda", || Cuda::new(0).expect("a GPU"))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn tries_cuda(_: &str) -> bool {
+    false
+}
+
+fn main() {
+    match std::env::var(CHILD) {
+        Ok(asked) => assert!(tries_ending(&asked, "host", Host::new) || tries_cuda(&asked), "`{asked}` is no ending"),
+        Err(_) => {
+            let ends_well = [all_end_well::<Host>("host"), cuda_ends_well()];
+            exit(i32::from(ends_well != [true; 2]));
+        }
+    }
+}

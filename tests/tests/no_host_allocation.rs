@@ -1,0 +1,186 @@
+//! A warm scope allocates nothing: not on the device, and not on the host's heap.
+//!
+//! The allocator of this program counts per thread, so that the test harness does not disturb.
+#![allow(unsafe_code, clippy::unwrap_used)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use gpucache::device::Device;
+use gpucache::prelude::Host;
+use gpucache::{Array, Element, Result, cache_scope, stats};
+use gpucache_tests::Faulty;
+use gpucache_tests::faulty::Call;
+
+const ENTRIES: u64 = 1000;
+const SHAPES: usize = 64;
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // Not there any more at the end of a thread, when nobody asks.
+    let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
+}
+
+// SAFETY: all calls go to the system's allocator, with the arguments and the contract they came with.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// How many allocations `act` makes on this thread.
+fn allocations_of(act: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    act();
+    ALLOCATIONS.get() - before
+}
+
+/// Shape number `place`, written into `dims`: all ranks from 1 to 8, all different.
+fn shape(place: usize, dims: &mut [usize; 8]) -> &[usize] {
+    let rank = 1 + place % 8;
+    dims.fill(1);
+    dims[0] = 2 + place / 8;
+    &dims[..rank]
+}
+
+/// Arrays that are alive at once, dropped in an order that depends on `turn`.
+struct Held<T: Element, D: Device>([Option<Array<T, D>>; SHAPES]);
+
+impl<T: Element, D: Device> Held<T, D> {
+    fn new() -> Self {
+        Held([const { None }; SHAPES])
+    }
+
+    fn drop_in_turn(mut self, turn: usize) {
+        // 37 has no factor in common with 64, so that every place comes up once.
+        (0..SHAPES).for_each(|place| self.0[(place * 37 + turn) % SHAPES] = None);
+    }
+}
+
+/// One entry: 64 shapes allocated and held, some dropped and allocated again at once, sub-scopes, and all kinds of arrays.
+fn entry<D: Device>(device: &D, names: &[&str; 2], turn: usize) -> Result<()> {
+    let mut dims = [1; 8];
+    cache_scope!(name = names[0], {
+        let mut held = Held::<f32, D>::new();
+        for place in 0..SHAPES {
+            let shape = shape(place, &mut dims);
+            drop(Array::<u8, D>::full(device, shape, 7)?);
+            held.0[place] = Some(match place % 3 {
+                0 => Array::zeros(device, shape)?,
+                1 => Array::full(device, shape, 1.5)?,
+                // SAFETY: never read.
+                _ => unsafe { Array::uninit(device, shape)? },
+            });
+            if place % 8 == 0 {
+                sub_scope(device, names[1], turn)?;
+            }
+        }
+        let clone = held.0[10].as_ref().map(Array::try_clone).transpose()?;
+        let reshaped = clone.map(|clone| clone.reshape([1, 3])).transpose()?;
+        held.drop_in_turn(turn);
+        drop(reshaped);
+    });
+    Ok(())
+}
+
+fn sub_scope<D: Device>(device: &D, name: &str, turn: usize) -> Result<()> {
+    cache_scope!(name = name, {
+        let first = Array::<[f32; 3], D>::zeros(device, [4, 1, 1, 1, 1, 1, 1, 2])?;
+        cache_scope!(name = name, { drop(Array::<u16, D>::zeros(device, 100 + turn % 3)?) });
+        let escaped = cache_scope!(name = name, recycle = "keyed", { Array::<u16, D>::zeros(device, [])? });
+        drop((first, escaped));
+        drop(Array::from_slice(device, 4, &[1.0f64; 4])?);
+    });
+    Ok(())
+}
+
+/// Warms a scope up, and counts what its later entries allocate.
+fn warm_entries_allocate_nothing<D: Device>(device: &D, names: &[&str; 2]) {
+    (0..5).for_each(|turn| entry(device, names, turn).unwrap());
+    let before = (device.memory(), names.map(|name| stats(name).unwrap()));
+    let allocations = allocations_of(|| {
+        for turn in 0..ENTRIES as usize {
+            entry(device, names, turn).unwrap();
+        }
+    });
+    let after = names.map(|name| stats(name).unwrap());
+    assert_eq!(allocations, 0, "on the host's heap");
+    assert_eq!(device.memory(), before.0, "from the device");
+    let served = [2 * SHAPES as u64 + 1, 8 * 4].map(|arrays| arrays * ENTRIES);
+    for place in 0..2 {
+        assert_eq!(after[place].misses, before.1[place].misses);
+        assert_eq!(after[place].hits, before.1[place].hits + served[place]);
+        assert_eq!((after[place].busy_blocks, after[place].idle_blocks), (0, before.1[place].idle_blocks));
+    }
+}
+
+#[test]
+fn the_allocator_counts() {
+    assert_eq!(allocations_of(|| drop(Box::new(1))), 1);
+    assert_eq!(allocations_of(|| drop(vec![0u8; 10])), 1);
+    let device = Faulty::new();
+    assert!(allocations_of(|| drop(Array::<u8, _>::zeros(&device, 10).unwrap())) >= 2, "a block and its record");
+}
+
+#[test]
+fn on_the_host() {
+    warm_entries_allocate_nothing(&Host::new(), &["warm on the host", "below warm on the host"]);
+}
+
+#[test]
+fn on_a_device_that_counts_all_calls() {
+    let device = Faulty::new();
+    let names = ["warm", "below warm"];
+    (0..5).for_each(|turn| entry(&device, &names, turn).unwrap());
+    let before = device.calls();
+    warm_entries_allocate_nothing(&device, &names);
+    let after = device.calls();
+    for call in [Call::Allocate, Call::Free, Call::Read, Call::Synchronize] {
+        assert_eq!(after.of(call), before.of(call), "{call:?}");
+    }
+    // What `zeros`, `full`, `from_slice` and `try_clone` have to do, and nothing else.
+    let entries = ENTRIES + 5;
+    let filled = SHAPES as u64 + (SHAPES as u64 * 2).div_ceil(3) + 8 * 3;
+    let done = [Call::Fill, Call::Write, Call::Copy].map(|call| after.of(call) - before.of(call));
+    assert_eq!(done, [filled * entries, 8 * entries, entries]);
+    for name in names {
+        let _ = gpucache::invalidate(name);
+    }
+    device.assert_clean();
+}
+
+/// What the driver allocates for itself is not counted; what this crate does for a GPU is.
+#[cfg(feature = "cuda")]
+#[test]
+fn on_a_gpu() {
+    if let Some(gpu) = gpucache_tests::gpu::Gpu::get() {
+        warm_entries_allocate_nothing(&gpu.cuda, &["warm on a GPU", "below warm on a GPU"]);
+    }
+}

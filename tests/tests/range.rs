@@ -1,0 +1,177 @@
+//! The range under the caches: blocks of all sizes, scopes, threads and streams share it, over pages and over chunks.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use gpucache::device::Virtual;
+use gpucache::prelude::*;
+use gpucache::{cache_scope, invalidate_all, stats, trim};
+use gpucache_tests::faulty::{Failure, Fault};
+use gpucache_tests::{Faulty, turn};
+use proptest::prelude::*;
+
+const MIB: usize = 1 << 20;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Allocate { bytes: usize, inner: bool },
+    Drop(usize),
+    Invalidate,
+    Trim,
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let bytes = prop_oneof![1..300usize, 1..(64usize << 10), 1..(9 * MIB), Just(0)];
+    let op = prop_oneof![
+        10 => (bytes, any::<bool>()).prop_map(|(bytes, inner)| Op::Allocate { bytes, inner }),
+        9 => any::<usize>().prop_map(Op::Drop),
+        1 => Just(Op::Invalidate),
+        1 => Just(Op::Trim),
+    ];
+    prop::collection::vec(op, 1..150)
+}
+
+/// Runs a program in scopes; `check` looks at an array before it is dropped, with the number it was made with.
+fn run<D: Device>(device: &D, ops: &[Op], make: impl Fn(usize, u8) -> Array<u8, D>, check: impl Fn(&Array<u8, D>, u8)) {
+    let mut arrays: Vec<(Array<u8, D>, u8)> = Vec::new();
+    cache_scope!("range, outer", {
+        for (op, seed) in ops.iter().zip((0..=u8::MAX).cycle()) {
+            match op {
+                Op::Allocate { bytes, inner: false } => arrays.push((make(*bytes, seed), seed)),
+                Op::Allocate { bytes, inner: true } => {
+                    cache_scope!("range, inner", { arrays.push((make(*bytes, seed), seed)) });
+                }
+                Op::Drop(place) if !arrays.is_empty() => {
+                    let (array, seed) = arrays.swap_remove(place % arrays.len());
+                    check(&array, seed);
+                }
+                Op::Drop(_) => {}
+                Op::Invalidate => drop(invalidate("range, outer")),
+                Op::Trim => drop(trim(device).unwrap()),
+            }
+        }
+        arrays.iter().for_each(|(array, seed)| check(array, *seed));
+    });
+    drop(arrays);
+    let _ = invalidate_all();
+    assert_eq!(trim(device).unwrap(), 0, "an invalidation of everything leaves nothing to trim");
+    assert_eq!(device.memory().bytes, 0);
+    device.synchronize().unwrap();
+}
+
+fn contents<D: Device>(array: &Array<u8, D>, seed: u8) {
+    assert!(array.to_vec().unwrap().iter().all(|&byte| byte == seed), "array {seed} was written by another one");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// The virtual device sees every overlap, every double return, and pages that are missing.
+    #[test]
+    fn no_rule_is_broken_over_pages(ops in ops()) {
+        let _turn = turn();
+        let device = Virtual::new(1 << 40);
+        run(&device, &ops, |bytes, _| Array::zeros(&device, bytes).unwrap(), |_, _| {});
+    }
+
+    #[test]
+    fn contents_stay_over_chunks(ops in ops()) {
+        let _turn = turn();
+        let device = Faulty::with_chunks(usize::MAX);
+        run(&device, &ops, |bytes, seed| Array::full(&device, bytes, seed).unwrap(), contents);
+        device.assert_clean();
+    }
+}
+
+/// Memory that scopes leave idle serves every scope and size.
+#[test]
+fn scopes_share_memory() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 30);
+    for name in ["shares a", "shares b", "shares c"] {
+        cache_scope!(name = name, {
+            let _large = Array::<u8, _>::zeros(&device, 40 * MIB).unwrap();
+            let _small = [(); 10].map(|()| Array::<u8, _>::zeros(&device, MIB).unwrap());
+        });
+    }
+    assert_eq!(device.memory().bytes, 50 << 20);
+    let _ = invalidate_all();
+    assert_eq!(device.memory().bytes, 0);
+}
+
+/// An invalidation keeps what other scopes need, and gives back the rest.
+#[test]
+fn what_other_scopes_need_stays() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 30);
+    for (name, bytes) in [("needs little", 10 * MIB), ("needs much", 100 * MIB)] {
+        cache_scope!(name = name, { drop(Array::<u8, _>::zeros(&device, bytes).unwrap()) });
+    }
+    assert_eq!(invalidate("needs much").bytes, 100 * MIB);
+    let held = device.memory().bytes as usize;
+    assert!((10 * MIB..30 * MIB).contains(&held), "{held}");
+    let _ = invalidate_all();
+}
+
+/// Idle blocks of keyed lists stay under a share of what the scope had in use at once.
+#[test]
+fn keyed_lists_keep_to_their_budget() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 40);
+    cache_scope!("budget", {
+        drop(Array::<u8, _>::zeros(&device, 256 * MIB).unwrap());
+        for kib in 1..400 {
+            drop(Array::<u8, _>::zeros(&device, kib << 10).unwrap());
+            let idle = stats("budget").unwrap().idle_bytes;
+            assert!(idle <= (256 << 20) / 1024, "{idle} bytes are idle");
+        }
+        let before = stats("budget").unwrap();
+        drop(Array::<u8, _>::zeros(&device, 399 << 10).unwrap());
+        assert_eq!(before.misses + 1, stats("budget").unwrap().misses, "too large for the lists");
+    });
+    let _ = invalidate_all();
+}
+
+/// Free pages are moved under the request that needs them when the device has no others.
+#[test]
+fn a_full_device_is_used_to_its_end() {
+    let _turn = turn();
+    let device = Virtual::new(100 * MIB);
+    cache_scope!("full", {
+        let mut blocks: Vec<_> = (0..50).map(|_| Some(Array::<u8, _>::zeros(&device, 2 * MIB).unwrap())).collect();
+        blocks.iter_mut().step_by(2).for_each(|block| *block = None);
+        let _large = Array::<u8, _>::zeros(&device, 16 * MIB).unwrap();
+        let error = Array::<u8, _>::zeros(&device, 64 * MIB).unwrap_err();
+        assert!(error.is_out_of_memory(), "{error}");
+    });
+    let _ = invalidate_all();
+    assert_eq!(device.memory().bytes, 0);
+    device.synchronize().unwrap();
+}
+
+/// Every call of the device may fail: nothing panics, nothing is lost.
+#[test]
+fn every_call_may_fail_over_chunks() {
+    let _turn = turn();
+    for call in 1..40 {
+        for failure in [Failure::Device, Failure::OutOfMemory] {
+            let device = Faulty::with_chunks(usize::MAX);
+            device.arm(Fault::once(call, failure));
+            for round in 0..3 {
+                cache_scope!("failing", {
+                    let held: Vec<_> =
+                        (1..8).map(|size| Array::<u8, _>::full(&device, size * MIB, size as u8)).collect();
+                    held.iter().flatten().for_each(|array| drop(array.to_vec()));
+                });
+                if round == 1 {
+                    let _ = (invalidate("failing"), trim(&device));
+                }
+            }
+            device.disarm();
+            let _ = invalidate_all();
+            let _ = (trim(&device), device.synchronize());
+            let stats = stats("failing").unwrap();
+            assert_eq!((stats.busy_blocks, stats.idle_blocks), (0, 0), "call {call}");
+            assert_eq!(trim(&device).unwrap(), 0);
+            device.assert_clean();
+        }
+    }
+}
