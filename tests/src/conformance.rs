@@ -52,7 +52,7 @@ macro_rules! conformance {
                 an_unknown_name_has_nothing, twice, recursion_after_invalidation, a_nested_scope_is_untouched;
             numbers: a_scripted_sequence, the_high_water_mark, the_mark_does_not_count_what_came_back, arrays_without_bytes_are_no_device_allocations,
                 off_counts_as_misses, plain_arrays_are_not_counted, the_device_is_asked_once_per_miss;
-            threads: each_thread_has_its_own_blocks, a_drop_elsewhere_comes_home, a_drop_elsewhere_while_inside,
+            threads: each_thread_has_its_own_blocks, a_drop_elsewhere_comes_home, a_drop_elsewhere_while_inside, a_drop_elsewhere_at_the_exit,
                 the_end_of_a_thread_frees_idle_memory, arrays_outlive_their_thread, a_thread_local_made_first,
                 a_thread_local_made_later, a_scope_left_open_at_the_end, scopes_in_a_thread_locals_end,
                 invalidation_reaches_all_threads, a_later_thread_goes_on, arrays_travel_in_circles;

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
 
 use gpucache::device::Device;
@@ -62,6 +63,47 @@ pub fn a_drop_elsewhere_while_inside<D: Device>(device: &D, context: &Context) -
     cache_scope!(name = &name, { touch::<u32, D>(device, 30)? });
     assert_eq!(hits_and_misses(&name), (3, 1));
     Ok(())
+}
+
+/// A drop by another thread while this one leaves the scope: one of the two releases what no list keeps.
+pub fn a_drop_elsewhere_at_the_exit<D: Device>(device: &D, context: &Context) -> Result<()> {
+    const ROUNDS: usize = 5000;
+    let name = context.name("scope");
+    let before = device.memory().bytes;
+    // Both wait for the same number, so that they go on at the same moment.
+    let (arrived, (sender, receiver)) = (AtomicUsize::new(0), mpsc::channel());
+    let meet = |meeting: usize| {
+        arrived.fetch_add(1, SeqCst);
+        // Spins as long as the other one can be running, too.
+        for spins in 0.. {
+            match arrived.load(SeqCst) {
+                enough if enough >= 2 * meeting => break,
+                _ if spins > 1000 => std::thread::yield_now(),
+                _ => std::hint::spin_loop(),
+            }
+        }
+    };
+    std::thread::scope(|threads| -> Result<()> {
+        threads.spawn(|| {
+            for (round, array) in receiver.into_iter().enumerate() {
+                meet(2 * round + 1);
+                // Arrives a little later from round to round, and begins again.
+                (0..round % 100).for_each(|_| std::hint::spin_loop());
+                drop::<Array<u8, D>>(array);
+                meet(2 * round + 2);
+            }
+        });
+        let sender = sender;
+        for round in 0..ROUNDS {
+            cache_scope!(name = &name, recycle = "off", {
+                drop(sender.send(Array::<u8, D>::zeros(device, 64)?));
+                meet(2 * round + 1);
+            });
+            meet(2 * round + 2);
+            assert_eq!(device.memory().bytes, before, "bytes that are held after round {round}");
+        }
+        Ok(())
+    })
 }
 
 /// A thread that ends gives its idle blocks back to the device.
