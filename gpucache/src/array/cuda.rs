@@ -126,20 +126,37 @@ unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b mut Array<T, Cuda>> for La
     }
 }
 
-/// The memory leaves its scope for good, without a copy.
+/// The memory leaves its scope for good: without a copy if the array was a plain one, copied into an allocation of
+/// cudarc's if a scope had it from the device's range, whose pages no slice can free.
 ///
 /// # Errors
-/// A failure of the device, for an array without elements.
+/// A failure of the device, or no memory for the copy; the array is dropped then.
 impl<T: Element> TryFrom<Array<T, Cuda>> for CudaSlice<T> {
     type Error = Error;
 
     fn try_from(array: Array<T, Cuda>) -> Result<CudaSlice<T>> {
+        if !array.block.can_leave() {
+            return copied(&array);
+        }
         array.slice();
         match array.block.detach::<Lent<T>>() {
             Some(lent) => Ok(lent.into_slice()),
             None => unreachable!("a block's view of another type"),
         }
     }
+}
+
+fn copied<T: Element>(array: &Array<T, Cuda>) -> Result<CudaSlice<T>> {
+    let (stream, bytes) = (array.device().stream(), array.byte_len());
+    let failure = |error| Error::device_failure(format_args!("{:?}", array.device()), "a copy for a CudaSlice", error);
+    // A slice without elements has an allocation nonetheless, for its drop to free.
+    // SAFETY: the copy writes all of it before anyone reads.
+    let memory = unsafe { stream.alloc::<u8>(bytes.max(1)) }.map_err(failure)?;
+    let mut slice = upgrade(stream, memory.leak(), array.len());
+    if bytes > 0 {
+        stream.memcpy_dtod(array, &mut slice).map_err(failure)?;
+    }
+    Ok(slice)
 }
 
 /// A one-dimensional array over the slice's own memory, which is freed with it and not kept by a scope.
@@ -162,7 +179,8 @@ impl<T: Element> TryFrom<CudaSlice<T>> for Array<T, Cuda> {
 impl<T: Element> Lent<T> {
     /// A slice over the memory of a block, ordered behind all work that is on the block's stream by now.
     fn of(block: &Block) -> Lent<T> {
-        let stream = Cuda::from_stream_handle(block.stream()).stream();
+        // SAFETY: the block of an `Array<T, Cuda>` lies on the stream of a `Cuda`.
+        let stream = unsafe { Cuda::from_stream_handle(block.stream()) }.stream();
         let mut slice = upgrade(stream, block.address(), block.len());
         // Fresh events order nothing. This records one behind the work so far.
         drop(slice.device_ptr_mut(stream));

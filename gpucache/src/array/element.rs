@@ -7,7 +7,7 @@ use half::{bf16, f16};
 ///
 /// # Safety
 /// The type has no padding bytes, and all bytes zero is a value of it. On devices its layout must be fixed
-/// (`#[repr(C)]` or `#[repr(transparent)]`).
+/// (`#[repr(C)]` or `#[repr(transparent)]`). It is aligned to at most 256 bytes, or it does not compile as an element.
 ///
 /// ```
 /// use gpucache::{Element, prelude::*};

@@ -115,6 +115,7 @@ impl<T: Element, D: Device> Array<T, D> {
 
     #[inline]
     fn serve(device: &D, request: &Request<'_>) -> Result<Self> {
+        const { assert!(align_of::<T>() <= 256, "an element is aligned to at most 256 bytes, as blocks are") };
         Ok(Array { block: Block::allocate(device.stream_handle(), request)?, typed: PhantomData })
     }
 
@@ -140,7 +141,8 @@ impl<T: Element, D: Device> Array<T, D> {
 
     /// The device and stream it was allocated on.
     pub fn device(&self) -> &D {
-        D::from_stream_handle(self.block.stream())
+        // SAFETY: the block was allocated on the stream of a `D`.
+        unsafe { D::from_stream_handle(self.block.stream()) }
     }
 
     /// Copies the elements to the host, and waits for them.

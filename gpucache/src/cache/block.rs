@@ -137,6 +137,13 @@ impl Block {
         view.downcast_mut()
     }
 
+    /// Whether the memory can be left to a view: it is the block's own allocation, or the view's already.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn can_leave(&self) -> bool {
+        let has_owner = matches!(self.0.origin, Origin::Nowhere) && self.0.view.get().is_some();
+        self.0.bytes > 0 && (has_owner || matches!(self.0.origin, Origin::Device))
+    }
+
     /// Takes the view out and leaves the memory to it: this block releases nothing any more.
     #[cfg(feature = "cuda")]
     pub(crate) fn detach<V: View>(mut self) -> Option<Box<V>> {

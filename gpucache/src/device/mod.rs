@@ -3,6 +3,8 @@
 //! A [`Device`] is a typed handle ([`Host`], `Cuda`) around an erased [`Stream`]; everything below `array` sees the
 //! stream alone. [`Backend`] is what a kind of machine implements.
 
+#![allow(unsafe_code)]
+
 mod exit;
 mod host;
 mod memory;
@@ -38,8 +40,11 @@ pub trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// The stream behind this handle.
     fn stream_handle(&self) -> &Stream;
 
-    /// The handle around `stream`, which another handle of this same type gave out.
-    fn from_stream_handle(stream: &Stream) -> &Self;
+    /// The handle around `stream`.
+    ///
+    /// # Safety
+    /// Another handle of this same type gave the stream out.
+    unsafe fn from_stream_handle(stream: &Stream) -> &Self;
 
     /// Waits until all work of this handle's stream is done.
     ///

@@ -89,7 +89,7 @@ impl Device for Virtual {
         &self.0
     }
 
-    fn from_stream_handle(stream: &Stream) -> &Virtual {
+    unsafe fn from_stream_handle(stream: &Stream) -> &Virtual {
         // SAFETY: `Virtual` is a transparent struct around a `Stream`, with no invariant beyond it.
         unsafe { &*from_ref(stream).cast() }
     }

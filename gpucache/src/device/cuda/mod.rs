@@ -119,8 +119,8 @@ impl Device for Cuda {
         &self.0
     }
 
-    fn from_stream_handle(stream: &Stream) -> &Cuda {
-        // SAFETY: `Cuda` is a transparent struct around a `Stream`; that the backend is CUDA's is checked at each use.
+    unsafe fn from_stream_handle(stream: &Stream) -> &Cuda {
+        // SAFETY: `Cuda` is a transparent struct around a `Stream`; the caller's stream has CUDA's backend.
         unsafe { &*from_ref(stream).cast() }
     }
 }

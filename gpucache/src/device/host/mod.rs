@@ -49,7 +49,7 @@ impl Device for Host {
         &self.0
     }
 
-    fn from_stream_handle(stream: &Stream) -> &Host {
+    unsafe fn from_stream_handle(stream: &Stream) -> &Host {
         // SAFETY: `Host` is a transparent struct around a `Stream`, with no invariant beyond it.
         unsafe { &*from_ref(stream).cast() }
     }
