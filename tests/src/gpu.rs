@@ -49,7 +49,11 @@ impl Gpu {
     pub fn get() -> Option<Gpu> {
         let turn = crate::turn();
         match Cuda::new(0) {
-            Ok(cuda) => Some(Gpu { cuda, _turn: turn }),
+            Ok(cuda) => {
+                // Lets go of streams that earlier tests made.
+                gpucache::trim(&cuda).expect("trimmed");
+                Some(Gpu { cuda, _turn: turn })
+            }
             Err(error) if error.is_unavailable() => {
                 eprintln!("SKIPPED: {error}");
                 None

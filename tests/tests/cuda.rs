@@ -163,13 +163,10 @@ fn an_array_becomes_a_slice() {
     let Some(gpu) = Gpu::get() else { return };
     let before = gpu.cuda.memory().bytes;
     let array = gpucache::cache_scope!("becomes a slice", { patterned(&gpu.cuda, LEN, 7).unwrap() });
-    let place = address(&array);
+    // A copy: the scope's memory is the range's, which no slice can free.
     let slice = CudaSlice::try_from(array).unwrap();
-    assert_eq!(gpu.cuda.memory().bytes, before, "the memory is the slice's");
-    let numbers = stats("becomes a slice").unwrap();
-    assert_eq!((numbers.busy_blocks, numbers.idle_blocks, numbers.idle_bytes), (0, 0, 0));
+    assert_eq!(stats("becomes a slice").unwrap().busy_blocks, 0);
     let other = gpucache::cache_scope!("becomes a slice", { patterned(&gpu.cuda, LEN, 8).unwrap() });
-    assert_ne!(address(&other), place);
     assert_eq!(gpu.cuda.stream().clone_dtoh(&slice).unwrap(), pattern(7, LEN));
     drop(slice);
     assert_pattern(&other, 8);
@@ -281,6 +278,7 @@ fn every_thread_has_the_context() {
     elsewhere(|| drop(escaped));
     elsewhere(|| gpu.cuda.synchronize().unwrap());
     drop(read);
+    gpucache::trim(&gpu.cuda).unwrap();
     assert_eq!(gpu.cuda.memory().bytes, before);
     no_error_was_kept(&gpu);
 }

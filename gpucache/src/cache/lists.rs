@@ -142,6 +142,12 @@ impl Lists {
         self.idle_bytes
     }
 
+    /// How many keys blocks were asked for by.
+    #[inline]
+    pub(super) fn keys(&self) -> usize {
+        self.lists.len()
+    }
+
     #[inline]
     fn count_out(&mut self, record: &Record) {
         self.idle_bytes -= record.bytes() as u64;

@@ -6,7 +6,7 @@
 use super::block::{Home, Record};
 use super::lists::Lists;
 use super::owner::Cache;
-use super::policy::Recycle;
+use super::policy::{Recycle, Use};
 use super::shared::Shared;
 use crate::base::key::Request;
 
@@ -97,7 +97,12 @@ impl Local {
 
     #[inline]
     fn budget(&self, shared: &Shared) -> u64 {
-        self.recycle.budget(shared.counters.demand.get())
+        let counters = &shared.counters;
+        self.recycle.budget(Use {
+            demand: counters.demand.get(),
+            busy: counters.busy_bytes.get(),
+            keys: self.lists.keys(),
+        })
     }
 
     /// After an invalidation: forgets all keys, and hands out every idle block for the caller to release.

@@ -12,21 +12,37 @@ pub enum Recycle {
     Off,
 }
 
+/// What a scope did since its last invalidation, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Use {
+    /// The most in use at once: the high-water mark.
+    pub(super) demand: u64,
+    /// In use now.
+    pub(super) busy: u64,
+    /// How many keys it asked for.
+    pub(super) keys: usize,
+}
+
 /// The share of the high-water mark that may be idle in keyed lists.
 ///
-/// Idle memory in a list cannot merge with its neighbours. Measured on traces of seven training runs, 1/128 costs no more
-/// than 0.01 of the live peak on any of them and serves most small blocks; see `DESIGN.md`.
+/// Idle memory in a list cannot merge with its neighbours. Measured on traces of seven training runs, the range alone
+/// reserves 1.057 of the live peak on average; with lists of 1/1024 of the mark in front of it 1.059, of 1/512 1.060, of
+/// 1/128 1.064, and of all that is not in use 1.26.
 const SHARE: u64 = 1024;
 /// What may be idle in any case: as little as a page or two, and all that a small scope needs.
 const FLOOR: u64 = 64 << 10;
+/// With so few keys the pieces stay large whatever is idle, and a scope may keep all that it does not use.
+const FEW: usize = 8;
 
 impl Recycle {
-    /// The most bytes that may be idle in keyed lists, when `high_water` bytes were in use at most.
+    /// The most bytes that may be idle in keyed lists.
     #[inline]
-    pub(super) fn budget(self, high_water: u64) -> u64 {
+    pub(super) fn budget(self, Use { demand, busy, keys }: Use) -> u64 {
+        let share = (demand / SHARE).max(FLOOR);
         match self {
             Recycle::Keyed => u64::MAX,
-            Recycle::Range => (high_water / SHARE).max(FLOOR),
+            Recycle::Range if keys <= FEW => share.max(demand.saturating_sub(busy)),
+            Recycle::Range => share,
             // Its own blocks never reach a list.
             Recycle::Off => 0,
         }

@@ -5,8 +5,7 @@
 //! for everything freed before it, never one per block.
 //!
 //! Invariants: `waited[a]` of slot `b` says up to which free by slot `a` the work of `b` is ordered. A slot keeps its
-//! stream alive while that may still use free memory; a stream that nobody else has is waited for before its slot goes to
-//! another one.
+//! stream alive while that may still use free memory, and is without one only after that was waited for.
 
 use std::sync::Arc;
 
@@ -28,7 +27,8 @@ pub(crate) struct Streams {
 #[derive(Debug)]
 struct Slot {
     id: u64,
-    stream: Arc<dyn Backend>,
+    /// Until it ended, and what it freed is free for all.
+    stream: Option<Arc<dyn Backend>>,
     /// When it freed last.
     freed: u64,
     /// For each slot, the clock up to which this stream has waited for it.
@@ -84,16 +84,28 @@ impl Streams {
     /// # Errors
     /// What that work met.
     pub(crate) fn synchronize(&self) -> Result<()> {
-        self.slots.iter().try_for_each(|slot| slot.stream.synchronize())
+        self.slots.iter().filter_map(|slot| slot.stream.as_ref()).try_for_each(|stream| stream.synchronize())
+    }
+
+    /// Lets go of streams that nobody else has, once their work is done.
+    pub(crate) fn retire(&mut self) {
+        for stream in self.slots.iter_mut().map(|slot| &mut slot.stream) {
+            if stream.as_ref().is_some_and(|stream| Arc::strong_count(stream) == 1 && stream.synchronize().is_ok()) {
+                *stream = None;
+            }
+        }
     }
 
     #[cold]
     fn wait(&mut self, mine: usize, other: usize) -> Result<()> {
         let (freed, clock, slots) = (self.slots[other].freed, self.clock, self.slots.len());
-        if mine == other || self.slots[mine].waited.get(other).is_some_and(|&waited| waited >= freed) {
+        let is_behind = self.slots[mine].waited.get(other).is_some_and(|&waited| waited >= freed);
+        if mine == other || is_behind {
             return Ok(());
         }
-        self.slots[mine].stream.wait_for(&*self.slots[other].stream)?;
+        if let (Some(stream), Some(other)) = (&self.slots[mine].stream, &self.slots[other].stream) {
+            stream.wait_for(&**other)?;
+        }
         let waited = &mut self.slots[mine].waited;
         waited.resize(slots.max(waited.len()), 0);
         waited[other] = clock;
@@ -111,15 +123,16 @@ impl Streams {
 
     #[cold]
     fn add(&mut self, stream: &Stream) -> usize {
-        let (id, stream) = (stream.id(), stream.shared_backend().clone());
-        let ended = |slot: &Slot| Arc::strong_count(&slot.stream) == 1 && slot.stream.synchronize().is_ok();
-        if let Some(place) = self.slots.iter().position(ended) {
+        self.retire();
+        let slot =
+            Slot { id: stream.id(), stream: Some(stream.shared_backend().clone()), freed: 0, waited: Vec::new() };
+        if let Some(place) = self.slots.iter().position(|slot| slot.stream.is_none()) {
             // What the ended stream freed is free for all by now, and so for the one that takes its slot.
-            self.slots[place] = Slot { id, stream, freed: 0, waited: Vec::new() };
+            self.slots[place] = slot;
             self.slots.iter_mut().filter_map(|slot| slot.waited.get_mut(place)).for_each(|waited| *waited = 0);
             return place;
         }
-        self.slots.push(Slot { id, stream, freed: 0, waited: Vec::new() });
+        self.slots.push(slot);
         self.slots.len() - 1
     }
 }

@@ -98,6 +98,7 @@ impl DeviceRange {
     /// A failure of the device, or of work on it.
     pub(crate) fn trim(&self, keep: u64) -> Result<u64> {
         let inner = &mut *self.inner();
+        inner.streams.retire();
         let stats = inner.range.stats();
         if stats.reserved <= keep.max(stats.live) {
             return Ok(0);
