@@ -81,10 +81,15 @@ pub(super) fn release_idle(which: Idle) -> u64 {
     Scope::all().into_iter().flat_map(Scope::caches).map(|cache| cache.release_idle(which)).sum()
 }
 
-/// Gives free pages of all ranges back to their devices, but for what the scopes are likely to need again.
+/// Gives free pages of all ranges back to their devices, but for what the scopes are likely to need again, with room for
+/// blocks to lie apart: a range reserves up to 1.1 times what is alive.
 pub(super) fn trim() {
     let scopes = Scope::all();
-    range::trim_all(|device| scopes.iter().flat_map(|scope| scope.caches()).map(|cache| cache.demand(device)).sum());
+    let demand = |device| scopes.iter().flat_map(|scope| scope.caches()).map(|cache| cache.demand(device)).sum::<u64>();
+    range::trim_all(|device| {
+        let demand = demand(device);
+        demand + demand / 8
+    });
 }
 
 static RELEASES: AtomicU64 = AtomicU64::new(0);
