@@ -32,8 +32,8 @@
 //! - Everything builds without CUDA; the driver is loaded when a GPU is asked for.
 //!
 //! # The way through the code
-//! `scope` (names, guards) → `array` (types) → `cache` (blocks of bytes under a key) → `device` (a machine) → `base`.
-//! Each module uses only those after it.
+//! `scope` (names, guards) → `array` (types) → `cache` (blocks of bytes under a key) → `range` (addresses) → `order`
+//! (streams) → `device` (a machine) → `base`. Each module uses only those after it; `DESIGN.md` says why.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
