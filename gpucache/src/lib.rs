@@ -42,6 +42,7 @@ mod base;
 mod cache;
 pub mod device;
 mod order;
+pub mod plan;
 mod range;
 mod scope;
 
@@ -53,6 +54,11 @@ pub use base::error::{Error, Result};
 pub use cache::ScopeStats;
 pub use range::trim;
 pub use scope::{Invalidated, invalidate, invalidate_all, stats};
+
+/// Compiles the programs in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub mod readme {}
 
 /// What most programs need: `use gpucache::prelude::*;`.
 pub mod prelude {

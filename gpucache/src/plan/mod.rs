@@ -1,0 +1,70 @@
+//! Dynamic storage allocation: offsets for buffers with known lifetimes, at the lowest height that can be found.
+//!
+//! Pure functions over plain data, usable without a device and without the rest of this crate. [`layout`] is fast: 0.2 to
+//! 1.5 us a buffer and pass. [`improve`] and [`Solver`] go on from there for as long as they may, and stop where the
+//! lower bound proves that nothing lower is possible. Scopes do not plan yet.
+//!
+//! Time is compressed to its maximal cliques (`problem`). A pass walks the skyline and places the best buffer that fits
+//! wholly on its lowest lines (`skyline`, over the candidates in `index`), in several orders (`portfolio`), then in orders
+//! weighted by what failed before (`restart`); small tight problems are searched exactly at a fixed target (`search`),
+//! whose schedule `aim` decides. `check` proves a layout.
+
+mod aim;
+mod bound;
+mod check;
+mod index;
+mod portfolio;
+mod problem;
+mod random;
+mod restart;
+mod search;
+mod skyline;
+mod solver;
+mod sort;
+mod types;
+
+pub use bound::lower_bound;
+pub use check::check;
+pub use solver::Solver;
+pub use types::{Buffer, Layout, Overlap, TooLarge};
+
+/// Lays the buffers out with the fast portfolio alone; stops early where it meets the lower bound.
+///
+/// ```
+/// use gpucache::plan::{Buffer, check, layout};
+/// let buffers = [Buffer { lower: 0, upper: 2, size: 3 }, Buffer { lower: 1, upper: 3, size: 4 }];
+/// let found = layout(&buffers)?;
+/// assert_eq!(found.height, 7);
+/// assert_eq!(check(&buffers, &found), Ok(()));
+/// # Ok::<(), gpucache::plan::TooLarge>(())
+/// ```
+///
+/// # Errors
+/// The sizes sum to more than 2^62.
+pub fn layout(buffers: &[Buffer]) -> Result<Layout, TooLarge> {
+    let mut solver = Solver::new(buffers)?;
+    solver.run_portfolio();
+    Ok(solver.layout())
+}
+
+/// Works for `budget` on a layout at most as high as `layout` (which is left aside if it does not hold); stops early at
+/// `target`, or where nothing lower is possible.
+///
+/// Each call starts anew; to work in slices, keep a [`Solver`].
+///
+/// # Errors
+/// The sizes sum to more than 2^62.
+pub fn improve(
+    buffers: &[Buffer],
+    layout: &Layout,
+    target: u64,
+    budget: std::time::Duration,
+) -> Result<Layout, TooLarge> {
+    let start = std::time::Instant::now();
+    let mut solver = Solver::new(buffers)?;
+    if check(buffers, layout).is_ok() {
+        solver.offer(layout);
+    }
+    solver.improve(target, &mut || start.elapsed() >= budget);
+    Ok(solver.layout())
+}

@@ -1,0 +1,213 @@
+//! The schedule: a fast portfolio of skyline passes, then conflict-weighted passes and exact search in turn, each aimed at
+//! heights between what is proven impossible and what is known; in slices as short as the caller likes.
+//!
+//! Invariants: `offsets` is a valid layout of height `height`; no layout is lower than `bound`; what is computed depends on
+//! the problem alone, time only decides how far it gets.
+
+use crate::plan::aim::Aim;
+use crate::plan::portfolio::{self, PORTFOLIO};
+use crate::plan::problem::Problem;
+use crate::plan::restart::Restarts;
+use crate::plan::search::{Outcome, Search};
+use crate::plan::skyline::{Skyline, Step, UNLIMITED};
+use crate::plan::{Buffer, Layout, TooLarge};
+
+/// What is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Job {
+    None,
+    /// A pass of the portfolio.
+    Portfolio,
+    /// A weighted pass.
+    Restart,
+    Search,
+}
+
+/// Beyond so many buffers a pass takes 10 ms or more, and the portfolio alone settles for a share of the bound over it.
+const LARGE: usize = 1 << 15;
+const LARGE_SHARE: u64 = 128;
+
+/// Lays out one set of buffers, better the longer it may work.
+///
+/// It starts with all buffers stacked; each call of [`improve`](Self::improve) goes on where the last one stopped.
+///
+/// ```
+/// use gpucache::plan::{Buffer, Solver};
+/// let buffers = [Buffer { lower: 0, upper: 2, size: 3 }, Buffer { lower: 2, upper: 3, size: 4 }];
+/// let mut solver = Solver::new(&buffers)?;
+/// solver.improve(0, &mut || false);
+/// assert_eq!(solver.height(), 4);
+/// # Ok::<(), gpucache::plan::TooLarge>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Solver {
+    problem: Problem,
+    peaks: Vec<u64>,
+    skyline: Skyline,
+    restarts: Restarts,
+    search: Option<Search>,
+    job: Job,
+    /// Jobs begun.
+    jobs: usize,
+    pass_aim: Aim,
+    search_aim: Aim,
+    offsets: Vec<u64>,
+    height: u64,
+    bound: u64,
+}
+
+impl Solver {
+    /// A solver for these buffers, with no work done yet.
+    ///
+    /// # Errors
+    /// The sizes sum to more than 2^62.
+    pub fn new(buffers: &[Buffer]) -> Result<Self, TooLarge> {
+        let problem = Problem::new(buffers)?;
+        let mut height = 0;
+        let mut offsets = Vec::with_capacity(problem.items.len());
+        for item in &problem.items {
+            offsets.push(height);
+            height += item.size;
+        }
+        Ok(Self {
+            offsets,
+            height,
+            bound: problem.bound,
+            peaks: Vec::new(),
+            skyline: Skyline::new(&problem),
+            restarts: Restarts::new(&problem),
+            search: None,
+            job: Job::None,
+            jobs: 0,
+            pass_aim: Aim::new(1),
+            search_aim: Aim::new(2),
+            problem,
+        })
+    }
+
+    /// The height of the best layout so far, in bytes.
+    pub fn height(&self) -> u64 {
+        self.height
+    }
+
+    /// No layout is lower: the largest load, or more where the search has proved more.
+    pub fn bound(&self) -> u64 {
+        self.bound
+    }
+
+    /// The best layout so far.
+    pub fn layout(&self) -> Layout {
+        Layout { offsets: self.problem.expand(&self.offsets), height: self.height }
+    }
+
+    /// Takes over a valid layout of the same buffers, if it is lower than what is known.
+    pub(super) fn offer(&mut self, layout: &Layout) {
+        self.adopt(self.problem.shrink(&layout.offsets), layout.height);
+    }
+
+    /// Works until the height is at most `target`, or proven minimal, or `stop` returns true; it is asked every 50 us or so.
+    /// Returns whether the target is met, or nothing lower is possible.
+    pub fn improve(&mut self, target: u64, stop: &mut dyn FnMut() -> bool) -> bool {
+        while !self.done(target) {
+            if self.job == Job::None {
+                self.begin(target);
+            }
+            let ended = if self.job == Job::Search { self.go_on_searching(stop) } else { self.go_on_passing(stop) };
+            if !ended || (!self.done(target) && stop()) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Runs the portfolio alone.
+    pub(super) fn run_portfolio(&mut self) {
+        let spare = if self.problem.items.len() > LARGE { self.problem.bound / LARGE_SHARE } else { 0 };
+        while !self.done(self.bound + spare) && (self.jobs < PORTFOLIO.len() || self.job == Job::Portfolio) {
+            if self.job == Job::None {
+                self.begin(0);
+            }
+            self.go_on_passing(&mut || false);
+        }
+    }
+
+    fn done(&self, target: u64) -> bool {
+        self.height <= target.max(self.bound)
+    }
+
+    fn begin(&mut self, target: u64) {
+        let grain = self.problem.grain;
+        let low = self.bound.max(target / grain * grain);
+        let job = self.jobs;
+        self.jobs += 1;
+        if let Some(&key) = PORTFOLIO.get(job) {
+            if job == 1 {
+                self.peaks = portfolio::peaks(&self.problem);
+            }
+            let order = portfolio::order(&self.problem, key, &self.peaks);
+            let target = if job == 0 { UNLIMITED } else { self.height - 1 };
+            self.skyline.begin(&self.problem, order, target);
+            self.job = Job::Portfolio;
+            return;
+        }
+        if job == PORTFOLIO.len() {
+            self.search = Search::new(&self.problem);
+        }
+        match &mut self.search {
+            Some(search) if job.is_multiple_of(2) => {
+                search.begin(&self.problem, self.search_aim.next(low, self.height, grain));
+                self.job = Job::Search;
+            }
+            _ => {
+                let order = self.restarts.order(&self.problem, &self.peaks);
+                let aim = self.pass_aim.next(low, self.height, grain);
+                self.skyline.begin(&self.problem, order, aim);
+                self.job = Job::Restart;
+            }
+        }
+    }
+
+    /// False if asked to stop.
+    fn go_on_passing(&mut self, stop: &mut dyn FnMut() -> bool) -> bool {
+        let step = self.skyline.advance(&self.problem, stop);
+        match step {
+            Step::Paused => return false,
+            Step::Done(height) => {
+                let offsets = self.skyline.offsets.clone();
+                self.adopt(offsets, height);
+            }
+            Step::Failed(section) => self.restarts.failed(self.skyline.unplaced(&self.problem, section)),
+        }
+        if self.job == Job::Restart {
+            self.pass_aim.report(matches!(step, Step::Done(_)));
+        }
+        self.job = Job::None;
+        true
+    }
+
+    /// False if asked to stop.
+    fn go_on_searching(&mut self, stop: &mut dyn FnMut() -> bool) -> bool {
+        let Some(search) = &mut self.search else { return true };
+        let outcome = search.advance(&self.problem, stop);
+        match outcome {
+            Outcome::Paused => return false,
+            Outcome::Exhausted => {}
+            Outcome::Impossible => self.bound = self.search_aim.target() + self.problem.grain,
+            Outcome::Found => {
+                let offsets = search.offsets().to_vec();
+                let ends = offsets.iter().zip(&self.problem.items).map(|(o, i)| o + i.size);
+                let height = ends.max().unwrap_or(0);
+                self.adopt(offsets, height);
+            }
+        }
+        self.search_aim.report(outcome == Outcome::Found);
+        self.job = Job::None;
+        true
+    }
+
+    fn adopt(&mut self, offsets: Vec<u64>, height: u64) {
+        if height < self.height {
+            (self.offsets, self.height) = (offsets, height);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Buffers, layouts and what can be wrong with them.
+
+use std::fmt;
+
+/// A buffer: `size` bytes that live in the half-open time interval `lower..upper`.
+///
+/// A size of 0, or `lower >= upper`, occupies nothing: it is laid out at offset 0 and overlaps with nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Buffer {
+    /// First time at which it lives.
+    pub lower: u32,
+    /// First time at which it lives no more.
+    pub upper: u32,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl Buffer {
+    pub(super) fn occupies(&self) -> bool {
+        self.size > 0 && self.lower < self.upper
+    }
+}
+
+/// An offset for each buffer, and the highest end.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Layout {
+    /// Offset of each buffer in bytes, in the order of the buffers.
+    pub offsets: Vec<u64>,
+    /// Bytes of the block that holds them all: the largest `offset + size`.
+    pub height: u64,
+}
+
+/// The sizes sum to more than 2^62 (or there are 2^32 buffers or more), so that offsets might not fit 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge {
+    /// Number of buffers given.
+    pub buffers: usize,
+}
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the sizes of {} buffers sum to more than 2^62 bytes: lay out fewer at once", self.buffers)
+    }
+}
+
+impl std::error::Error for TooLarge {}
+
+/// Why a layout does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    /// Two buffers that are alive at once share an address.
+    Buffers {
+        /// The one with the lower index.
+        first: usize,
+        /// The other.
+        second: usize,
+    },
+    /// There is not one offset per buffer.
+    Length {
+        /// Number of buffers.
+        buffers: usize,
+        /// Number of offsets.
+        offsets: usize,
+    },
+    /// The end of a buffer does not fit 64 bits.
+    PastEnd {
+        /// Its index.
+        buffer: usize,
+    },
+    /// The stated height is not the highest end.
+    Height {
+        /// As stated.
+        stated: u64,
+        /// The highest end.
+        found: u64,
+    },
+}
+
+impl fmt::Display for Overlap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Buffers { first, second } => {
+                write!(f, "buffers {first} and {second} are alive at once and share an address")
+            }
+            Self::Length { buffers, offsets } => write!(f, "{buffers} buffers have {offsets} offsets: give one each"),
+            Self::PastEnd { buffer } => write!(f, "buffer {buffer} ends past 2^64 bytes: lower its offset"),
+            Self::Height { stated, found } => {
+                write!(f, "the height is stated as {stated}, but the highest end is {found}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Overlap {}
