@@ -51,8 +51,7 @@ pub use cudarc;
 
 pub use array::{Array, Element, Shape};
 pub use base::error::{Error, Result};
-pub use cache::ScopeStats;
-pub use range::trim;
+pub use cache::{ScopeStats, trim};
 pub use scope::{Invalidated, invalidate, invalidate_all, stats};
 
 /// Compiles the programs in the README.

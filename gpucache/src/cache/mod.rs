@@ -22,4 +22,5 @@ pub(crate) use block::Block;
 #[cfg(feature = "cuda")]
 pub(crate) use block::View;
 pub use policy::Recycle;
+pub use registry::trim;
 pub use stats::ScopeStats;

@@ -123,7 +123,7 @@ impl Cache {
         // SAFETY: this thread owns the cache.
         unsafe { self.owned(|local, _| local.keep_spare(record)) };
         if is_trimmed {
-            registry::trim();
+            registry::trim_to_demand();
         }
         if self.shared.is_unsettled() {
             self.settle();
@@ -218,7 +218,7 @@ impl Cache {
             // SAFETY: this thread owns the cache; the records are released after the borrow.
             drop(unsafe { self.owned(Local::renew) });
             if is_trimmed {
-                registry::trim();
+                registry::trim_to_demand();
             }
         }
         for record in self.shared.returns.take() {

@@ -11,7 +11,9 @@ use thread_local::ThreadLocal;
 
 use super::owner::Cache;
 use super::stats::ScopeStats;
-use crate::range;
+use crate::base::error::Result;
+use crate::device::Device;
+use crate::range::{self, DeviceRange};
 
 /// The caches of one name.
 pub(crate) struct Scope {
@@ -83,13 +85,36 @@ pub(super) fn release_idle(which: Idle) -> u64 {
 
 /// Gives free pages of all ranges back to their devices, but for what the scopes are likely to need again, with room for
 /// blocks to lie apart: a range reserves up to 1.1 times what is alive.
-pub(super) fn trim() {
+pub(super) fn trim_to_demand() {
     let scopes = Scope::all();
     let demand = |device| scopes.iter().flat_map(|scope| scope.caches()).map(|cache| cache.demand(device)).sum::<u64>();
     range::trim_all(|device| {
         let demand = demand(device);
         demand + demand / 8
     });
+}
+
+/// Gives pages in which no block lies back to the device, wherever they are, and returns the bytes.
+///
+/// Memory of a scope's arrays stays with the device's range when they are dropped, for the next entry of any scope. This
+/// gives it back to the driver now, whatever scopes may need again, but for the idle blocks of `recycle = "keyed"`; it waits
+/// for the work on the device first.
+///
+/// # Errors
+/// A failure of the device, or of work on it.
+///
+/// ```
+/// use gpucache::{cache_scope, device::Virtual, prelude::*};
+///
+/// let device = Virtual::new(1 << 30);
+/// cache_scope!(warm_up, { Array::<u8, _>::zeros(&device, 4 << 20)? });
+/// assert_eq!(gpucache::trim(&device)?, 4 << 20);
+/// assert_eq!(device.memory().bytes, 0);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn trim(device: &impl Device) -> Result<u64> {
+    release_idle(Idle::Budgeted);
+    DeviceRange::of(device.stream_handle()).map_or(Ok(0), |range| range.trim(0))
 }
 
 static RELEASES: AtomicU64 = AtomicU64::new(0);

@@ -34,7 +34,6 @@ mod window;
 use range::{Range, RangeError};
 
 pub(crate) use fit::Block;
-pub use shared::trim;
 pub(crate) use shared::{Carved, DeviceRange, trim_all};
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::{Block, Range, RangeError};
 use crate::base::error::{Error, Result};
-use crate::device::{Device, Memory, Source, Stream};
+use crate::device::{Memory, Source, Stream};
 use crate::order::Streams;
 
 /// The range of one device.
@@ -106,27 +106,6 @@ impl DeviceRange {
         inner.streams.synchronize()?;
         inner.range.trim(keep)
     }
-}
-
-/// Gives pages in which no block lies back to the device, wherever they are, and returns the bytes.
-///
-/// Memory of a scope's arrays stays with the device's range when they are dropped, for the next entry of any scope. This
-/// gives it back to the driver now, whatever scopes may need again; it waits for the work on the device first.
-///
-/// # Errors
-/// A failure of the device, or of work on it.
-///
-/// ```
-/// use gpucache::{cache_scope, device::Virtual, prelude::*};
-///
-/// let device = Virtual::new(1 << 30);
-/// cache_scope!(warm_up, { Array::<u8, _>::zeros(&device, 4 << 20)? });
-/// assert_eq!(gpucache::trim(&device)?, 4 << 20);
-/// assert_eq!(device.memory().bytes, 0);
-/// # Ok::<(), gpucache::Error>(())
-/// ```
-pub fn trim(device: &impl Device) -> Result<u64> {
-    device.stream_handle().memory().known_range::<DeviceRange>().map_or(Ok(0), |range| range.trim(0))
 }
 
 /// Gives free pages of every device's range back, as long as what `keep` says of the device stays reserved. A failure is
