@@ -6,3 +6,4 @@ mod device;
 mod failure;
 mod model;
 mod properties;
+mod soak;
