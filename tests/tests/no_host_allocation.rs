@@ -19,6 +19,7 @@ struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static FREES: Cell<u64> = const { Cell::new(0) };
 }
 
 fn count() {
@@ -47,6 +48,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        let _ = FREES.try_with(|frees| frees.set(frees.get() + 1));
         // SAFETY: as above.
         unsafe { System.dealloc(memory, layout) }
     }
@@ -183,4 +185,22 @@ fn on_a_gpu() {
     if let Some(gpu) = gpucache_tests::gpu::Gpu::get() {
         warm_entries_allocate_nothing(&gpu.cuda, &["warm on a GPU", "below warm on a GPU"]);
     }
+}
+
+/// A scope that keeps nothing keeps nothing of its arrays on the host either, and leaves other scopes' memory alone.
+#[test]
+fn a_scope_that_keeps_nothing_does_not_grow() {
+    let _turn = gpucache_tests::turn();
+    let device = gpucache::device::Virtual::unchecked(1 << 40);
+    let pair = || cache_scope!("keeps nothing", recycle = "off", { drop(Array::<u8, _>::zeros(&device, 4096)) });
+    cache_scope!("fills the range", {
+        let _many = [(); 20].map(|()| Array::<u8, _>::zeros(&device, 4 << 20).unwrap());
+    });
+    pair();
+    let (allocations, frees, held) = (ALLOCATIONS.get(), FREES.get(), device.memory());
+    (0..ENTRIES).for_each(|_| pair());
+    let live = (ALLOCATIONS.get() - allocations) as i64 - (FREES.get() - frees) as i64;
+    assert!(live.abs() < 16, "{live} host allocations are left of {ENTRIES} entries");
+    assert_eq!(device.memory().frees, held.frees + ENTRIES, "its own frees, and nothing else");
+    let _ = gpucache::invalidate("fills the range");
 }

@@ -105,13 +105,14 @@ impl Local {
         })
     }
 
-    /// After an invalidation: forgets all keys, and hands out every idle block for the caller to release.
+    /// After an invalidation: forgets all keys, and hands out every idle block and spare record for the caller to
+    /// release. (A record may be the last to hold its stream, so that none is dropped in here.)
     pub(super) fn renew(&mut self, shared: &Shared) -> Vec<Box<Record>> {
-        let idle = self.take_idle(shared);
+        let mut records = self.take_idle(shared);
+        records.append(&mut self.spares);
         self.lists.forget_keys();
-        self.spares = Vec::new();
         shared.renew();
-        idle
+        records
     }
 
     /// Hands out every idle block for the caller to release.

@@ -8,7 +8,7 @@
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-use super::block::Record;
+use super::block::{Home, Record};
 use super::local::{Fresh, Local};
 use super::policy::Recycle;
 use super::registry::{self, Idle};
@@ -115,13 +115,18 @@ impl Cache {
         }
     }
 
-    /// Gives a block's memory back, and keeps its record for the next miss.
+    /// Gives a block's memory back, and keeps its record for the next miss, if it came from one that keeps blocks.
     #[inline(never)]
     fn release(&self, mut record: Box<Record>) {
-        let is_trimmed = self.shared.is_trimmed(record.home().generation);
+        let generation = record.home().generation;
+        let is_trimmed = self.shared.is_trimmed(generation);
         record.vacate();
-        // SAFETY: this thread owns the cache.
-        unsafe { self.owned(|local, _| local.keep_spare(record)) };
+        if generation == Home::NEVER_KEPT {
+            drop(record);
+        } else {
+            // SAFETY: this thread owns the cache.
+            unsafe { self.owned(|local, _| local.keep_spare(record)) };
+        }
         if is_trimmed {
             registry::trim_to_demand();
         }

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
+use super::block::Home;
 use super::returns::Returns;
 use super::stats::Counters;
 
@@ -56,9 +57,9 @@ impl Shared {
         self.trimmed.fetch_max(new, SeqCst);
     }
 
-    /// Whether the memory of blocks of this generation goes to the device.
+    /// Whether the memory of kept blocks of this generation goes to the device.
     pub(super) fn is_trimmed(&self, generation: u64) -> bool {
-        generation < self.trimmed.load(Relaxed)
+        generation != Home::NEVER_KEPT && generation < self.trimmed.load(Relaxed)
     }
 
     /// For the owner: notes the device that it serves.
