@@ -54,6 +54,7 @@ pub(crate) trait Pages {
 pub(crate) struct Source {
     meter: Arc<Meter>,
     kind: Kind,
+    failure: Option<Error>,
 }
 
 #[derive(Debug)]
@@ -78,7 +79,12 @@ impl Source {
             Some((pages, (base, bytes))) => Kind::Span { pages, base, bytes },
             None => Kind::Chunks { stream: stream.shared_backend().clone() },
         };
-        Source { meter: memory.meter().clone(), kind }
+        Source { meter: memory.meter().clone(), kind, failure: None }
+    }
+
+    /// What giving a chunk back met.
+    pub(crate) fn take_failure(&mut self) -> Option<Error> {
+        self.failure.take()
     }
 
     /// Takes chunks from `stream` from now on.
@@ -135,8 +141,12 @@ impl Pages for Source {
         match &self.kind {
             // SAFETY: the range gives back what `map` gave it, as one piece and once, when no work uses it any more.
             Kind::Span { pages, base, .. } => unsafe { pages.unmap(base + offset, bytes)? },
-            // SAFETY: as above.
-            Kind::Chunks { stream } => unsafe { stream.free(offset, bytes as usize)? },
+            Kind::Chunks { stream } => {
+                // SAFETY: as above.
+                let freed = unsafe { stream.free(offset, bytes as usize) };
+                // It counts as gone either way.
+                self.failure = self.failure.take().or(freed.err());
+            }
         }
         self.meter.freed(bytes);
         Ok(())

@@ -79,6 +79,11 @@ impl Streams {
         }
     }
 
+    /// How often memory was freed.
+    pub(crate) fn frees(&self) -> u64 {
+        self.clock
+    }
+
     /// Waits on the calling thread until no work uses any free memory.
     ///
     /// # Errors

@@ -16,30 +16,34 @@
 //! | `bins` | free spans in order of size |
 //! | `spans` | spans in order of address |
 //! | `window` | where pages are missing least, when no mapped span is long enough |
+//! | `gather` | how pages move under a large block, so that no more are reserved |
+//! | `split` | how a block is taken apart |
 //! | `growth` | how much to map at a time |
 //! | `handles` | which pieces the device was asked for |
 
 mod bins;
 mod fit;
+mod gather;
 mod growth;
 mod handles;
 #[expect(clippy::module_inception, reason = "the range proper, among what it is made of")]
 mod range;
 mod shared;
 mod spans;
+mod split;
 #[cfg(test)]
 mod tests;
 mod window;
 
+use crate::order::Tag;
 use range::{Range, RangeError};
 
 pub(crate) use fit::Block;
-pub(crate) use shared::{Carved, DeviceRange, trim_all};
+pub(crate) use shared::{Carved, DeviceRange, Occupancy, trim_all};
 
 #[cfg(test)]
 use {
     crate::device::{Pages, Place},
-    crate::order::Tag,
     range::Stats,
     spans::{Span, State},
 };

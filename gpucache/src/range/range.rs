@@ -68,7 +68,7 @@ impl<E: std::error::Error + 'static> std::error::Error for RangeError<E> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Layout {
+pub(super) enum Layout {
     Span,
     Chunks,
 }
@@ -77,11 +77,11 @@ enum Layout {
 #[derive(Debug)]
 pub(super) struct Range<P> {
     pub(super) pages: P,
-    granule: u64,
-    layout: Layout,
+    pub(super) granule: u64,
+    pub(super) layout: Layout,
     pub(super) fit: Fit,
-    handles: Handles,
-    stats: Stats,
+    pub(super) handles: Handles,
+    pub(super) stats: Stats,
 }
 
 impl<P: Pages> Range<P> {
@@ -133,12 +133,12 @@ impl<P: Pages> Range<P> {
 
     /// `bytes` as a block has them, unless they overflow or there are as many nodes as can be.
     #[inline]
-    fn rounded(&self, bytes: u64) -> Option<u64> {
+    pub(super) fn rounded(&self, bytes: u64) -> Option<u64> {
         bytes.max(1).checked_next_multiple_of(ALIGN).filter(|_| self.fit.spans.has_room())
     }
 
     #[inline]
-    fn count(&mut self, bytes: u64) {
+    pub(super) fn count(&mut self, bytes: u64) {
         self.stats.live += bytes;
         self.stats.peak_live = self.stats.peak_live.max(self.stats.live);
     }
@@ -208,6 +208,16 @@ impl<P: Pages> Range<P> {
         grown.map_err(RangeError::Pages)
     }
 
+    /// Maps what a block of `bytes` bytes lacks, and no more.
+    pub(super) fn grow_exactly(&mut self, bytes: u64) -> Result<Option<Block>, RangeError<P::Error>> {
+        let grown = match self.layout {
+            Layout::Span => self.grow_span(bytes, 0),
+            Layout::Chunks => self.grow_chunk(bytes, bytes.next_multiple_of(self.granule)),
+        };
+        self.stats.peak_reserved = self.stats.peak_reserved.max(self.stats.reserved);
+        grown.map_err(RangeError::Pages)
+    }
+
     /// Maps what the best window lacks, at least `step` bytes if the device and the hole have as many.
     fn grow_span(&mut self, bytes: u64, step: u64) -> Result<Option<Block>, P::Error> {
         let Some(window) = window::best(&self.fit.spans, bytes, self.granule) else { return Ok(None) };
@@ -249,11 +259,15 @@ impl<P: Pages> Range<P> {
         let exact = bytes.checked_next_multiple_of(granule);
         let sizes = exact.zip(growth::chunk(bytes, self.high_water(bytes), granule));
         let Some((exact, chunk)) = sizes else { return Ok(None) };
-        let (offset, mapped) = match self.map(Place::Anywhere, chunk) {
-            Err(_) if exact < chunk => (self.map(Place::Anywhere, exact)?, exact),
-            offset => (offset?, chunk),
-        };
-        let id = self.fit.add_chunk(offset, mapped);
+        match self.grow_chunk(bytes, chunk) {
+            Err(_) if exact < chunk => self.grow_chunk(bytes, exact),
+            grown => grown,
+        }
+    }
+
+    fn grow_chunk(&mut self, bytes: u64, chunk: u64) -> Result<Option<Block>, P::Error> {
+        let offset = self.map(Place::Anywhere, chunk)?;
+        let id = self.fit.add_chunk(offset, chunk);
         Ok(Some(self.fit.carve(id, offset, bytes)))
     }
 
@@ -268,13 +282,21 @@ impl<P: Pages> Range<P> {
             if self.stats.reserved < keep.saturating_add(bytes) {
                 continue;
             }
-            self.unmap(offset, bytes)?;
-            match self.layout {
-                Layout::Span => id = self.fit.unmap(id, offset, bytes),
-                Layout::Chunks => self.fit.remove_chunk(id),
-            }
+            id = self.unmap_free(id, offset, bytes)?;
         }
         Ok(())
+    }
+
+    /// Unmaps a handle within the free span `id`, and returns the free span behind it.
+    pub(super) fn unmap_free(&mut self, id: u32, offset: u64, bytes: u64) -> Result<u32, P::Error> {
+        self.unmap(offset, bytes)?;
+        Ok(match self.layout {
+            Layout::Span => self.fit.unmap(id, offset, bytes),
+            Layout::Chunks => {
+                self.fit.remove_chunk(id);
+                id
+            }
+        })
     }
 
     fn map(&mut self, place: Place, bytes: u64) -> Result<u64, P::Error> {

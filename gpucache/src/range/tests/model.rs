@@ -15,6 +15,8 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) kind: Kind,
+    /// Addresses at the start that one block takes all the time, at which nothing needs to be looked.
+    pub(super) pinned: u64,
     /// (offset, bytes), in no order.
     pub(super) live: Vec<(u64, u64)>,
     pub(super) peak_live: u64,
@@ -22,8 +24,8 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(kind: Kind) -> Self {
-        Self { kind, live: Vec::new(), peak_live: 0, peak_reserved: 0 }
+    pub(super) fn new(kind: Kind, pinned: u64) -> Self {
+        Self { kind, pinned, live: Vec::new(), peak_live: 0, peak_reserved: 0 }
     }
 
     /// Takes in a block; fails if it meets another, is not aligned or has a byte without memory.
@@ -39,9 +41,15 @@ impl Model {
         self.peak_reserved = self.peak_reserved.max(device.used());
     }
 
-    /// A trim: the high-water mark begins anew.
-    pub(super) fn trimmed(&mut self) {
-        self.peak_live = self.live_bytes();
+    /// Takes the block out that begins at `offset`.
+    pub(super) fn release(&mut self, offset: u64) -> (u64, u64) {
+        let place = self.live.iter().position(|live| live.0 == offset).unwrap();
+        self.live.swap_remove(place)
+    }
+
+    /// A trim: the high-water mark begins anew, but for what is kept.
+    pub(super) fn trimmed(&mut self, keep: u64) {
+        self.peak_live = self.live_bytes().max(self.peak_live.min(keep));
     }
 
     pub(super) fn live_bytes(&self) -> u64 {
@@ -55,7 +63,7 @@ impl Model {
     /// Mapped and free stretches, (offset, bytes) by address, each as long as it goes.
     pub(super) fn free(&self, device: &Device) -> Vec<(u64, u64)> {
         let mut free: Vec<(u64, u64)> = Vec::new();
-        for (&start, &bytes) in &device.mapped {
+        for (&start, &bytes) in device.mapped.range(self.pinned..) {
             for at in (start..start + bytes).step_by(ALIGN as usize).filter(|&at| !self.is_live(at)) {
                 let merges = |last: &&mut (u64, u64)| last.0 + last.1 == at && (self.kind == Kind::Span || at > start);
                 match free.last_mut().filter(merges) {
@@ -76,22 +84,40 @@ impl Model {
         fitting.min_by_key(|span| (is_tail(span), span.1, span.0)).map(|span| span.0)
     }
 
+    /// Where a block of `bytes` could lie, pages aside.
+    fn places(&self, bytes: u64) -> impl Iterator<Item = u64> + '_ {
+        let last = CAPACITY.checked_sub(bytes).map(|last| self.pinned + last);
+        let places = last.into_iter().flat_map(|last| (self.pinned..=last).step_by(ALIGN as usize));
+        places.filter(move |&at| self.live.iter().all(|&(start, length)| start + length <= at || at + bytes <= start))
+    }
+
     /// The fewest bytes that have to be mapped for a block of `bytes`, wherever it may lie.
     pub(super) fn least_missing(&self, device: &Device, bytes: u64) -> Option<u64> {
-        let places = (0..=CAPACITY.checked_sub(bytes)?).step_by(ALIGN as usize);
-        let granule = device.granule;
-        let missing = |at: u64| {
-            let clear = self.live.iter().all(|&(start, length)| start + length <= at || at + bytes <= start);
-            let granules = (at / granule..(at + bytes).div_ceil(granule)).filter(|i| !device.backs(i * granule, 1));
-            clear.then(|| granules.count() as u64 * granule)
-        };
-        places.filter_map(missing).min()
+        self.places(bytes).map(|at| missing(device, at, bytes)).min()
+    }
+
+    /// The handles without a block in them, (offset, bytes).
+    pub(super) fn idle_handles<'a>(&'a self, device: &'a Device) -> impl Iterator<Item = (u64, u64)> + 'a {
+        let handles = device.mapped.range(self.pinned..).map(|(&start, &bytes)| (start, bytes));
+        handles.filter(|&handle| self.live.iter().all(|&live| !meet(handle, live)))
     }
 
     /// What trimming must give back: every handle without a block in it.
-    pub(super) fn idle_handles(&self, device: &Device) -> u64 {
-        let touched = |start: u64, bytes: u64| self.live.iter().any(|b| b.0 < start + bytes && start < b.0 + b.1);
-        device.mapped.iter().filter(|(start, bytes)| !touched(**start, **bytes)).map(|handle| handle.1).sum()
+    pub(super) fn idle_bytes(&self, device: &Device) -> u64 {
+        self.idle_handles(device).map(|handle| handle.1).sum()
+    }
+
+    /// For every place at which the fewest bytes are missing for a block of `bytes`: how many, and how many there are in
+    /// idle handles elsewhere.
+    pub(super) fn exchanges(&self, device: &Device, bytes: u64) -> Vec<(u64, u64)> {
+        if self.kind == Kind::Chunks {
+            let missing = bytes.checked_next_multiple_of(device.granule);
+            return missing.map(|missing| (missing, self.idle_bytes(device))).into_iter().collect();
+        }
+        let Some(least) = self.least_missing(device, bytes) else { return Vec::new() };
+        let places = self.places(bytes).filter(|&at| missing(device, at, bytes) == least);
+        let elsewhere = |at| self.idle_handles(device).filter(move |&handle| !meet(handle, (at, bytes)));
+        places.map(|at| (least, elsewhere(at).map(|handle| handle.1).sum())).collect()
     }
 
     /// Compares the range with the model: spans, merging, counters.
@@ -105,12 +131,24 @@ impl Model {
         if self.kind == Kind::Span {
             let holes_apart = |pair: &[Span]| pair[0].state != State::Hole || pair[1].state != State::Hole;
             assert!(spans.windows(2).all(|pair| pair[0].end() == pair[1].offset && holes_apart(pair)));
-            assert_eq!(spans.iter().map(|span| span.bytes).sum::<u64>(), CAPACITY);
+            assert_eq!(spans.iter().map(|span| span.bytes).sum::<u64>(), self.pinned + CAPACITY);
         }
         let stats = range.stats();
         assert_eq!((stats.live, stats.reserved), (self.live_bytes(), range.pages().used()));
         assert_eq!((stats.peak_live, stats.peak_reserved), (self.peak_live, self.peak_reserved));
     }
+}
+
+/// Bytes to map for a block of `bytes` at `at`.
+fn missing(device: &Device, at: u64, bytes: u64) -> u64 {
+    let granule = device.granule;
+    let granules = (at / granule..(at + bytes).div_ceil(granule)).filter(|i| !device.backs(i * granule, 1));
+    granules.count() as u64 * granule
+}
+
+/// Whether two stretches, (offset, bytes), have an address in common.
+fn meet(a: (u64, u64), b: (u64, u64)) -> bool {
+    a.0 < b.0 + b.1 && b.0 < a.0 + a.1
 }
 
 pub(super) fn by_address(range: &Range<Device>) -> Vec<Span> {

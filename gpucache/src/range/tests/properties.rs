@@ -1,11 +1,14 @@
-//! Properties, against the naive model, after every one of random allocations, frees and trims:
+//! Properties, against the naive model, after every one of random allocations, frees, trims, gathers and splits:
 //!
 //! 1. no two blocks overlap, all are aligned, pages are mapped behind every byte of them;
 //! 2. what mapped memory can serve is served from the best fit, and without a call;
 //! 3. otherwise the fewest possible granules are mapped, a growth step aside;
-//! 4. trimming gives back exactly the handles in which no block lies;
+//! 4. trimming gives back exactly the handles in which no block lies, as far as it may;
 //! 5. free neighbours are merged, counters are right;
-//! 6. slots of nodes are used again.
+//! 6. slots of nodes are used again;
+//! 7. gathering serves what it can without more reserved than it may, unmaps no more than that takes, and waits only
+//!    then; what it cannot serve changes nothing;
+//! 8. splitting leaves the first valid pieces and frees the rest.
 
 use proptest::prelude::*;
 
@@ -13,26 +16,60 @@ use super::super::{ALIGN, Block, Range, RangeError, Tag};
 use super::device::{Device, GRANULE, Refusal};
 use super::model::{CAPACITY, Kind, Model};
 
+/// Pieces of a block by the gap before each, in units of [`ALIGN`], and its bytes.
+pub(super) type Cuts = Vec<(u64, u64)>;
+const CUTS: usize = 6;
+
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Allocate(u64),
     /// Free the block of this rank among those alive, modulo their number.
     Free(usize),
-    Trim,
+    /// As many bytes are to stay.
+    Trim(u64),
+    /// Bytes, and how many may be reserved.
+    Gather(u64, u64),
+    /// Take a block apart.
+    Split(usize, Cuts),
 }
 
 pub(super) fn ops() -> impl Strategy<Value = Vec<Op>> {
-    let bytes = prop_oneof![
-        8 => 1..=4 * ALIGN,
-        6 => 1..=6 * GRANULE,
-        2 => 1..=CAPACITY,
-        1 => Just(0),
-        1 => CAPACITY - ALIGN..=CAPACITY + ALIGN,
-        1 => u64::MAX - 2 * GRANULE..=u64::MAX,
+    let bytes = || {
+        prop_oneof![
+            8 => 1..=4 * ALIGN,
+            6 => 1..=6 * GRANULE,
+            2 => 1..=CAPACITY,
+            1 => Just(0),
+            1 => CAPACITY - ALIGN..=CAPACITY + ALIGN,
+            1 => u64::MAX - 2 * GRANULE..=u64::MAX,
+        ]
+    };
+    let large = prop_oneof![6 => 1..=CAPACITY / 2, 2 => bytes()];
+    let keep = prop_oneof![2 => Just(0), 1 => 0..=CAPACITY];
+    let op = prop_oneof![
+        10 => bytes().prop_map(Op::Allocate),
+        9 => any::<usize>().prop_map(Op::Free),
+        1 => keep.prop_map(Op::Trim),
+        3 => (large, 0..=CAPACITY).prop_map(|(bytes, limit)| Op::Gather(bytes, limit)),
+        2 => (any::<usize>(), cuts()).prop_map(|(rank, cuts)| Op::Split(rank, cuts)),
     ];
-    let op =
-        prop_oneof![10 => bytes.prop_map(Op::Allocate), 9 => any::<usize>().prop_map(Op::Free), 1 => Just(Op::Trim)];
     prop::collection::vec(op, 1..120)
+}
+
+pub(super) fn cuts() -> impl Strategy<Value = Cuts> {
+    let bytes = prop_oneof![8 => 0..=4 * ALIGN, 4 => 0..=2 * GRANULE, 1 => u64::MAX - ALIGN..=u64::MAX];
+    prop::collection::vec((prop_oneof![Just(0), 0..=8_u64], bytes), 0..=CUTS)
+}
+
+/// The pieces that these cuts are of a block, whether they lie in it or not.
+pub(super) fn pieces(cuts: &Cuts) -> Vec<(u64, u64)> {
+    let mut at = 0_u64;
+    let place = |&(gap, bytes): &(u64, u64)| {
+        let offset = at.saturating_add(gap * ALIGN) / ALIGN * ALIGN;
+        at = offset.saturating_add(bytes.max(1)).checked_next_multiple_of(ALIGN).unwrap_or(u64::MAX);
+        (offset, bytes)
+    };
+    cuts.iter().map(place).collect()
 }
 
 pub(super) fn range(kind: Kind, memory: u64) -> Range<Device> {
@@ -46,7 +83,7 @@ pub(super) fn over(kind: Kind, device: Device) -> Range<Device> {
     }
 }
 
-/// Granules of a test: with the small one, growth steps and handles are of several.
+/// Granules of a test: with the small one, growth steps are of several.
 pub(super) fn granules() -> impl Strategy<Value = u64> {
     prop_oneof![Just(GRANULE), Just(ALIGN)]
 }
@@ -60,11 +97,15 @@ struct Pair {
 
 impl Pair {
     fn apply(&mut self, op: &Op) {
+        let (pinned, alive) = (self.model.pinned, self.blocks.len());
         match *op {
             Op::Allocate(bytes) => self.allocate(bytes),
-            Op::Free(rank) if !self.blocks.is_empty() => self.free(rank % self.blocks.len()),
-            Op::Free(_) => {}
-            Op::Trim => self.trim(),
+            Op::Free(rank) if alive > 0 => self.free(rank % alive),
+            Op::Split(rank, ref cuts) if alive > 0 => self.split(rank % alive, &pieces(cuts)),
+            Op::Free(_) | Op::Split(..) => {}
+            Op::Trim(0) => self.trim(0),
+            Op::Trim(keep) => self.trim(pinned + keep),
+            Op::Gather(bytes, limit) => self.gather(bytes, (pinned + limit).min(self.range.pages().memory)),
         }
         self.model.check(&self.range);
     }
@@ -88,11 +129,17 @@ impl Pair {
                 .filter(|&bytes| bytes <= before.memory - before.used());
             assert_eq!(rounded, None, "{error:?}");
         }
-        if let (Ok(block), Some(rounded)) = (got, rounded) {
-            assert_eq!(self.range.fit.bytes(&block), Some(rounded));
-            self.model.take(self.range.pages(), block.offset(), rounded);
-            self.blocks.push(block);
+        if let Ok(block) = got {
+            self.take(block, bytes);
         }
+    }
+
+    /// Takes in a block that was asked for as one of `bytes`.
+    fn take(&mut self, block: Block, bytes: u64) {
+        let rounded = bytes.max(1).next_multiple_of(ALIGN);
+        assert_eq!(self.range.fit.bytes(&block), Some(rounded));
+        self.model.take(self.range.pages(), block.offset(), rounded);
+        self.blocks.push(block);
     }
 
     fn expect_growth(&self, bytes: u64, got: &Result<Block, RangeError<Refusal>>, least: Option<u64>, before: &Device) {
@@ -111,31 +158,102 @@ impl Pair {
         }
     }
 
-    fn free(&mut self, rank: usize) {
-        let block = self.blocks.swap_remove(rank);
-        let place = self.model.live.iter().position(|live| live.0 == block.offset()).unwrap();
-        assert_eq!(self.range.free(block, Tag::NOBODY), self.model.live.swap_remove(place).1);
+    fn gather(&mut self, bytes: u64, limit: u64) {
+        let before = self.range.pages().clone();
+        let unmaps = self.range.stats().unmap_calls;
+        let rounded = bytes.max(1).checked_next_multiple_of(ALIGN);
+        let best = rounded.and_then(|bytes| self.model.best_fit(&before, bytes));
+        let exchanges = rounded.map_or(Vec::new(), |bytes| self.model.exchanges(&before, bytes));
+        let room = limit.saturating_sub(before.used());
+        let serves = |&(missing, idle): &(u64, u64)| missing.saturating_sub(room) <= idle;
+        let mut settled = 0;
+        let settle = || {
+            settled += 1;
+            Ok(())
+        };
+        let got = self.range.gather(bytes, limit, settle).unwrap();
+        let after = self.range.pages();
+        assert_eq!(settled, u32::from(self.range.stats().unmap_calls > unmaps));
+        match &got {
+            Some(block) if best.is_some() => assert_eq!((Some(block.offset()), after.calls), (best, before.calls)),
+            Some(_) => {
+                assert!(exchanges.iter().any(serves), "{bytes} under {limit}");
+                assert!(after.used() <= limit.max(before.used()), "{} under {limit}", after.used());
+                let needs = exchanges.iter().map(|(missing, _)| missing.saturating_sub(room)).max();
+                expect_few_unmapped(&before, after, needs.unwrap_or(0));
+            }
+            None => {
+                assert!(best.is_none() && (exchanges.is_empty() || !exchanges.iter().all(serves)));
+                assert_eq!(after.calls, before.calls);
+            }
+        }
+        if let Some(block) = got {
+            self.take(block, bytes);
+        }
     }
 
-    fn trim(&mut self) {
-        let idle = self.model.idle_handles(self.range.pages());
-        assert_eq!(self.range.trim(0), Ok(idle));
-        assert_eq!(self.model.idle_handles(self.range.pages()), 0);
-        self.model.trimmed();
+    fn split(&mut self, rank: usize, pieces: &[(u64, u64)]) {
+        let block = self.blocks.swap_remove(rank);
+        let (start, bytes) = self.model.release(block.offset());
+        let rounded = |bytes: u64| bytes.max(1).checked_next_multiple_of(ALIGN);
+        let lies_within = |&(offset, length): &(u64, u64)| {
+            rounded(length).and_then(|length| offset.checked_add(length)).is_some_and(|end| end <= bytes)
+        };
+        let valid = pieces.iter().take_while(|piece| lies_within(piece)).count();
+        let calls = self.range.pages().calls;
+        let blocks = self.range.split(block, pieces, Tag::NOBODY);
+        assert_eq!((blocks.len(), self.range.pages().calls), (valid, calls));
+        for (block, &(offset, bytes)) in blocks.into_iter().zip(pieces) {
+            assert_eq!(block.offset(), start + offset);
+            self.take(block, bytes);
+        }
+    }
+
+    fn free(&mut self, rank: usize) {
+        let block = self.blocks.swap_remove(rank);
+        let (_, bytes) = self.model.release(block.offset());
+        assert_eq!(self.range.free(block, Tag::NOBODY), bytes);
+    }
+
+    fn trim(&mut self, keep: u64) {
+        let (idle, used) = (self.model.idle_bytes(self.range.pages()), self.range.pages().used());
+        let trimmed = self.range.trim(keep).unwrap();
+        let left = self.range.pages().used();
+        let shortest = self.model.idle_handles(self.range.pages()).map(|handle| handle.1).min();
+        assert_eq!((trimmed, trimmed <= idle), (used - left, true));
+        assert!(left >= keep.min(used), "{left} left of {used} to keep {keep}");
+        assert!(shortest.is_none_or(|bytes| left - bytes < keep), "{left} left to keep {keep}");
+        self.model.trimmed(keep);
     }
 }
 
-fn agree(kind: Kind, memory: u64, granule: u64, ops: &[Op]) {
-    let device = Device { granule, ..Device::new(memory) };
-    let mut pair = Pair { range: over(kind, device), model: Model::new(kind), blocks: Vec::new() };
+/// No more handles went than to make `need` bytes, but for the last of them.
+fn expect_few_unmapped(before: &Device, after: &Device, need: u64) {
+    let is_gone = |(offset, bytes): &(&u64, &u64)| after.mapped.get(offset) != Some(bytes);
+    let gone: Vec<u64> = before.mapped.iter().filter(is_gone).map(|(_, &bytes)| bytes).collect();
+    let shortest = gone.iter().min().copied().unwrap_or(0);
+    let sum: u64 = gone.iter().sum();
+    assert!(sum == 0 || sum - shortest < need, "{gone:?} unmapped for {need}");
+}
+
+fn agree(kind: Kind, pinned: u64, device: Device, ops: &[Op]) {
+    let range = match pinned {
+        0 => over(kind, device),
+        pinned => Range::span(device, pinned + CAPACITY),
+    };
+    let mut pair = Pair { range, model: Model::new(kind, pinned), blocks: Vec::new() };
+    let first = (pinned > 0).then(|| pair.range.allocate(pinned).unwrap());
+    pair.model.live.extend(first.as_ref().map(|block| (block.offset(), pinned)));
+    (pair.model.peak_live, pair.model.peak_reserved) = (pinned, pinned);
     ops.iter().for_each(|op| pair.apply(op));
     while !pair.blocks.is_empty() {
         pair.free(0);
         pair.model.check(&pair.range);
     }
-    pair.trim();
+    first.map(|block| pair.range.free(block, Tag::NOBODY));
+    pair.range.trim(0).unwrap();
     assert_eq!(pair.range.stats().reserved, 0, "everything is free, so everything comes back");
-    assert!(pair.range.fit.spans.slots() <= 4 * ops.len() as u32 + 1);
+    assert!(pair.range.fit.spans.slots() as usize <= (4 + 2 * CUTS) * ops.len() + 3);
 }
 
 proptest! {
@@ -143,11 +261,22 @@ proptest! {
 
     #[test]
     fn a_span_agrees_with_the_model(ops in ops(), granule in granules(), memory in 8..=64_u64) {
-        agree(Kind::Span, memory * GRANULE, granule, &ops);
+        agree(Kind::Span, 0, Device { granule, ..Device::new(memory * GRANULE) }, &ops);
     }
 
     #[test]
     fn chunks_agree_with_the_model(ops in ops(), granule in granules(), memory in 8..=64_u64) {
-        agree(Kind::Chunks, memory * GRANULE, granule, &ops);
+        agree(Kind::Chunks, 0, Device { granule, ..Device::new(memory * GRANULE) }, &ops);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// So much stays alive that a handle is of 4 granules, and a step of 32.
+    #[test]
+    fn a_span_with_long_handles_agrees_with_the_model(ops in ops(), memory in 8..=64_u64) {
+        let pinned = 4096 * ALIGN;
+        agree(Kind::Span, pinned, Device { granule: ALIGN, ..Device::new(pinned + memory * GRANULE) }, &ops);
     }
 }

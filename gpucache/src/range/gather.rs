@@ -1,0 +1,147 @@
+//! Large blocks from what is idle: pages move to where a block fits, so that what is reserved does not grow.
+//!
+//! The block goes where the fewest bytes are missing (see `window`). As many bytes are unmapped first as would be too
+//! many then: handles in free spans that the block's place does not meet. Nothing is unmapped unless all that is needed
+//! can be.
+
+use std::cmp::Reverse;
+
+use super::fit::Block;
+use super::range::{Layout, Range, RangeError};
+use super::spans::{NIL, State};
+use super::window::{self, Window};
+use crate::device::Pages;
+
+/// A handle without a block in it, and the free span in which it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Idle {
+    span: u32,
+    offset: u64,
+    bytes: u64,
+}
+
+impl<P: Pages> Range<P> {
+    /// A block of at least `bytes`, after which no more than `limit` bytes are reserved, or no more than before. Free
+    /// handles are unmapped if it takes that, after `settle` has seen to it that no work uses free memory; otherwise
+    /// that is not called. `None` if all free handles are not enough; nothing has changed then.
+    ///
+    /// # Errors
+    ///
+    /// [`RangeError::Pages`] with the error of `settle`, and nothing has changed; or with that of the device, and what
+    /// was unmapped until then stays so.
+    pub(super) fn gather(
+        &mut self,
+        bytes: u64,
+        limit: u64,
+        settle: impl FnOnce() -> Result<(), P::Error>,
+    ) -> Result<Option<Block>, RangeError<P::Error>> {
+        if let Some(block) = self.reuse(bytes) {
+            return Ok(Some(block));
+        }
+        let Some(rounded) = self.rounded(bytes) else { return Ok(None) };
+        let Some(idle) = self.in_exchange(rounded, limit) else { return Ok(None) };
+        if !idle.is_empty() {
+            settle().map_err(RangeError::Pages)?;
+            self.unmap_all(&idle).map_err(RangeError::Pages)?;
+        }
+        // Looks for a window anew, since holes have merged. The one found before is still there, as no handle in it was
+        // unmapped: no more is missing now.
+        let block = self.grow_exactly(rounded)?;
+        if block.is_some() {
+            self.count(rounded);
+        }
+        Ok(block)
+    }
+
+    /// What to unmap so that a block of `bytes` can be mapped under `limit`, in order of address.
+    fn in_exchange(&self, bytes: u64, limit: u64) -> Option<Vec<Idle>> {
+        let (missing, window) = match self.layout {
+            Layout::Span => {
+                let window = window::best(&self.fit.spans, bytes, self.granule)?;
+                (window.missing, Some(window))
+            }
+            Layout::Chunks => (bytes.checked_next_multiple_of(self.granule)?, None),
+        };
+        match missing.saturating_sub(limit.saturating_sub(self.stats().reserved)) {
+            0 => Some(Vec::new()),
+            need => choose(self.idle_outside(window), need),
+        }
+    }
+
+    /// The handles that lie in a free span and have no address of `window`.
+    fn idle_outside(&self, window: Option<Window>) -> Vec<Idle> {
+        let spans = &self.fit.spans;
+        let free = (0..spans.slots()).filter(|&id| spans.state(id) == Some(State::Free));
+        let handles = |span| {
+            let within = self.handles.within(spans.at(span).offset, spans.at(span).end());
+            within.into_iter().map(move |(offset, bytes)| Idle { span, offset, bytes })
+        };
+        let is_outside = |idle: &Idle| window.is_none_or(|window| !window.meets(idle.offset, idle.bytes));
+        free.flat_map(handles).filter(is_outside).collect()
+    }
+
+    /// Unmaps handles in order of address, so that in each span what is left lies behind.
+    fn unmap_all(&mut self, idle: &[Idle]) -> Result<(), P::Error> {
+        let (mut span, mut rest) = (NIL, NIL);
+        for handle in idle {
+            if handle.span != span {
+                (span, rest) = (handle.span, handle.span);
+            }
+            rest = self.unmap_free(rest, handle.offset, handle.bytes)?;
+        }
+        Ok(())
+    }
+}
+
+/// The fewest of the handles that make at least `need` bytes, in order of address; `None` if all make less.
+///
+/// The longest ones, but for the last, which is the shortest that suffices: the excess is less than that one. Among
+/// equals those at the highest addresses, which best fit uses last, and which leave few holes.
+fn choose(mut idle: Vec<Idle>, need: u64) -> Option<Vec<Idle>> {
+    idle.sort_unstable_by_key(|handle| Reverse((handle.bytes, handle.offset)));
+    let mut rest = need;
+    let last = idle.iter().position(|handle| {
+        let is_last = handle.bytes >= rest;
+        rest = if is_last { rest } else { rest - handle.bytes };
+        is_last
+    })?;
+    let shortest = idle[idle.partition_point(|handle| handle.bytes >= rest) - 1].bytes;
+    let place = idle.partition_point(|handle| handle.bytes > shortest);
+    idle.swap(last, place);
+    idle.truncate(last + 1);
+    idle.sort_unstable_by_key(|handle| handle.offset);
+    Some(idle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Idle, choose};
+
+    /// What is chosen of handles of these bytes, one behind the other.
+    fn chosen(bytes: &[u64], need: u64) -> Option<Vec<u64>> {
+        let offset = |i: usize| bytes[..i].iter().sum();
+        let idle = bytes.iter().enumerate().map(|(i, &bytes)| Idle { span: 0, offset: offset(i), bytes });
+        choose(idle.collect(), need).map(|idle| idle.iter().map(|handle| handle.offset).collect())
+    }
+
+    #[test]
+    fn few_long_ones_and_a_last_one_that_just_suffices() {
+        assert_eq!(chosen(&[1, 8, 2, 4, 1], 9), Some(vec![1, 15]));
+        assert_eq!(chosen(&[1, 8, 2, 4, 1], 11), Some(vec![1, 11]));
+        assert_eq!(chosen(&[1, 8, 2, 4, 1], 16), Some(vec![0, 1, 9, 11, 15]));
+        assert_eq!(chosen(&[1, 8, 2, 4, 1], 2), Some(vec![9]));
+    }
+
+    #[test]
+    fn among_equals_the_highest() {
+        assert_eq!(chosen(&[2, 2, 2, 2, 2], 5), Some(vec![4, 6, 8]));
+    }
+
+    #[test]
+    fn all_or_none() {
+        assert_eq!(chosen(&[3, 3], 6), Some(vec![0, 3]));
+        assert_eq!(chosen(&[3, 3], 7), None);
+        assert_eq!(chosen(&[], 1), None);
+        assert_eq!(chosen(&[u64::MAX / 2, 1], u64::MAX), None);
+    }
+}

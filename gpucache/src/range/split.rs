@@ -1,0 +1,69 @@
+//! A block taken apart: pieces of it live on as blocks of their own, and the rest is free.
+
+use super::fit::{Block, Fit};
+use super::range::Range;
+use super::spans::{Span, State};
+use super::{ALIGN, Tag};
+use crate::device::Pages;
+
+impl<P: Pages> Range<P> {
+    /// Takes a block apart: each of `pieces`, given by its offset in the block and its bytes, becomes a block, rounded
+    /// as all are; the rest is freed, and the work that `tag` names may still use it.
+    ///
+    /// The pieces are in order, apart from each other and within the block, their offsets multiples of [`ALIGN`]. The
+    /// first that is not so ends them: it and those behind it count as the rest, so that the blocks returned are those
+    /// of the first pieces, one each. A block of another range changes nothing and has no pieces.
+    pub(super) fn split(&mut self, block: Block, pieces: &[(u64, u64)], tag: Tag) -> Vec<Block> {
+        let Some(whole) = self.fit.bytes(&block) else { return Vec::new() };
+        self.fit.spans.at_mut(block.node).tag = tag;
+        let mut blocks = Vec::with_capacity(pieces.len());
+        let (mut at, mut kept) = (0, 0);
+        for &(offset, bytes) in pieces {
+            let Some(bytes) = self.rounded(bytes) else { break };
+            let Some(end) = end_of(offset, bytes).filter(|&end| at <= offset && end <= whole) else { break };
+            blocks.push(self.fit.detach(block.node, offset - at, bytes));
+            (at, kept) = (end, kept + bytes);
+        }
+        self.fit.free_rest(block.node);
+        self.stats.live -= whole - kept;
+        blocks
+    }
+}
+
+/// Where a piece ends, if it may begin where it does.
+fn end_of(offset: u64, bytes: u64) -> Option<u64> {
+    offset.checked_add(bytes).filter(|_| offset.is_multiple_of(ALIGN))
+}
+
+impl Fit {
+    /// Frees the first `gap` bytes of node `id`, which is live, and makes a block of the `bytes` behind them. The node
+    /// is what is left, perhaps 0 bytes.
+    fn detach(&mut self, id: u32, gap: u64, bytes: u64) -> Block {
+        if gap > 0 {
+            let gap = self.cut(id, gap);
+            self.coalesce(gap);
+        }
+        let node = self.cut(id, bytes);
+        Block { node, offset: self.spans.at(node).offset }
+    }
+
+    /// Makes a live node of its own of the first `bytes` of node `id`, which is live.
+    fn cut(&mut self, id: u32, bytes: u64) -> u32 {
+        let node = self.spans.at_mut(id);
+        let (offset, tag) = (node.offset, node.tag);
+        node.offset += bytes;
+        node.bytes -= bytes;
+        let front = self.spans.insert_before(id, Span { offset, bytes, state: State::Live });
+        self.spans.at_mut(front).tag = tag;
+        front
+    }
+
+    /// Frees what [`detach`](Fit::detach) left of a node.
+    fn free_rest(&mut self, id: u32) {
+        if self.spans.at(id).bytes > 0 {
+            self.coalesce(id);
+        } else {
+            self.spans.remove(id);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Large blocks out of fragmented memory: where the pages come from, and what stays.
+
+use super::super::{Block, Range, RangeError, State, Tag};
+use super::device::{Device, GRANULE, Refusal};
+use super::failure::{consistent, picture};
+use super::model::{Kind, by_address};
+use super::properties::range;
+
+const MEMORY: u64 = 64 * GRANULE;
+
+/// 12 places of 2 granules each, every other one free, and the blocks in between. A handle is 1 granule.
+fn fragmented() -> (Range<Device>, Vec<Block>) {
+    let mut range = range(Kind::Span, MEMORY);
+    let blocks: Vec<_> = (0..12).map(|_| range.allocate(2 * GRANULE).unwrap()).collect();
+    let (free, pinned): (Vec<_>, Vec<_>) =
+        blocks.into_iter().partition(|block| (block.offset() / GRANULE).is_multiple_of(4));
+    free.into_iter().for_each(|block| assert_eq!(range.free(block, Tag::NOBODY), 2 * GRANULE));
+    (range, pinned)
+}
+
+/// The granules at which spans of this state begin.
+fn starts(range: &Range<Device>, state: State) -> Vec<u64> {
+    by_address(range).into_iter().filter(|span| span.state == state).map(|span| span.offset / GRANULE).collect()
+}
+
+fn unused() -> Result<(), Refusal> {
+    panic!("nothing is unmapped, so nothing is waited for")
+}
+
+#[test]
+fn pages_move_from_the_highest_free_spans() {
+    let (mut range, _pinned) = fragmented();
+    let block = range.gather(8 * GRANULE, 0, || Ok(())).unwrap().unwrap();
+    assert_eq!((block.offset(), range.fit.bytes(&block)), (24 * GRANULE, Some(8 * GRANULE)));
+    let stats = range.stats();
+    assert_eq!((stats.reserved, stats.peak_reserved, stats.unmap_calls), (24 * GRANULE, 24 * GRANULE, 8));
+    assert_eq!(starts(&range, State::Free), [0, 4]);
+    assert_eq!(starts(&range, State::Hole), [8, 12, 16, 20, 32]);
+    consistent(&range);
+}
+
+#[test]
+fn what_is_not_enough_is_left_alone() {
+    let (mut range, _pinned) = fragmented();
+    let before = (picture(&range), range.stats());
+    assert_eq!(range.gather(13 * GRANULE, 0, unused), Ok(None));
+    assert_eq!(range.gather(15 * GRANULE, 26 * GRANULE, unused), Ok(None));
+    assert_eq!(range.gather(MEMORY, u64::MAX, unused), Ok(None));
+    assert_eq!(range.gather(u64::MAX, u64::MAX, unused), Ok(None));
+    assert_eq!((picture(&range), range.stats()), before);
+}
+
+#[test]
+fn only_what_is_over_the_limit_is_unmapped() {
+    let (mut range, _pinned) = fragmented();
+    let _block = range.gather(8 * GRANULE, 27 * GRANULE, || Ok(())).unwrap().unwrap();
+    assert_eq!((range.stats().reserved, range.stats().unmap_calls), (27 * GRANULE, 5));
+    let (mut range, _pinned) = fragmented();
+    let _block = range.gather(8 * GRANULE, 32 * GRANULE, unused).unwrap().unwrap();
+    assert_eq!((range.stats().reserved, range.stats().unmap_calls), (32 * GRANULE, 0));
+}
+
+#[test]
+fn what_fits_is_taken_as_it_is() {
+    let (mut range, _pinned) = fragmented();
+    let block = range.gather(2 * GRANULE, 0, unused).unwrap().unwrap();
+    assert_eq!((block.offset(), range.stats().map_calls), (0, 24));
+}
+
+#[test]
+fn the_free_tail_stays_where_it_is() {
+    let (mut range, mut pinned) = fragmented();
+    range.free(pinned.pop().unwrap(), Tag::NOBODY);
+    // The last 4 granules are free: 5 lack 1.
+    let block = range.gather(5 * GRANULE, 0, || Ok(())).unwrap().unwrap();
+    assert_eq!((block.offset(), range.stats().unmap_calls), (20 * GRANULE, 1));
+    assert_eq!(range.stats().reserved, 24 * GRANULE);
+    consistent(&range);
+}
+
+#[test]
+fn work_that_failed_keeps_all_pages() {
+    let (mut range, _pinned) = fragmented();
+    let before = (picture(&range), range.stats());
+    let failed = range.gather(8 * GRANULE, 0, || Err(Refusal::Injected));
+    assert_eq!(failed, Err(RangeError::Pages(Refusal::Injected)));
+    assert_eq!((picture(&range), range.stats()), before);
+}
+
+#[test]
+fn after_a_call_that_failed_the_next_gather_succeeds() {
+    // 8 calls unmap, and 8 map.
+    for failing in 0..16 {
+        for row in 1..=4 {
+            let (mut range, pinned) = fragmented();
+            let calls = range.pages().calls;
+            range.pages.fails = calls + failing..calls + failing + row;
+            assert_eq!(range.gather(8 * GRANULE, 0, || Ok(())), Err(RangeError::Pages(Refusal::Injected)));
+            consistent(&range);
+            assert_eq!(range.stats().live, 12 * GRANULE);
+            range.pages.fails = 0..0;
+            let block = range.gather(8 * GRANULE, 24 * GRANULE, || Ok(())).unwrap().unwrap();
+            assert!(range.stats().peak_reserved <= 24 * GRANULE);
+            consistent(&range);
+            pinned.into_iter().chain([block]).for_each(|block| assert!(range.free(block, Tag::NOBODY) > 0));
+            range.trim(0).unwrap();
+            assert_eq!(range.pages().used(), 0);
+        }
+    }
+}
+
+#[test]
+fn few_idle_chunks_make_a_new_one() {
+    let mut range = range(Kind::Chunks, MEMORY);
+    let blocks: Vec<_> = [2, 6, 3, 4].map(|granules| range.allocate(granules * GRANULE).unwrap()).into();
+    let mut blocks = blocks.into_iter();
+    blocks.by_ref().take(3).for_each(|block| assert!(range.free(block, Tag::NOBODY) > 0));
+    let _live = blocks.next();
+    assert_eq!(range.gather(12 * GRANULE, 0, unused), Ok(None));
+    let block = range.gather(8 * GRANULE, 0, || Ok(())).unwrap().unwrap();
+    assert_eq!(range.fit.bytes(&block), Some(8 * GRANULE));
+    // The chunk of 6 went, and the shorter one of the two that suffice with it.
+    let mut chunks: Vec<u64> = range.pages().mapped.values().map(|bytes| bytes / GRANULE).collect();
+    chunks.sort_unstable();
+    assert_eq!(chunks, [3, 4, 8]);
+    consistent(&range);
+}

@@ -1,0 +1,34 @@
+//! The range of a device, with streams behind it.
+
+use super::super::{DeviceRange, Occupancy};
+use crate::device::{Device, Virtual};
+
+const GRANULE: u64 = 2 << 20;
+
+fn occupancy(range: &DeviceRange) -> [u64; 3] {
+    let Occupancy { reserved, live, peak_reserved, .. } = range.occupancy();
+    [reserved, live, peak_reserved].map(|bytes| bytes / GRANULE)
+}
+
+#[test]
+fn a_block_is_gathered_taken_apart_and_given_back() {
+    let device = Virtual::new(64 * GRANULE as usize);
+    let stream = device.stream_handle();
+    let range = DeviceRange::of(stream).unwrap();
+    let [low, pinned, high, last] = [4, 1, 4, 1].map(|granules| range.allocate(stream, granules * GRANULE).unwrap());
+    range.free(stream, low.block);
+    range.free(stream, high.block);
+    assert_eq!(occupancy(range), [10, 2, 10]);
+
+    assert!(range.gather(stream, 9 * GRANULE, 10 * GRANULE).unwrap().is_none());
+    let gathered = range.gather(stream, 6 * GRANULE, 10 * GRANULE).unwrap().unwrap();
+    assert_eq!((gathered.calls, gathered.address), (6 + 6, last.address + GRANULE));
+    assert_eq!(occupancy(range), [10, 8, 10]);
+
+    let pieces = range.split(stream, gathered.block, &[(GRANULE, GRANULE), (3 * GRANULE, GRANULE / 2)]);
+    assert_eq!((pieces.len(), occupancy(range)), (2, [10, 3, 10]));
+    pieces.into_iter().chain([pinned.block, last.block]).for_each(|block| range.free(stream, block));
+    assert_eq!(range.trim(0).unwrap(), 10 * GRANULE);
+    assert_eq!(occupancy(range), [0, 0, 10]);
+    device.synchronize().unwrap();
+}
