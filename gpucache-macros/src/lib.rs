@@ -29,8 +29,13 @@ use proc_macro2::TokenStream as TokenStream2;
 /// - `#[cache_scope(name = format!("layer{index}"))]`: any expression that is `AsRef<str>`. It is evaluated at every
 ///   call and may use the function's parameters.
 ///
-/// After the name, `recycle = "keyed"` keeps freed blocks under their (type, shape, device), and `recycle = "off"`
-/// hands every block back. Without it the scope recycles as `gpucache` does by default.
+/// After the name, `recycle = ".."` says what becomes of freed memory:
+///
+/// - `"auto"`: the scope learns the order of its allocations and serves them from a layout planned for that order; what
+///   deviates is served as with `"range"`. This is the default.
+/// - `"range"`: a small share of the freed blocks is kept by type, shape and device; the device's range has the rest.
+/// - `"keyed"`: every freed block is kept for the next array of its type, shape and device.
+/// - `"off"`: every block is handed back to the device.
 ///
 /// # Functions that return futures
 ///

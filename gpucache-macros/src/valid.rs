@@ -7,7 +7,7 @@ use syn::spanned::Spanned;
 use syn::{Error, Expr, Ident, LitStr, Result};
 
 /// The values of `recycle` and the variant of `gpucache::__private::Recycle` that each stands for.
-const RECYCLE: [(&str, &str); 3] = [("range", "Range"), ("keyed", "Keyed"), ("off", "Off")];
+const RECYCLE: [(&str, &str); 4] = [("auto", "Auto"), ("range", "Range"), ("keyed", "Keyed"), ("off", "Off")];
 
 /// Which scope to enter.
 pub(crate) struct Scope {

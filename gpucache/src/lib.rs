@@ -32,8 +32,9 @@
 //! - Everything builds without CUDA; the driver is loaded when a GPU is asked for.
 //!
 //! # The way through the code
-//! `scope` (names, guards) → `array` (types) → `cache` (blocks of bytes under a key) → `range` (addresses) → `order`
-//! (streams) → `device` (a machine) → `base`. Each module uses only those after it; `DESIGN.md` says why.
+//! `scope` (names, guards) → `array` (types) → `cache` (blocks of bytes under a key) → `plan` (which addresses an entry
+//! will need) → `range` (addresses) → `order` (streams) → `device` (a machine) → `base`. Each module uses only those after
+//! it; `DESIGN.md` says why.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -51,8 +52,8 @@ pub use cudarc;
 
 pub use array::{Array, Element, Shape};
 pub use base::error::{Error, Result};
-pub use cache::{ScopeStats, trim};
-pub use scope::{Invalidated, invalidate, invalidate_all, stats};
+pub use cache::{Deviations, PlanStats, ScopeStats, trim};
+pub use scope::{Invalidated, invalidate, invalidate_all, plan_stats, stats};
 
 /// Compiles the programs in the README.
 #[cfg(doctest)]
@@ -77,5 +78,5 @@ pub mod __private {
     pub use gpucache_macros::cache_scope_block;
 
     /// What a scope does that does not say.
-    pub const DEFAULT: Recycle = Recycle::Range;
+    pub const DEFAULT: Recycle = Recycle::Auto;
 }

@@ -19,7 +19,7 @@ pub use element::Element;
 pub use shape::Shape;
 
 use crate::base::error::{Error, Result};
-use crate::base::key::Request;
+use crate::base::key::{Extent, Request};
 use crate::cache::Block;
 use crate::device::Device;
 
@@ -108,12 +108,16 @@ impl<T: Element, D: Device> Array<T, D> {
         Self::allocate(device, shape.dims())
     }
 
-    #[inline]
+    #[inline(always)]
     fn allocate(device: &D, dims: &[usize]) -> Result<Self> {
-        Self::serve(device, &Request::of::<T>(dims)?)
+        let extent = Extent::of::<T>(dims)?;
+        // What a plan expects is served in line. A request, which is not for registers, is made for the rest alone.
+        match Block::planned(device.stream_handle(), dims, extent) {
+            Some(block) => Ok(Array { block, typed: PhantomData }),
+            None => Self::serve(device, &Request::new::<T>(dims, extent)),
+        }
     }
 
-    #[inline]
     fn serve(device: &D, request: &Request<'_>) -> Result<Self> {
         const { assert!(align_of::<T>() <= 256, "an element is aligned to at most 256 bytes, as blocks are") };
         Ok(Array { block: Block::allocate(device.stream_handle(), request)?, typed: PhantomData })

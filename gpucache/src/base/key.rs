@@ -11,6 +11,14 @@ use super::error::{Error, Result};
 /// Dimensions kept in place.
 const INLINE: usize = 6;
 
+/// How large an array is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// In elements.
+    pub(crate) len: usize,
+    pub(crate) bytes: usize,
+}
+
 /// What a block is asked for: a dtype, the dimensions, and the bytes they come to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
@@ -38,18 +46,45 @@ pub(crate) struct Key {
 impl<'a> Request<'a> {
     /// A request for `dims` elements of `T`; an error if their bytes do not fit an `isize`.
     pub(crate) fn of<T: 'static>(dims: &'a [usize]) -> Result<Request<'a>> {
-        let bytes_of = |len: usize| len.checked_mul(size_of::<T>()).filter(|&bytes| isize::try_from(bytes).is_ok());
-        let len = dims.iter().try_fold(1usize, |len, &dim| len.checked_mul(dim));
-        // A zero anywhere makes the array empty, whatever the other dimensions multiply to.
-        let len = if dims.contains(&0) { Some(0) } else { len };
-        match len.and_then(|len| Some((len, bytes_of(len)?))) {
-            Some((len, bytes)) => Ok(Request { dtype: TypeId::of::<T>(), dims, len, bytes }),
-            None => Err(Error::invalid_shape(format!(
-                "the shape {dims:?} of {} overflows the address space: check the dimensions",
-                std::any::type_name::<T>()
-            ))),
-        }
+        Ok(Request::new::<T>(dims, Extent::of::<T>(dims)?))
     }
+
+    /// A request for `dims` elements of `T`, which have this extent.
+    #[inline]
+    pub(crate) fn new<T: 'static>(dims: &'a [usize], extent: Extent) -> Request<'a> {
+        Request { dtype: TypeId::of::<T>(), dims, len: extent.len, bytes: extent.bytes }
+    }
+}
+
+impl Extent {
+    /// Of `dims` elements of `T`; an error if their bytes do not fit an `isize`.
+    #[inline(always)]
+    pub(crate) fn of<T>(dims: &[usize]) -> Result<Extent> {
+        let (mut len, mut overflows) = (1usize, false);
+        for &dim in dims {
+            let (product, is_over) = len.overflowing_mul(dim);
+            (len, overflows) = (product, overflows | is_over);
+        }
+        let (mut bytes, is_over) = len.overflowing_mul(size_of::<T>());
+        if overflows || is_over || bytes > isize::MAX as usize {
+            require_empty::<T>(dims)?;
+            (len, bytes) = (0, 0);
+        }
+        Ok(Extent { len, bytes })
+    }
+}
+
+/// A zero anywhere makes an array empty, whatever the other dimensions multiply to.
+#[cold]
+#[inline(never)]
+fn require_empty<T>(dims: &[usize]) -> Result<()> {
+    if dims.contains(&0) {
+        return Ok(());
+    }
+    let dtype = std::any::type_name::<T>();
+    Err(Error::invalid_shape(format!(
+        "the shape {dims:?} of {dtype} overflows the address space: check the dimensions"
+    )))
 }
 
 impl Shape {
@@ -64,6 +99,28 @@ impl Shape {
         }
     }
 
+    /// Becomes another shape, if there is room for it in place.
+    #[inline]
+    pub(crate) fn set(&mut self, dims: &[usize]) -> bool {
+        if let Shape::Inline { rank, dims: place } = self
+            && let Some(place) = place.get_mut(..dims.len())
+        {
+            *rank = dims.len() as u8;
+            std::iter::zip(place, dims).for_each(|(place, dim)| *place = *dim);
+            return true;
+        }
+        self.set_otherwise(dims)
+    }
+
+    #[cold]
+    fn set_otherwise(&mut self, dims: &[usize]) -> bool {
+        let has_room = dims.len() <= INLINE;
+        if has_room {
+            *self = Shape::new(dims);
+        }
+        has_room
+    }
+
     #[inline]
     pub(crate) fn dims(&self) -> &[usize] {
         match self {
@@ -71,6 +128,13 @@ impl Shape {
             Shape::Shared(dims) => dims,
         }
     }
+}
+
+/// Whether two shapes are equal. They are short: a call to compare memory costs more than to look at each dimension.
+#[inline]
+pub(crate) fn same_dims(one: &[usize], other: &[usize]) -> bool {
+    // Not the slices' own comparison, which is that call.
+    one.len() == other.len() && (0..one.len()).all(|place| one[place] == other[place])
 }
 
 impl Key {
@@ -84,7 +148,7 @@ impl Key {
 
     #[inline]
     pub(crate) fn matches(&self, request: &Request<'_>, stream: u64) -> bool {
-        self.stream == stream && self.dtype == request.dtype && self.shape.dims() == request.dims
+        self.stream == stream && self.dtype == request.dtype && same_dims(request.dims, self.shape.dims())
     }
 
     pub(crate) fn hash(&self, state: impl Hasher) -> u64 {

@@ -1,18 +1,18 @@
 //! A block of device memory: [`Record`] is what is known of it for all its lives, [`Block`] its use in one of them.
 //!
-//! Invariants: a record is owned by exactly one of a `Block`, an idle list, or a return stack; its memory is released
-//! once, when the record goes. Its `shape` is that of the request it serves.
+//! Invariants: a record is owned by exactly one of a `Block`, an idle list, a plan, or a return stack; its memory is
+//! released once, when the record goes. Its `shape` is that of the request it serves.
 #![allow(unsafe_code)]
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 
 use super::owner::Cache;
 use super::{current, supply};
 use crate::base::error::Result;
-use crate::base::key::{Request, Shape};
+use crate::base::key::{Extent, Request, Shape, same_dims};
 use crate::device::{Stream, process_exits};
 use crate::range;
 
@@ -25,14 +25,19 @@ pub(crate) struct Record {
     bytes: usize,
     len: usize,
     shape: Shape,
+    is_reshaped: bool,
     stream: Stream,
     home: Home,
+    /// Whether a drop has more to do than to give the memory back: there is a view, or a device that watches.
+    needs_care: AtomicBool,
     /// What the front end made of the memory and wants to find again in the next life.
     view: OnceLock<Box<dyn View>>,
     /// The next record of a return stack.
     pub(super) next: AtomicPtr<Record>,
     /// When it came into an idle list, counted by the list's owner.
     pub(super) seen: u64,
+    /// The entry that recorded its allocation last, and the allocation's number there.
+    pub(super) recorded: (u32, u32),
     origin: Origin,
 }
 
@@ -42,6 +47,8 @@ pub(super) enum Origin {
     /// Back to the stream's backend.
     Device,
     Range(range::Block),
+    /// It is a place in a plan's block.
+    Plan,
     /// It has none, or somebody else has it.
     Nowhere,
 }
@@ -59,21 +66,30 @@ pub(crate) trait View: Any + Send + Sync {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Home {
     pub(super) cache: Option<&'static Cache>,
-    /// The cache's generation that allocated it: another one releases it when it returns.
+    /// The cache's generation that allocated it: another one releases it when it returns. For a place in a plan's block
+    /// the epoch of that block.
     pub(super) generation: u64,
-    /// Its list within that generation.
+    /// Its list within that generation, or its position in the plan.
     pub(super) list: u32,
 }
 
 impl Home {
     /// The generation of blocks that no list keeps.
-    pub(super) const NEVER_KEPT: u64 = 0;
+    pub(super) const NEVER_KEPT: u64 = u64::MAX;
 }
 
 impl Block {
+    /// What the innermost scope's plan expects next, if that is it and nothing else is to be seen to.
+    #[inline]
+    pub(crate) fn planned(stream: &Stream, dims: &[usize], extent: Extent) -> Option<Block> {
+        if stream.needs_care() {
+            return None;
+        }
+        Some(Block(ManuallyDrop::new(current::planned(stream, dims, extent)?)))
+    }
+
     /// Memory for `request` on `stream`: from the innermost scope's cache, or straight from the device where there is
     /// none.
-    #[inline]
     pub(crate) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Block> {
         stream.check()?;
         let record = current::allocate(stream, request)?;
@@ -88,6 +104,7 @@ impl Block {
     pub(crate) fn adopt(stream: &Stream, request: &Request<'_>, address: u64, view: Box<dyn View>) -> Block {
         let mut record = Record::new(stream, request, address, Origin::Nowhere);
         record.view = OnceLock::from(view);
+        record.needs_care = AtomicBool::new(true);
         Block(ManuallyDrop::new(Box::new(record)))
     }
 
@@ -121,11 +138,13 @@ impl Block {
     /// Gives the block another shape of as many bytes; its next life has the old one again.
     pub(crate) fn reshape(&mut self, dims: &[usize]) {
         self.0.shape = Shape::new(dims);
+        self.0.is_reshaped = true;
     }
 
     /// What the front end keeps with the memory; made by `make` once, found again in the next lives.
     #[cfg(feature = "cuda")]
     pub(crate) fn view<V: View>(&self, make: impl FnOnce() -> V) -> Option<&V> {
+        self.0.needs_care.store(true, Relaxed);
         let view: &dyn Any = &**self.0.view.get_or_init(|| Box::new(make()));
         view.downcast_ref()
     }
@@ -178,7 +197,13 @@ impl Drop for Block {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the field is taken here alone, and a value is dropped once.
-        let record = unsafe { ManuallyDrop::take(&mut self.0) };
+        let mut record = unsafe { ManuallyDrop::take(&mut self.0) };
+        if !record.needs_care.load(Relaxed) {
+            match current::give_back(record) {
+                None => return,
+                Some(rest) => record = rest,
+            }
+        }
         if record.stream.watches() {
             record.stream.taken_back(record.address, record.bytes);
         }
@@ -196,11 +221,14 @@ impl Record {
             bytes: request.bytes,
             len: request.len,
             shape: Shape::new(request.dims),
+            is_reshaped: false,
             stream: stream.clone(),
             home: Home::default(),
+            needs_care: AtomicBool::new(stream.watches()),
             view: OnceLock::new(),
             next: AtomicPtr::default(),
             seen: 0,
+            recorded: (0, 0),
             origin,
         }
     }
@@ -211,7 +239,8 @@ impl Record {
         self.bytes = request.bytes;
         self.len = request.len;
         self.origin = origin;
-        if self.shape.dims() != request.dims {
+        self.is_reshaped = false;
+        if !same_dims(request.dims, self.shape.dims()) {
             self.shape = Shape::new(request.dims);
         }
         if self.stream.id() != stream.id() {
@@ -232,8 +261,51 @@ impl Record {
             // vacated when neither a block nor a list has it, so no later work uses the memory.
             Origin::Device => unsafe { self.stream.release(self.address, self.bytes) },
             Origin::Range(block) => supply::free(&self.stream, block),
-            Origin::Nowhere => {}
+            Origin::Plan | Origin::Nowhere => {}
         }
+    }
+
+    /// A record for what a plan serves, without memory yet.
+    #[cold]
+    pub(super) fn planned(stream: &Stream, cache: Option<&'static Cache>) -> Box<Record> {
+        let nothing = Request { dtype: TypeId::of::<()>(), dims: &[0], len: 0, bytes: 0 };
+        let mut record = Box::new(Record::new(stream, &nothing, 0, Origin::Plan));
+        record.home.cache = cache;
+        record
+    }
+
+    /// Gives a planned record its place for the life that begins, all but the shape.
+    #[inline]
+    pub(super) fn place(&mut self, extent: Extent, address: u64, epoch: u64, position: u32) {
+        self.address = address;
+        self.bytes = extent.bytes;
+        self.len = extent.len;
+        (self.home.generation, self.home.list) = (epoch, position);
+    }
+
+    /// Takes a shape on, if there is room for it in place.
+    #[inline]
+    pub(super) fn take_shape(&mut self, dims: &[usize]) -> bool {
+        self.shape.set(dims)
+    }
+
+    /// Lets a planned record go its own way: from now on it has memory of the range.
+    pub(super) fn evict(&mut self, block: range::Block, generation: u64) {
+        self.origin = Origin::Range(block);
+        self.home.generation = generation;
+    }
+
+    /// Orders the stream behind foreign uses of a planned record's memory, which another position may have next.
+    #[inline]
+    pub(super) fn leave_view(&mut self) {
+        if self.view.get().is_some() && matches!(self.origin, Origin::Plan) {
+            drop(self.view.take());
+            *self.needs_care.get_mut() = self.stream.watches();
+        }
+    }
+
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -248,12 +320,17 @@ impl Record {
         self.home = home;
     }
 
+    /// Has its list's shape again, if it was given another one.
     #[inline]
     pub(super) fn restore_shape(&mut self, shape: &Shape) {
-        // Only `reshape` makes them differ; comparing is cheaper than copying.
-        if self.shape.dims() != shape.dims() {
-            self.shape = shape.clone();
+        if self.is_reshaped {
+            self.set_shape(shape);
+            self.is_reshaped = false;
         }
+    }
+
+    pub(super) fn set_shape(&mut self, shape: &Shape) {
+        self.shape = shape.clone();
     }
 }
 

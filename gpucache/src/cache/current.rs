@@ -10,7 +10,7 @@ use super::block::Record;
 use super::owner::Cache;
 use super::supply;
 use crate::base::error::Result;
-use crate::base::key::Request;
+use crate::base::key::{Extent, Request};
 use crate::device::Stream;
 
 /// A scope that is entered: its cache, and whether blocks allocated in it are kept for their next use.
@@ -23,6 +23,8 @@ pub(crate) struct Current {
 thread_local! {
     // Without a destructor, so that it can be asked at any time of a thread's end.
     static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
+    /// The cache of `CURRENT`, if it keeps blocks.
+    static KEEPING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
 }
 
 /// Makes `current` serve this thread, or nobody.
@@ -31,14 +33,38 @@ thread_local! {
 /// This thread has entered the cache and does not leave it before another call replaces it.
 pub(crate) unsafe fn set(current: Option<Current>) {
     CURRENT.set(current);
+    KEEPING.set(current.filter(|current| current.keeps).map(|current| current.cache));
+}
+
+/// What the plan of the innermost scope expects next, if this is it.
+#[inline]
+pub(super) fn planned(stream: &Stream, dims: &[usize], extent: Extent) -> Option<Box<Record>> {
+    // SAFETY: a cache that stands in `KEEPING` was entered by this thread.
+    unsafe { KEEPING.get()?.planned(stream, dims, extent) }
+}
+
+/// Takes back what the innermost scope served; hands out any other record.
+#[inline]
+pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
+    match KEEPING.get() {
+        Some(cache) if record.home().cache.is_some_and(|home| std::ptr::eq(home, cache)) => {
+            // SAFETY: as above.
+            unsafe { cache.give_back_inside(record) };
+            None
+        }
+        _ => Some(record),
+    }
 }
 
 /// A record for `request`: from the innermost scope, or straight from the device where there is none.
 #[inline]
 pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    match CURRENT.get() {
-        // SAFETY: a cache that stands in `CURRENT` was entered by this thread.
-        Some(Current { cache, keeps }) => unsafe { cache.allocate(stream, request, keeps) },
-        None => supply::from_device(stream, request),
+    // SAFETY: a cache that stands here was entered by this thread.
+    unsafe {
+        match (KEEPING.get(), CURRENT.get()) {
+            (Some(cache), _) => cache.allocate(stream, request),
+            (None, Some(Current { cache, .. })) => cache.allocate_unkept(stream, request),
+            (None, None) => supply::from_device(stream, request),
+        }
     }
 }

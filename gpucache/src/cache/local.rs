@@ -6,13 +6,17 @@
 use super::block::{Home, Record};
 use super::lists::Lists;
 use super::owner::Cache;
+use super::planner::{Begin, Planner};
 use super::policy::{Recycle, Use};
 use super::shared::Shared;
-use crate::base::key::Request;
+use super::supply::Store;
+use crate::base::key::{Extent, Request};
+use crate::device::Stream;
 
 #[derive(Default)]
 pub(super) struct Local {
     lists: Lists,
+    pub(super) planner: Planner,
     /// Of the latest entry.
     recycle: Recycle,
     /// Records whose memory went back, for the next misses.
@@ -22,11 +26,27 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Recycles as the entry that begins says. One that keeps nothing leaves what others keep alone.
-    pub(super) fn set_recycle(&mut self, recycle: Recycle) {
+    /// Recycles as the entry that begins says; one that keeps nothing leaves what others keep alone. Returns whether it is
+    /// the outermost entry.
+    pub(super) fn enter(&mut self, recycle: Recycle) -> bool {
         if recycle != self.recycle && recycle != Recycle::Off {
             self.recycle = recycle;
             self.lists.age_all();
+        }
+        self.depth == 1
+    }
+
+    /// Begins an outermost entry.
+    pub(super) fn begin(&mut self, shared: &Shared) -> Begin {
+        if self.recycle == Recycle::Auto {
+            return self.planner.begin();
+        }
+        match self.planner.is_at_work() {
+            true => {
+                self.planner.forget(shared);
+                Begin::Clear(self.planner.errands())
+            }
+            false => Begin::Ready,
         }
     }
 
@@ -34,21 +54,59 @@ impl Local {
         self.recycle
     }
 
-    /// A hit, unless the cache was invalidated meanwhile.
+    /// What the plan expects next, if this is it, unless the cache was invalidated meanwhile.
     #[inline]
-    pub(super) fn pop(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
+    pub(super) fn planned(
+        &mut self,
+        shared: &Shared,
+        stream: &Stream,
+        dims: &[usize],
+        extent: Extent,
+    ) -> Option<Box<Record>> {
         if shared.is_stale() {
             return None;
         }
-        let record = self.lists.pop(request, stream)?;
+        self.planner.serve(shared, stream, dims, extent)
+    }
+
+    /// A hit, if there is no plan to go by, unless the cache was invalidated meanwhile.
+    #[inline]
+    pub(super) fn hit_unplanned(
+        &mut self,
+        shared: &Shared,
+        request: &Request<'_>,
+        stream: &Stream,
+    ) -> Option<Box<Record>> {
+        let goes_by_plan = shared.is_stale() || self.planner.is_serving(stream.id());
+        if goes_by_plan { None } else { self.hit(shared, request, stream.id()) }
+    }
+
+    /// Once what other threads returned has been settled: what the plan has a place for, else a hit.
+    pub(super) fn pop(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
+        if shared.is_stale() {
+            return None;
+        }
+        self.planner.serve_any(shared, request, stream).or_else(|| self.hit(shared, request, stream.id()))
+    }
+
+    #[inline]
+    fn hit(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
+        let mut record = self.lists.pop(request, stream)?;
         shared.counters.hits.add(1);
-        shared.counters.handed_out(record.bytes(), &shared.returns);
+        self.hand_out(shared, &mut record);
         Some(record)
     }
 
-    /// A record without memory, if there is one.
-    pub(super) fn spare(&mut self) -> Option<Box<Record>> {
-        self.spares.pop()
+    #[inline]
+    fn hand_out(&mut self, shared: &Shared, record: &mut Record) {
+        shared.counters.handed_out(record.bytes(), self.planner.live_bytes(), &shared.returns);
+        self.planner.look_again();
+        self.planner.note(record);
+    }
+
+    /// What there is for a miss.
+    pub(super) fn store(&mut self) -> Store {
+        Store { spare: self.spares.pop(), is_settled: self.recycle == Recycle::Auto && self.planner.is_settled() }
     }
 
     /// Keeps a record whose memory went back.
@@ -65,32 +123,44 @@ impl Local {
         };
         record.set_home(Home { cache: Some(cache), generation, list });
         shared.counters.allocated(record.bytes(), calls);
-        shared.counters.handed_out(record.bytes(), &shared.returns);
-    }
-
-    /// Takes a block back: into its list, or out of the account and to the caller, who releases it.
-    #[inline]
-    pub(super) fn put(&mut self, shared: &Shared, record: Box<Record>) -> Option<Box<Record>> {
-        let home = record.home();
-        shared.counters.dropped(record.bytes());
-        if home.generation == shared.generation() && record.bytes() as u64 <= self.budget(shared) {
-            self.lists.push(home.list, record, self.recycle == Recycle::Range);
-            None
-        } else {
-            shared.counters.released(record.bytes());
-            Some(record)
+        match keeps {
+            true => self.hand_out(shared, record),
+            false => shared.counters.handed_out(record.bytes(), self.planner.live_bytes(), &shared.returns),
         }
     }
 
-    /// Whether more is idle than may be.
+    /// Takes a block back: into its plan or list, or out of the account and to the caller, who releases it.
     #[inline]
-    pub(super) fn is_over_budget(&self, shared: &Shared) -> bool {
-        self.lists.idle_bytes() > self.budget(shared)
+    pub(super) fn put(&mut self, shared: &Shared, record: Box<Record>) -> Put {
+        let mut record = record;
+        if self.planner.is_at_work() {
+            match self.planner.take_back_any(record) {
+                None => return Put::Kept,
+                Some(rest) => record = rest,
+            }
+        }
+        let home = record.home();
+        shared.counters.dropped(record.bytes());
+        self.planner.look_again();
+        let is_known = home.generation == shared.generation();
+        if is_known && self.recycle == Recycle::Keyed {
+            self.lists.push(home.list, record, false);
+            return Put::Kept;
+        }
+        let budget = self.budget(shared);
+        if is_known && record.bytes() as u64 <= budget {
+            self.lists.push(home.list, record, true);
+            return if self.lists.idle_bytes() > budget { Put::KeptTooMuch } else { Put::Kept };
+        }
+        self.planner.take_evicted(&mut record);
+        shared.counters.released(record.bytes());
+        Put::Released(record)
     }
 
     /// The block that has been idle longest, if more is idle than may be; the caller releases it.
     pub(super) fn overflow(&mut self, shared: &Shared) -> Option<Box<Record>> {
-        let record = if self.is_over_budget(shared) { self.lists.pop_oldest()? } else { return None };
+        let is_over_budget = self.lists.idle_bytes() > self.budget(shared);
+        let record = if is_over_budget { self.lists.pop_oldest()? } else { return None };
         shared.counters.released(record.bytes());
         Some(record)
     }
@@ -99,7 +169,7 @@ impl Local {
     fn budget(&self, shared: &Shared) -> u64 {
         let counters = &shared.counters;
         self.recycle.budget(Use {
-            demand: counters.demand.get(),
+            demand: counters.beside.get(),
             busy: counters.busy_bytes.get(),
             keys: self.lists.keys(),
         })
@@ -111,6 +181,7 @@ impl Local {
         let mut records = self.take_idle(shared);
         records.append(&mut self.spares);
         self.lists.forget_keys();
+        self.planner.forget(shared);
         shared.renew();
         records
     }
@@ -121,6 +192,15 @@ impl Local {
         idle.iter().for_each(|record| shared.counters.released(record.bytes()));
         idle
     }
+}
+
+/// What became of a block that came back.
+pub(super) enum Put {
+    Kept,
+    /// More is idle now than may be.
+    KeptTooMuch,
+    /// For the caller to release.
+    Released(Box<Record>),
 }
 
 /// A record that was just supplied.

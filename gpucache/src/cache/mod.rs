@@ -1,17 +1,21 @@
 //! One scope's cache on one thread, and what finds it. Serves bytes on a stream under a key; types are `array`'s affair.
 //!
-//! An allocation: [`Block::allocate`] → the innermost scope's cache ([`current`]) → its keyed lists ([`lists`]) → the
-//! device's range ([`supply`]). A drop: [`Block`] → its home cache, on the owner's side ([`local`]) where the dropping thread is inside the
-//! scope, else through everyone's side ([`shared`], [`returns`]).
+//! An allocation: [`Block::planned`] → the innermost scope's cache ([`current`]) → the cursor of its plan ([`planner`]); what that
+//! does not expect: [`Block::allocate`] → its keyed lists ([`lists`]) → the device's range ([`supply`]). A drop: [`Block`]
+//! → its home cache, on the owner's side ([`local`]) where the dropping thread is inside the scope, else through everyone's side
+//! ([`shared`], [`returns`]). An entry begins and ends in [`arena`], where plans get their block and give it up.
 
 pub(crate) mod current;
 pub(crate) mod registry;
 
 mod access;
+mod arena;
 mod block;
 mod lists;
 mod local;
 mod owner;
+mod plan_stats;
+mod planner;
 mod policy;
 mod returns;
 mod shared;
@@ -21,6 +25,7 @@ mod supply;
 pub(crate) use block::Block;
 #[cfg(feature = "cuda")]
 pub(crate) use block::View;
+pub use plan_stats::{Deviations, PlanStats};
 pub use policy::Recycle;
 pub use registry::trim;
 pub use stats::ScopeStats;

@@ -9,14 +9,15 @@ use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use super::block::{Home, Record};
-use super::local::{Fresh, Local};
+use super::local::{Fresh, Local, Put};
+use super::plan_stats::PlanStats;
 use super::policy::Recycle;
 use super::registry::{self, Idle};
 use super::shared::{NOBODY, Shared};
 use super::stats::ScopeStats;
 use super::supply::{self, Supplied};
 use crate::base::error::Result;
-use crate::base::key::Request;
+use crate::base::key::{Extent, Request};
 use crate::device::Stream;
 
 /// One scope's cache on one thread.
@@ -37,81 +38,136 @@ impl Cache {
 
     /// Enters the scope: the calling thread owns the cache until it has left as often. Waits while another thread takes
     /// idle blocks out.
-    pub(crate) fn enter(&self, recycle: Recycle) {
+    pub(crate) fn enter(&'static self, recycle: Recycle) {
         while !self.try_hold() {
             std::thread::yield_now();
         }
         self.shared.is_entered.store(true, SeqCst);
         self.shared.counters.entries.add(1);
         // SAFETY: this thread owns the cache.
-        unsafe { self.owned(|local, _| local.set_recycle(recycle)) };
+        let is_outermost = unsafe { self.owned(|local, _| local.enter(recycle)) };
         if self.shared.is_unsettled() {
             self.settle();
+        }
+        if is_outermost {
+            // SAFETY: as above.
+            unsafe { self.begin() };
         }
     }
 
     /// Leaves the scope. Nothing to do on a thread that does not own the cache (its end took it away).
-    pub(crate) fn leave(&self) {
+    pub(crate) fn leave(&'static self) {
         if self.is_mine() {
+            // SAFETY: this thread owns the cache.
+            if unsafe { self.owned(|local, _| local.depth == 1) } {
+                // SAFETY: as above.
+                unsafe { self.end() };
+            }
             self.let_go();
         }
     }
 
-    /// A block from the keyed lists, else from the device. `keeps` says whether it returns to the lists.
+    /// What the plan expects next, if this is it.
     ///
     /// # Safety
     /// The calling thread is inside the scope.
     #[inline]
-    pub(super) unsafe fn allocate(
+    pub(super) unsafe fn planned(
+        &'static self,
+        stream: &Stream,
+        dims: &[usize],
+        extent: Extent,
+    ) -> Option<Box<Record>> {
+        // SAFETY: inside the scope, this thread owns the cache; `planned` touches plain data alone.
+        unsafe { self.owned(|local, shared| local.planned(shared, stream, dims, extent)) }
+    }
+
+    /// A block from the lists, else from where the device's memory is kept.
+    ///
+    /// # Safety
+    /// The calling thread is inside the scope.
+    #[inline]
+    pub(super) unsafe fn allocate(&'static self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+        // SAFETY: inside the scope, this thread owns the cache; `hit_unplanned` touches lists and counters alone.
+        match unsafe { self.owned(|local, shared| local.hit_unplanned(shared, request, stream)) } {
+            Some(record) => Ok(record),
+            // SAFETY: as here.
+            None => unsafe { self.miss(stream, request) },
+        }
+    }
+
+    /// As [`allocate`](Cache::allocate), with its contract, once the lists have nothing or there is a plan to go by.
+    #[inline(never)]
+    unsafe fn miss(&'static self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+        if self.shared.is_unsettled() {
+            self.settle();
+        }
+        // SAFETY: as in `allocate`.
+        if let Some(record) = unsafe { self.owned(|local, shared| local.pop(shared, request, stream)) } {
+            return Ok(record);
+        }
+        // SAFETY: as in `allocate`.
+        let store = unsafe { self.owned(|local, _| local.store()) };
+        let supplied = supply::from_range(stream, request, store)?;
+        // SAFETY: as in `allocate`.
+        Ok(unsafe { self.adopt(stream, request, supplied, true) })
+    }
+
+    /// A block straight from the device, which goes back there.
+    ///
+    /// # Safety
+    /// As for [`allocate`](Cache::allocate).
+    pub(super) unsafe fn allocate_unkept(&'static self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+        let record = supply::from_device(stream, request)?;
+        let supplied = Supplied { record, calls: u64::from(request.bytes > 0) };
+        // SAFETY: as here.
+        Ok(unsafe { self.adopt(stream, request, supplied, false) })
+    }
+
+    /// Takes a supplied record into account. The thread is inside the scope.
+    unsafe fn adopt(
         &'static self,
         stream: &Stream,
         request: &Request<'_>,
+        supplied: Supplied,
         keeps: bool,
-    ) -> Result<Box<Record>> {
-        if keeps {
-            // SAFETY: inside the scope, this thread owns the cache; `pop` touches lists and counters alone.
-            if let Some(record) = unsafe { self.owned(|local, shared| local.pop(shared, request, stream.id())) } {
-                return Ok(record);
-            }
-        }
-        self.miss(stream, request, keeps)
-    }
-
-    /// As [`allocate`](Cache::allocate), with its contract, once the lists have nothing.
-    #[inline(never)]
-    fn miss(&'static self, stream: &Stream, request: &Request<'_>, keeps: bool) -> Result<Box<Record>> {
-        if keeps && self.shared.is_unsettled() {
-            self.settle();
-            // SAFETY: as in `allocate`.
-            if let Some(record) = unsafe { self.owned(|local, shared| local.pop(shared, request, stream.id())) } {
-                return Ok(record);
-            }
-        }
-        let Supplied { mut record, calls } = match keeps {
-            // SAFETY: as in `allocate`.
-            true => supply::from_range(stream, request, unsafe { self.owned(|local, _| local.spare()) })?,
-            false => Supplied { record: supply::from_device(stream, request)?, calls: u64::from(request.bytes > 0) },
-        };
+    ) -> Box<Record> {
+        let Supplied { mut record, calls } = supplied;
         self.shared.note_device(stream.memory_id());
         let fresh = Fresh { record: &mut record, request, stream: stream.id(), keeps, calls };
-        // SAFETY: as above; `adopt` touches lists and counters alone.
+        // SAFETY: as in `allocate`; `adopt` touches lists and counters alone.
         unsafe { self.owned(|local, shared| local.adopt(self, shared, fresh)) };
-        Ok(record)
+        record
+    }
+
+    /// Takes a block back that no front end has a view of.
+    ///
+    /// # Safety
+    /// The calling thread is inside the scope.
+    #[inline]
+    pub(super) unsafe fn give_back_inside(&self, record: Box<Record>) {
+        // SAFETY: inside the scope, this thread owns the cache; `take_back` touches plain data alone.
+        if let Some(record) = unsafe { self.owned(|local, _| local.planner.take_back(record)) } {
+            self.put(record);
+        }
     }
 
     /// Takes a block back, from any thread.
-    #[inline]
-    pub(super) fn give_back(&self, record: Box<Record>) {
-        if !self.is_mine() {
-            return self.give_back_from_outside(record);
+    pub(super) fn give_back(&self, mut record: Box<Record>) {
+        record.leave_view();
+        match self.is_mine() {
+            true => self.put(record),
+            false => self.give_back_from_outside(record),
         }
-        // SAFETY: this thread owns the cache; `put` and `is_over_budget` touch lists and counters alone.
-        let (released, is_over) =
-            unsafe { self.owned(|local, shared| (local.put(shared, record), local.is_over_budget(shared))) };
-        if let Some(record) = released {
-            self.release(record);
-        } else if is_over || self.shared.is_stale() {
-            self.settle();
+    }
+
+    /// Takes a block back. The calling thread owns the cache.
+    fn put(&self, record: Box<Record>) {
+        // SAFETY: this thread owns the cache; `put` touches plain data alone.
+        match unsafe { self.owned(|local, shared| local.put(shared, record)) } {
+            Put::Kept if !self.shared.is_stale() => {}
+            Put::Released(record) => self.release(record),
+            Put::Kept | Put::KeptTooMuch => self.settle(),
         }
     }
 
@@ -128,7 +184,7 @@ impl Cache {
             unsafe { self.owned(|local, _| local.keep_spare(record)) };
         }
         if is_trimmed {
-            registry::trim_to_demand();
+            registry::trim_to_demand(|device| self.serves(device));
         }
         if self.shared.is_unsettled() {
             self.settle();
@@ -152,8 +208,9 @@ impl Cache {
         }
     }
 
-    /// Gives idle blocks back to their range, unless another thread is inside the scope. Returns their bytes.
-    pub(super) fn release_idle(&self, which: Idle) -> u64 {
+    /// Gives idle blocks back to their range, unless another thread is inside the scope, and a plan's block too if that is
+    /// better than to let the range grow by `need` bytes. Returns their bytes.
+    pub(super) fn release_idle(&self, which: Idle, need: u64) -> u64 {
         let has_none = matches!(which, Idle::Budgeted) && self.stats().idle_bytes == 0;
         if has_none || !self.hold_unless_entered() {
             return 0;
@@ -168,10 +225,17 @@ impl Cache {
                 _ => local.take_idle(shared),
             })
         });
+        // SAFETY: this thread owns the cache.
+        unsafe { self.release_plans(need) };
         let bytes = before.saturating_sub(held.get());
         registry::count_release(bytes);
         self.let_go();
         bytes
+    }
+
+    /// Whether it has memory of this device, or may have.
+    pub(super) fn serves(&self, device: u64) -> bool {
+        self.shared.serves(device)
     }
 
     /// How many bytes of a device's memory the cache is likely to need again.
@@ -191,7 +255,26 @@ impl Cache {
         }
     }
 
+    pub(crate) fn plan_stats(&self) -> PlanStats {
+        self.publish();
+        self.shared.counters.read_plans()
+    }
+
+    /// Tells what a plan has served so far, if this thread knows.
+    fn publish(&self) {
+        if self.is_mine() {
+            // SAFETY: this thread owns the cache.
+            unsafe { self.owned(|local, shared| local.planner.publish(shared)) };
+        }
+    }
+
+    /// Whether a thread is inside the scope.
+    pub(super) fn is_entered(&self) -> bool {
+        self.shared.is_entered.load(SeqCst)
+    }
+
     pub(crate) fn stats(&self) -> ScopeStats {
+        self.publish();
         self.shared.counters.read(&self.shared.returns)
     }
 
@@ -207,7 +290,7 @@ impl Cache {
     /// is inside the scope.
     fn hold_unless_entered(&self) -> bool {
         while !self.try_hold() {
-            if self.shared.is_entered.load(SeqCst) {
+            if self.is_entered() {
                 return false;
             }
             std::thread::yield_now();
@@ -222,13 +305,16 @@ impl Cache {
             let is_trimmed = self.shared.is_trimmed(self.shared.generation());
             // SAFETY: this thread owns the cache; the records are released after the borrow.
             drop(unsafe { self.owned(Local::renew) });
+            // SAFETY: as above.
+            unsafe { self.perform(self.owned(|local, _| local.planner.errands())) };
             if is_trimmed {
-                registry::trim_to_demand();
+                registry::trim_to_demand(|device| self.serves(device));
             }
         }
-        for record in self.shared.returns.take() {
+        for mut record in self.shared.returns.take() {
+            record.leave_view();
             // SAFETY: as above.
-            if let Some(record) = unsafe { self.owned(|local, shared| local.put(shared, record)) } {
+            if let Put::Released(record) = unsafe { self.owned(|local, shared| local.put(shared, record)) } {
                 self.release(record);
             }
         }
@@ -236,6 +322,7 @@ impl Cache {
         while let Some(record) = unsafe { self.owned(Local::overflow) } {
             self.release(record);
         }
+        self.publish();
     }
 
     #[inline]
@@ -282,7 +369,7 @@ impl Cache {
     /// # Safety
     /// The calling thread owns the cache, and `act` reaches no code that could come back to this cache.
     #[inline]
-    unsafe fn owned<R>(&self, act: impl FnOnce(&mut Local, &Shared) -> R) -> R {
+    pub(super) unsafe fn owned<R>(&self, act: impl FnOnce(&mut Local, &Shared) -> R) -> R {
         // SAFETY: by the contract this thread alone touches `local`, and no other call of this function is under way.
         act(unsafe { &mut *self.local.get() }, &self.shared)
     }

@@ -6,8 +6,10 @@ pub enum Recycle {
     /// Keeps every block for the next request of its key.
     Keyed,
     /// Keeps blocks by key up to a small share of the high-water mark; the device's range has the rest.
-    #[default]
     Range,
+    /// Learns the order of its allocations and drops, and lays them out in one block; what deviates is served as by `Range`.
+    #[default]
+    Auto,
     /// Keeps none: each allocation asks the device.
     Off,
 }
@@ -15,9 +17,9 @@ pub enum Recycle {
 /// What a scope did since its last invalidation, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Use {
-    /// The most in use at once: the high-water mark.
+    /// The most in use at once, but for what a plan serves: the high-water mark.
     pub(super) demand: u64,
-    /// In use now.
+    /// In use now, but for what a plan serves.
     pub(super) busy: u64,
     /// How many keys it asked for.
     pub(super) keys: usize,
@@ -41,8 +43,8 @@ impl Recycle {
         let share = (demand / SHARE).max(FLOOR);
         match self {
             Recycle::Keyed => u64::MAX,
-            Recycle::Range if keys <= FEW => share.max(demand.saturating_sub(busy)),
-            Recycle::Range => share,
+            Recycle::Range | Recycle::Auto if keys <= FEW => share.max(demand.saturating_sub(busy)),
+            Recycle::Range | Recycle::Auto => share,
             // Its own blocks never reach a list.
             Recycle::Off => 0,
         }

@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 use thread_local::ThreadLocal;
 
 use super::owner::Cache;
+use super::plan_stats::PlanStats;
 use super::stats::ScopeStats;
 use crate::base::error::Result;
 use crate::device::Device;
@@ -62,6 +63,12 @@ impl Scope {
         self.caches.iter()
     }
 
+    pub(crate) fn plan_stats(&'static self) -> PlanStats {
+        let mut sum = PlanStats::default();
+        self.caches().for_each(|cache| sum += cache.plan_stats());
+        sum
+    }
+
     pub(crate) fn stats(&'static self) -> ScopeStats {
         let mut sum = ScopeStats::default();
         self.caches().for_each(|cache| sum += cache.stats());
@@ -77,21 +84,24 @@ pub(super) enum Idle {
     All,
 }
 
-/// Gives idle blocks of all scopes back to the range of their device, except where another thread is inside. Returns
-/// their bytes.
-pub(super) fn release_idle(which: Idle) -> u64 {
-    Scope::all().into_iter().flat_map(Scope::caches).map(|cache| cache.release_idle(which)).sum()
+/// Gives idle blocks of all scopes on a device back to its range, except where another thread is inside. Where a plan
+/// serves an entry, its block goes back if that is better than to let the range grow by `need` bytes. Returns the bytes.
+pub(super) fn release_idle(which: Idle, device: u64, need: u64) -> u64 {
+    let caches = Scope::all().into_iter().flat_map(Scope::caches).filter(|cache| cache.serves(device));
+    caches.map(|cache| cache.release_idle(which, need)).sum()
 }
 
-/// Gives free pages of all ranges back to their devices, but for what the scopes are likely to need again, with room for
-/// blocks to lie apart: a range reserves up to 1.1 times what is alive.
-pub(super) fn trim_to_demand() {
-    let scopes = Scope::all();
-    let demand = |device| scopes.iter().flat_map(|scope| scope.caches()).map(|cache| cache.demand(device)).sum::<u64>();
-    range::trim_all(|device| {
-        let demand = demand(device);
-        demand + demand / 8
-    });
+/// Gives free pages of ranges back to their devices, where `serves` says so, but for what the scopes are likely to need
+/// again.
+pub(super) fn trim_to_demand(serves: impl Fn(u64) -> bool) {
+    range::trim_all(|device| if serves(device) { demand(device) } else { u64::MAX });
+    // What another thread lacked may be what was trimmed here.
+    count_release(1);
+}
+
+/// How many bytes of a device's range the scopes are likely to need again.
+pub(super) fn demand(device: u64) -> u64 {
+    scopes().values().copied().flat_map(Scope::caches).map(|cache| cache.demand(device)).sum()
 }
 
 /// Gives pages in which no block lies back to the device, wherever they are, and returns the bytes.
@@ -113,7 +123,7 @@ pub(super) fn trim_to_demand() {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn trim(device: &impl Device) -> Result<u64> {
-    release_idle(Idle::Budgeted);
+    release_idle(Idle::Budgeted, device.stream_handle().memory_id(), 0);
     DeviceRange::of(device.stream_handle()).map_or(Ok(0), |range| range.trim(0))
 }
 

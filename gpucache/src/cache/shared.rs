@@ -34,7 +34,7 @@ impl Shared {
         Shared {
             owner: AtomicU64::new(NOBODY),
             is_entered: AtomicBool::new(false),
-            // Not 0, which is the generation of blocks that no list keeps.
+            // Not 0, the epoch of no block.
             generation: AtomicU64::new(1),
             settled: AtomicU64::new(1),
             trimmed: AtomicU64::new(1),
@@ -71,10 +71,15 @@ impl Shared {
         }
     }
 
+    /// Whether it has served this device, alone or among others.
+    pub(super) fn serves(&self, device: u64) -> bool {
+        let mine = self.device.load(Relaxed);
+        mine == device || mine == Shared::SEVERAL
+    }
+
     /// How many bytes of a device's memory the cache is likely to need again.
     pub(super) fn demand(&self, device: u64) -> u64 {
-        let mine = self.device.load(Relaxed);
-        if mine == device || mine == Shared::SEVERAL { self.counters.demand.get() } else { 0 }
+        if self.serves(device) { self.counters.expected() } else { 0 }
     }
 
     /// Whether an invalidation waits for the owner.

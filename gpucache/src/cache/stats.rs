@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::plan_stats::PlanCounters;
 use super::returns::Returns;
 
 /// What a scope did and holds, over all threads, since the process began.
@@ -37,17 +38,23 @@ pub struct ScopeStats {
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) entries: Counter,
+    /// Allocations that a list served.
     pub(super) hits: Counter,
     pub(super) misses: Counter,
-    pub(super) drops: Counter,
+    /// Drops of what was served beside a plan.
+    drops: Counter,
+    /// In use beside a plan.
     pub(super) busy_bytes: Counter,
     pub(super) held_bytes: Counter,
+    /// Blocks that are held, each position of a plan counted as one.
+    held_blocks: Counter,
     /// The most bytes in use at once since the last invalidation, and before it.
     pub(super) demand: Counter,
     past_demand: Counter,
+    /// The most in use at once beside a plan since that was installed.
+    pub(super) beside: Counter,
     pub(super) device_allocations: Counter,
-    /// Blocks that left the cache for good.
-    pub(super) released: Counter,
+    pub(super) plan: PlanCounters,
 }
 
 /// A number with one writer: plain loads and stores, no read-modify-write.
@@ -59,18 +66,20 @@ impl Counters {
     pub(super) fn allocated(&self, bytes: usize, calls: u64) {
         self.misses.add(1);
         self.device_allocations.add(calls);
+        self.held_blocks.add(1);
         self.held_bytes.add(bytes as u64);
     }
 
-    /// Counts a block that is handed out.
+    /// Counts a block that is handed out beside a plan, of which `planned` bytes are in use.
     #[inline]
-    pub(super) fn handed_out(&self, bytes: usize, returns: &Returns) {
+    pub(super) fn handed_out(&self, bytes: usize, planned: u64, returns: &Returns) {
         let busy = self.busy_bytes.get() + bytes as u64;
         self.busy_bytes.set(busy);
-        if busy > self.demand.get() {
+        if busy > self.beside.get() || busy + planned > self.demand.get() {
             // What other threads dropped is not in use, though this thread has not taken it back yet.
             let in_use = busy.saturating_sub(returns.bytes.load(Relaxed));
-            self.demand.set(in_use.max(self.demand.get()));
+            self.beside.set(in_use.max(self.beside.get()));
+            self.demand.set((in_use + planned).max(self.demand.get()));
         }
     }
 
@@ -78,9 +87,19 @@ impl Counters {
     pub(super) fn renew_demand(&self) {
         self.past_demand.set(self.past_demand.get().max(self.demand.get()));
         self.demand.set(0);
+        self.beside.set(0);
     }
 
-    /// Counts a block that comes back.
+    /// How many bytes of a range are likely to be needed again: with room for blocks to lie apart, since a range reserves
+    /// up to 1.1 times what is alive; a plan's block is as large as it need be.
+    pub(super) fn expected(&self) -> u64 {
+        match self.plan.block.get() {
+            0 => self.demand.get() + self.demand.get() / 8,
+            block => block + self.beside.get(),
+        }
+    }
+
+    /// Counts a block that comes back, and was not part of a plan.
     #[inline]
     pub(super) fn dropped(&self, bytes: usize) {
         self.drops.add(1);
@@ -89,15 +108,54 @@ impl Counters {
 
     /// Counts a block that leaves the cache for good.
     pub(super) fn released(&self, bytes: usize) {
-        self.released.add(1);
+        self.held_blocks.subtract(1);
         self.held_bytes.subtract(bytes as u64);
+    }
+
+    /// Counts a plan's block, by so many calls to the device. What is needed beside it counts from now on.
+    pub(super) fn installed(&self, bytes: u64, positions: u64, calls: u64) {
+        self.device_allocations.add(calls);
+        self.held_blocks.add(positions);
+        self.held_bytes.add(bytes);
+        self.plan.block.set(bytes);
+        self.beside.set(self.busy_bytes.get());
+    }
+
+    /// Counts a plan's block out, but for so many positions with so many bytes, which are in use on their own from now
+    /// on. (Each will be counted as dropped, and as returned by the plan it will not be.)
+    pub(super) fn uninstalled(&self, bytes: u64, positions: u64, live: u64, live_bytes: u64) {
+        self.held_blocks.subtract(positions - live);
+        self.held_bytes.subtract(bytes - live_bytes);
+        self.plan.block.set(0);
+        self.plan.busy_bytes.set(0);
+        self.plan.evicted.add(live);
+        self.busy_bytes.add(live_bytes);
+        self.beside.set(self.beside.get().max(self.busy_bytes.get()));
+    }
+
+    /// Tells what a plan served and got back so far.
+    pub(super) fn planned(&self, served: u64, live: u64, busy_bytes: u64) {
+        self.plan.served.set(served);
+        self.plan.returned.set(served - live - self.plan.evicted.get());
+        self.plan.busy_bytes.set(busy_bytes);
+    }
+
+    /// Notes that so many bytes are in use by a plan. Returns how many may be before the next note.
+    pub(super) fn note_planned(&self, planned: u64, returns: &Returns) -> u64 {
+        let busy = self.busy_bytes.get();
+        if busy + planned > self.demand.get() {
+            let in_use = (busy + planned).saturating_sub(returns.bytes.load(Relaxed));
+            self.demand.set(in_use.max(self.demand.get()));
+        }
+        self.demand.get().saturating_sub(busy)
     }
 
     /// What the numbers say, with what lies on the return stack counted as idle.
     pub(super) fn read(&self, returns: &Returns) -> ScopeStats {
-        let (hits, misses) = (self.hits.get(), self.misses.get());
-        let dropped = self.drops.get() + returns.blocks.load(Relaxed);
-        let busy_bytes = self.busy_bytes.get().saturating_sub(returns.bytes.load(Relaxed));
+        let (hits, misses) = (self.hits.get() + self.plan.served.get(), self.misses.get());
+        let dropped = self.drops.get() + self.plan.returned.get() + returns.blocks.load(Relaxed);
+        let busy_bytes = self.busy_bytes.get() + self.plan.busy_bytes.get();
+        let busy_bytes = busy_bytes.saturating_sub(returns.bytes.load(Relaxed));
         let busy_blocks = (hits + misses).saturating_sub(dropped);
         ScopeStats {
             entries: self.entries.get(),
@@ -105,7 +163,7 @@ impl Counters {
             misses,
             busy_blocks,
             busy_bytes,
-            idle_blocks: misses.saturating_sub(self.released.get() + busy_blocks),
+            idle_blocks: self.held_blocks.get().saturating_sub(busy_blocks),
             idle_bytes: self.held_bytes.get().saturating_sub(busy_bytes),
             high_water_bytes: self.past_demand.get().max(self.demand.get()),
             device_allocations: self.device_allocations.get(),
@@ -121,7 +179,7 @@ impl Counter {
     }
 
     #[inline]
-    fn set(&self, value: u64) {
+    pub(super) fn set(&self, value: u64) {
         self.0.store(value, Relaxed);
     }
 

@@ -8,7 +8,7 @@ use super::registry::{self, Idle};
 use crate::base::error::Result;
 use crate::base::key::Request;
 use crate::device::Stream;
-use crate::range::{self, Carved, DeviceRange};
+use crate::range::{self, Carved, DeviceRange, Occupancy};
 
 /// A record with memory, and how many calls to the device it took.
 pub(super) struct Supplied {
@@ -16,19 +16,31 @@ pub(super) struct Supplied {
     pub(super) calls: u64,
 }
 
+/// What a cache has for a block from the range.
+pub(super) struct Store {
+    /// A record without memory.
+    pub(super) spare: Option<Box<Record>>,
+    /// Whether it is known how much memory is enough.
+    pub(super) is_settled: bool,
+}
+
+/// Pages move for a block of more than this share of what is reserved, rather than that the range grows.
+const MOVED: u64 = 256;
+
 /// Memory straight from the device.
 pub(super) fn from_device(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
     let address = insist(stream, || stream.allocate(request.bytes))?;
     Ok(Box::new(Record::new(stream, request, address, Origin::Device)))
 }
 
-/// Memory from the device's range, for a `spare` record if there is one; straight from a device that has no range.
-pub(super) fn from_range(stream: &Stream, request: &Request<'_>, spare: Option<Box<Record>>) -> Result<Supplied> {
+/// Memory from the device's range, for a spare record if there is one; straight from a device that has no range.
+pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store) -> Result<Supplied> {
+    let Store { spare, is_settled } = store;
     let bytes = request.bytes as u64;
     let (address, origin, calls) = match DeviceRange::of(stream) {
         _ if bytes == 0 => (0, Origin::Nowhere, 0),
         Some(range) => {
-            let Carved { block, address, calls } = carve(range, stream, bytes)?;
+            let Carved { block, address, calls } = carve(range, stream, bytes, is_settled)?;
             (address, Origin::Range(block), calls)
         }
         None => (insist(stream, || stream.allocate(request.bytes))?, Origin::Device, 1),
@@ -43,12 +55,19 @@ pub(super) fn from_range(stream: &Stream, request: &Request<'_>, spare: Option<B
     Ok(Supplied { record, calls })
 }
 
-fn carve(range: &DeviceRange, stream: &Stream, bytes: u64) -> Result<Carved> {
+fn carve(range: &DeviceRange, stream: &Stream, bytes: u64, is_settled: bool) -> Result<Carved> {
     if let Some(carved) = range.reuse(stream, bytes)? {
         return Ok(carved);
     }
-    if registry::release_idle(Idle::Budgeted) > 0
+    if registry::release_idle(Idle::Budgeted, stream.memory_id(), bytes) > 0
         && let Some(carved) = range.reuse(stream, bytes)?
+    {
+        return Ok(carved);
+    }
+    if is_settled
+        && let Occupancy { reserved, .. } = range.occupancy()
+        && bytes > reserved / MOVED
+        && let Ok(Some(carved)) = range.gather(stream, bytes, reserved)
     {
         return Ok(carved);
     }
@@ -64,7 +83,8 @@ fn insist<R>(stream: &Stream, call: impl Fn() -> Result<R>) -> Result<R> {
             return Err(error);
         }
         let trim = |range: &DeviceRange| range.trim(0);
-        let given_back = registry::release_idle(Idle::All) + DeviceRange::of(stream).map_or(Ok(0), trim)?;
+        let given_back = registry::release_idle(Idle::All, stream.memory_id(), u64::MAX)
+            + DeviceRange::of(stream).map_or(Ok(0), trim)?;
         if given_back > 0 || registry::releases() != before { call() } else { Err(error) }
     })
 }

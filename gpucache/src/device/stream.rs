@@ -123,6 +123,8 @@ struct Inner {
     id: u64,
     memory: Arc<Memory>,
     watches: bool,
+    /// Whether a call has more to do than its work: a drop failed, or the device watches.
+    needs_care: AtomicBool,
     failed: AtomicBool,
     failure: Mutex<Option<Error>>,
     backend: Arc<dyn Backend>,
@@ -134,8 +136,10 @@ impl Stream {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         super::exit::watch();
         let id = NEXT.fetch_add(1, Relaxed);
-        let (failed, failure) = (AtomicBool::new(false), Mutex::new(None));
-        Stream(Arc::new(Inner { id, memory, watches: backend.watches(), failed, failure, backend: Arc::new(backend) }))
+        let watches = backend.watches();
+        let (needs_care, failed) = (AtomicBool::new(watches), AtomicBool::new(false));
+        let (failure, backend) = (Mutex::new(None), Arc::new(backend));
+        Stream(Arc::new(Inner { id, memory, watches, needs_care, failed, failure, backend }))
     }
 
     /// The backend, if it is a `B`.
@@ -174,10 +178,17 @@ impl Stream {
         if self.0.failed.load(Relaxed) { self.take_failure() } else { Ok(()) }
     }
 
+    /// Whether [`check`](Stream::check) or [`handed_out`](Stream::handed_out) has something to do.
+    #[inline]
+    pub(crate) fn needs_care(&self) -> bool {
+        self.0.needs_care.load(Relaxed)
+    }
+
     #[cold]
     fn take_failure(&self) -> Result<()> {
         let mut failure = self.0.failure.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.failed.store(false, Relaxed);
+        self.0.needs_care.store(self.0.watches, Relaxed);
         failure.take().map_or(Ok(()), |error| Err(error.deferred()))
     }
 
@@ -186,6 +197,7 @@ impl Stream {
         let mut failure = self.0.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.get_or_insert(error);
         self.0.failed.store(true, Relaxed);
+        self.0.needs_care.store(true, Relaxed);
     }
 
     /// Memory for `bytes`; no device is asked for zero bytes.

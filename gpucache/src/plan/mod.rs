@@ -2,21 +2,30 @@
 //!
 //! Pure functions over plain data, usable without a device and without the rest of this crate. [`layout`] is fast: 0.2 to
 //! 1.5 us a buffer and pass. [`improve`] and [`Solver`] go on from there for as long as they may, and stop where the
-//! lower bound proves that nothing lower is possible. Scopes do not plan yet.
+//! lower bound proves that nothing lower is possible.
 //!
 //! Time is compressed to its maximal cliques (`problem`). A pass walks the skyline and places the best buffer that fits
 //! wholly on its lowest lines (`skyline`, over the candidates in `index`), in several orders (`portfolio`), then in orders
 //! weighted by what failed before (`restart`); small tight problems are searched exactly at a fixed target (`search`),
 //! whose schedule `aim` decides. `check` proves a layout.
+//!
+//! Scopes plan with it: the `log`s of two entries of the same order (`learner`) give an `envelope`, its `draft` a layout, and
+//! a `cursor` serves that, guarded by first reusers (`reuse`).
 
 mod aim;
 mod bound;
 mod check;
+mod cursor;
+mod draft;
+mod envelope;
 mod index;
+mod learner;
+mod log;
 mod portfolio;
 mod problem;
 mod random;
 mod restart;
+mod reuse;
 mod search;
 mod skyline;
 mod solver;
@@ -25,6 +34,11 @@ mod types;
 
 pub use bound::lower_bound;
 pub use check::check;
+pub(crate) use cursor::{Answer, Cursor, Deviation, Evicted, Served};
+pub(crate) use draft::Draft;
+pub(crate) use envelope::Envelope;
+pub(crate) use learner::Learner;
+pub(crate) use log::Log;
 pub use solver::Solver;
 pub use types::{Buffer, Layout, Overlap, TooLarge};
 

@@ -3,15 +3,16 @@
 mod name;
 mod stack;
 
-pub use name::{Invalidated, invalidate, invalidate_all, stats};
+pub use name::{Invalidated, invalidate, invalidate_all, plan_stats, stats};
 pub use stack::{Guard, enter, uncached};
 
 /// Serves the arrays that a block allocates from the cache of a name.
 ///
 /// `cache_scope!(NAME, { .. })` is an expression: the value of its block. `?`, `return`, `break` and lifetimes work as in
 /// any block. NAME is an identifier, a string literal, or `name = EXPR` for an expression that is `AsRef<str>`.
-/// `recycle = "keyed"` keeps every block for the next request of the same dtype, shape, device and stream;
-/// `recycle = "off"` keeps none.
+/// `recycle = "auto"`, the default, learns the order of allocations and plans for it; `recycle = "range"` leaves idle memory to
+/// the device's range; `recycle = "keyed"` keeps every block for the next request of the same dtype, shape, device and
+/// stream; `recycle = "off"` keeps none.
 ///
 /// The innermost scope serves; one name may be entered again inside itself. Memory is handed out again only after the
 /// array that had it was dropped, so arrays may leave the block, the function and the thread.

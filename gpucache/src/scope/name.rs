@@ -1,7 +1,7 @@
 //! What can be done with a scope's name from outside: give its memory back, and ask for its statistics.
 
-use crate::cache::ScopeStats;
 use crate::cache::registry::Scope;
+use crate::cache::{PlanStats, ScopeStats};
 
 /// What an invalidation gives back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,4 +61,25 @@ fn invalidate_scope(scope: &'static Scope) -> Invalidated {
 /// ```
 pub fn stats(name: impl AsRef<str>) -> Option<ScopeStats> {
     Scope::find(name.as_ref()).map(Scope::stats)
+}
+
+/// How the scope `name` plans, over all threads; `None` if it was never entered.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*};
+///
+/// let host = Host::new();
+/// for _ in 0..10 {
+///     cache_scope!(decode, {
+///         let keys = Array::<f32, _>::zeros(&host, [8, 64])?;
+///         let _scores = keys.try_clone()?;
+///     });
+/// }
+/// let stats = gpucache::plan_stats("decode").unwrap();
+/// assert_eq!((stats.plans, stats.positions, stats.bytes), (1, 2, 2 * 8 * 64 * 4));
+/// assert_eq!(stats.planned, 8 * 2, "all but the two entries that were learned from");
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn plan_stats(name: impl AsRef<str>) -> Option<PlanStats> {
+    Scope::find(name.as_ref()).map(Scope::plan_stats)
 }

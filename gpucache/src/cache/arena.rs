@@ -1,0 +1,143 @@
+//! The beginning and the end of an entry, and what planning asks of the device's range then: a block for the plans, and
+//! an end for it.
+#![allow(unsafe_code)]
+
+use super::owner::Cache;
+use super::planner::{Begin, Errands, Refused, Trim, Vacated};
+use super::registry::{self, Idle};
+use crate::device::Stream;
+use crate::range::{Carved, DeviceRange, Occupancy};
+
+/// Idle memory in this share of a range is given back.
+const IDLE: u64 = 512;
+
+/// For a plan's block that was not to be had otherwise, the range may reserve more than it ever did by this share, or by
+/// two pages.
+const SLACK: u64 = 16;
+
+/// Entries that went without a block first.
+const PATIENCE: u32 = 4;
+
+impl Cache {
+    /// Begins an entry of the scope. Its plans get their block if there is one to be had; without, it goes unplanned.
+    ///
+    /// # Safety
+    /// The calling thread owns the cache, here and below.
+    pub(super) unsafe fn begin(&'static self) {
+        // SAFETY: this thread owns the cache; `begin` touches plain data alone.
+        let begin = unsafe { self.owned(|local, shared| local.begin(shared)) };
+        match begin {
+            Begin::Ready => {}
+            // SAFETY: as above.
+            Begin::Install { bytes, stream, refused } => unsafe { self.install(bytes, &stream, refused) },
+            // SAFETY: as above.
+            Begin::Clear(errands) => unsafe { self.perform(errands) },
+        }
+    }
+
+    #[cold]
+    unsafe fn install(&'static self, bytes: u64, stream: &Stream, refused: Option<Refused>) {
+        let Some(range) = DeviceRange::of(stream) else { return };
+        let Occupancy { live, peak_reserved, granule, .. } = range.occupancy();
+        let is_retried = match refused {
+            Some(Refused { live: before, wait, .. }) if live >= before && wait > 0 => return,
+            refused => refused.is_some_and(|refused| refused.last_wait > PATIENCE),
+        };
+        let slack = if is_retried { (peak_reserved / SLACK).max(2 * granule) } else { 0 };
+        // SAFETY: this thread owns the cache; the records are released after the borrow.
+        drop(unsafe { self.owned(|local, shared| local.take_idle(shared)) });
+        let found = find_block(range, stream, bytes, peak_reserved + slack);
+        // SAFETY: as above; `install` and `refuse` touch plain data alone.
+        unsafe {
+            self.owned(|local, shared| match found {
+                Some(found) => local.planner.install(self, shared, found, bytes),
+                None => local.planner.refuse(live),
+            });
+        }
+    }
+
+    /// Ends an entry that this thread is about to leave.
+    ///
+    /// # Safety
+    /// As for `begin`.
+    pub(super) unsafe fn end(&'static self) {
+        // SAFETY: this thread owns the cache; `end` touches plain data alone.
+        let errands = unsafe { self.owned(|local, shared| local.planner.end(shared)) };
+        // SAFETY: as above.
+        unsafe { self.perform(errands) };
+    }
+
+    /// Gives the plans' block up, unless an entry is under way that the range need not have it for: it is to grow by
+    /// `need` bytes.
+    ///
+    /// # Safety
+    /// As for `begin`.
+    pub(super) unsafe fn release_plans(&self, need: u64) {
+        let is_entered = self.is_entered();
+        // SAFETY: this thread owns the cache; all of this touches plain data alone.
+        let errands = unsafe {
+            self.owned(|local, shared| {
+                if !is_entered || local.planner.is_in_the_way(need) {
+                    local.planner.vacate(shared);
+                }
+                local.planner.errands()
+            })
+        };
+        // SAFETY: as above.
+        unsafe { self.perform(errands) };
+    }
+
+    /// Does what planning wants done.
+    ///
+    /// # Safety
+    /// As for `begin`.
+    pub(super) unsafe fn perform(&self, errands: Errands) {
+        let Errands { vacated, records, streams, may_trim } = errands;
+        if let Some(vacated) = vacated {
+            // SAFETY: as here.
+            unsafe { self.give_up(vacated) };
+        }
+        drop((records, streams));
+        if let Some(Trim { stream, last }) = may_trim
+            && let Some(range) = DeviceRange::of(&stream)
+        {
+            let frees = trim(range, stream.memory_id(), last);
+            // SAFETY: this thread owns the cache; `looked` touches plain data alone.
+            unsafe { self.owned(|local, shared| local.planner.looked(shared, frees)) };
+        }
+    }
+
+    /// Gives a block back to the range, all but what is live in it.
+    unsafe fn give_up(&self, vacated: Vacated) {
+        let Vacated { block, stream, epoch, live } = vacated;
+        let Some(range) = DeviceRange::of(&stream) else { return };
+        if live.is_empty() {
+            return range.free(&stream, block);
+        }
+        let pieces: Vec<(u64, u64)> = live.iter().map(|live| (live.offset, live.bytes)).collect();
+        let blocks = range.split(&stream, block, &pieces);
+        let places = live.iter().map(|live| live.position).zip(blocks).collect();
+        // SAFETY: this thread owns the cache; `evict` touches plain data alone.
+        unsafe { self.owned(|local, shared| local.planner.evict(shared, epoch, places)) };
+    }
+}
+
+/// A block for plans, from what is idle, in other scopes if need be; no more than `most` bytes are reserved then. A
+/// failure of the device is for those to return who can: no block, then.
+fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
+    // Pages that are idle move before any are added.
+    let gather = || [0, most].iter().find_map(|&most| range.gather(stream, bytes, most).ok().flatten());
+    gather().or_else(|| if registry::release_idle(Idle::Budgeted, stream.memory_id(), 0) > 0 { gather() } else { None })
+}
+
+/// Gives back what the scopes are not likely to need again, if that is worth a call, and something was freed since the
+/// last look. Returns how often something was freed.
+fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> u64 {
+    let Occupancy { reserved, live, frees, .. } = range.occupancy();
+    let keep = registry::demand(device).max(live);
+    if last != Some(frees) && reserved.saturating_sub(keep) > reserved / IDLE {
+        // A failure is the device's, which the next call meets as well.
+        let _ = range.trim(keep);
+    }
+    frees
+}

@@ -1,0 +1,391 @@
+//! How a scope plans, the owner's side: which plan serves an entry, and what is learned from it.
+//!
+//! All plans of a scope lie in one block, and are of one stream. Invariants: `stream` and `epoch` name a stream and a
+//! block only while the block is there; a record whose home names the epoch is a live position of `cursor`, the cursor
+//! of the active plan. No method calls a device or drops a record: [`Begin`] and [`Errands`] say what is to be done.
+
+mod backoff;
+mod errands;
+mod plans;
+mod serve;
+
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+
+use super::block::Record;
+use super::owner::Cache;
+use super::plan_stats::Deviations;
+use super::shared::Shared;
+use crate::base::key::Shape;
+use crate::device::Stream;
+use crate::plan::{Cursor, Envelope, Learner};
+use crate::range::{self, Carved};
+
+use backoff::{Backoff, LONGEST_WAIT};
+pub(super) use errands::{Begin, Errands, Refused, Trim, Vacated};
+use plans::Plans;
+
+/// Plans, the cursor of the active one, and what was learned for the next ones.
+#[derive(Default)]
+pub(super) struct Planner {
+    cursor: Cursor,
+    /// Records for what the cursor serves, the one that came back last at the end.
+    records: Vec<Box<Record>>,
+    /// Shapes that records have no room for, by plan and position.
+    shapes: HashMap<(usize, u32), Shape>,
+    /// Where records return to.
+    cache: Option<&'static Cache>,
+    /// Where the block lies.
+    base: u64,
+    /// What [`serve`](Planner::serve) and [`take_back`](Planner::take_back) go by: as below, but 0 while an entry is
+    /// recorded, which takes a closer look at everything.
+    fast_stream: u64,
+    fast_epoch: u64,
+    /// The stream that is served; 0 for none.
+    stream: u64,
+    /// Names the block; 0 for none.
+    epoch: u64,
+    /// As many bytes may be in use by the plan before that is to be noted.
+    room: u64,
+    /// The most that it had in use at once since it was laid out or looked at.
+    peak: u64,
+    /// Entries until that is looked at.
+    look_in: u32,
+    is_recording: bool,
+    entry: Entry,
+    learner: Learner,
+    plans: Plans,
+    arena: Option<Arena>,
+    epochs: u64,
+    /// The stream that is recorded.
+    recorded: Option<Stream>,
+    /// What was evicted from a block and is still in use, by epoch and position: its memory, and its generation.
+    evicted: HashMap<(u64, u32), (range::Block, u64)>,
+    errands: Errands,
+    /// So many more entries are recorded though a plan serves.
+    curious: u32,
+    /// No block was to be had.
+    refused: Option<Refused>,
+    /// Waits before what outlived its entry is taken out of the block, and before another order is learned when one was
+    /// forgotten: both longer each time.
+    evicting: Backoff<2>,
+    forgetting: Backoff<8>,
+    /// Waits before pages move again for an entry without a plan.
+    moving: Backoff<8>,
+    /// Entries until the range is trimmed, and how many it were the last time.
+    trim_in: u32,
+    last_trim_in: u32,
+    /// How often the range had something freed at the last look, and the calls that the scope had made by then.
+    frees: Option<u64>,
+    calls: u64,
+    planning: Duration,
+}
+
+/// The block in which the plans lie.
+struct Arena {
+    block: range::Block,
+    stream: Stream,
+    bytes: u64,
+    positions: u64,
+}
+
+/// What happened in the entry that is under way.
+#[derive(Default)]
+struct Entry {
+    number: u32,
+    /// Whether a plan serves it, or did until its block was needed elsewhere.
+    is_planned: bool,
+    is_dissolved: bool,
+    /// Whether its first recorded allocation has come.
+    has_stream: bool,
+    served_before: u64,
+    seen: Deviations,
+    /// Allocations that the plan expected, and has no place for.
+    aside: u64,
+    /// Bytes by which the range had to grow.
+    grown: u64,
+}
+
+/// Deviations in one of so many allocations make an entry worth recording, and those after it.
+const CURIOUS: u64 = 1024;
+const CURIOUS_ENTRIES: u32 = 32;
+/// A plan serves an entry well if at most one of so many allocations went beside it.
+const BESIDE: u64 = 8;
+/// So few say nothing.
+const FEW: u64 = 8;
+/// In an entry the range may grow by this share of the block before the block itself is used.
+const GROWTH: u64 = 64;
+/// By less where the entry does not go by the plan, and by more where all of it does.
+const GROWTH_OFF: u64 = 512;
+const GROWTH_KNOWN: u64 = 2;
+/// What outlives its entry in a plan's block by deviation may fill this share of it, or block this share of what is
+/// served, before it is taken out.
+const ESCAPED: u64 = 64;
+/// Entries between two looks at how much of a plan is in use.
+const LOOK_IN: u32 = 16;
+/// A plan may need this share more memory than all that was ever in use at once.
+const WASTE: u64 = 10;
+const LITTLE: u64 = 1 << 20;
+/// Epochs are no generations of a cache.
+const EPOCHS: u64 = 1 << 63;
+
+impl Planner {
+    /// Begins an entry.
+    pub(super) fn begin(&mut self) -> Begin {
+        let number = self.entry.number.wrapping_add(1).max(1);
+        self.entry = Entry { number, ..Entry::default() };
+        self.learner.begin(self.plans.is_empty() || self.curious > 0);
+        self.is_recording = self.learner.is_recording();
+        if self.cursor.live_bytes() == 0 {
+            self.plans.predict(&mut self.cursor);
+        }
+        if self.arena.is_some() {
+            self.begin_planned();
+            return Begin::Ready;
+        }
+        match self.plans.stream() {
+            Some(stream) if self.plans.bytes() > 0 => {
+                let refused = self.refused;
+                self.refused.iter_mut().for_each(|refused| refused.wait = refused.wait.saturating_sub(1));
+                Begin::Install { bytes: self.plans.bytes(), stream: stream.clone(), refused }
+            }
+            _ => Begin::Ready,
+        }
+    }
+
+    /// Whether it serves, records, or has anything to do so with.
+    #[inline]
+    pub(super) fn is_at_work(&self) -> bool {
+        self.is_recording || !self.plans.is_empty()
+    }
+
+    fn begin_planned(&mut self) {
+        (self.fast_stream, self.fast_epoch) = if self.is_recording { (0, 0) } else { (self.stream, self.epoch) };
+        self.cursor.begin();
+        self.entry.is_planned = true;
+        self.entry.served_before = self.cursor.served();
+    }
+
+    /// Serves from a block of `bytes` bytes at `base`, which was asked for.
+    pub(super) fn install(&mut self, cache: &'static Cache, shared: &Shared, found: Carved, bytes: u64) {
+        let Some(stream) = self.plans.stream().cloned() else { return };
+        let Carved { block, address: base, calls } = found;
+        self.cache = Some(cache);
+        let positions = self.plans.positions();
+        self.epochs += 1;
+        (self.base, self.stream, self.epoch) = (base, stream.id(), EPOCHS | self.epochs);
+        self.arena = Some(Arena { block, stream, bytes, positions });
+        (self.refused, self.trim_in, self.last_trim_in, self.frees) = (None, 0, 0, None);
+        shared.counters.installed(bytes, positions, calls);
+        self.calls = shared.counters.device_allocations.get();
+        self.begin_planned();
+    }
+
+    /// There is no block to be had while so much of the range is in use.
+    pub(super) fn refuse(&mut self, live: u64) {
+        let last_wait = self.refused.map_or(0, |refused| refused.last_wait);
+        let wait = LONGEST_WAIT.min(2 * last_wait + 1);
+        self.refused = Some(Refused { live, wait, last_wait: wait });
+    }
+
+    /// Ends an entry, and learns from it.
+    pub(super) fn end(&mut self, shared: &Shared) -> Errands {
+        self.publish(shared);
+        let served = self.cursor.served() - self.entry.served_before;
+        let in_service = self.entry.is_planned && !self.entry.is_dissolved;
+        if in_service && served > 0 {
+            self.entry.seen.missing += self.cursor.left();
+        }
+        let Deviations { extra, blocked, larger, .. } = self.entry.seen;
+        if self.learner.recorded().is_some() || served + extra + blocked + larger > 0 {
+            // What is larger is in order, and fits the next time.
+            let beside = extra + blocked;
+            let goes_by_plan = beside * BESIDE <= served + larger + beside && (in_service || larger > beside);
+            self.learn(shared, goes_by_plan, served);
+            if goes_by_plan && self.arena.is_some() && self.is_trim_due() {
+                let last = self.frees;
+                self.errands.may_trim = self.plans.stream().cloned().map(|stream| Trim { stream, last });
+            }
+        }
+        std::mem::take(&mut self.errands)
+    }
+
+    fn learn(&mut self, shared: &Shared, goes_by_plan: bool, served: u64) {
+        let seen = self.entry.seen;
+        let odd = seen.extra + seen.blocked + seen.reordered;
+        self.curious = self.curious.saturating_sub(1);
+        if self.entry.is_planned && (!goes_by_plan || odd * CURIOUS > served || seen.larger > 0) {
+            self.curious = CURIOUS_ENTRIES;
+        }
+        if goes_by_plan && odd + seen.larger == 0 {
+            self.learner.went_well();
+        }
+        let start = Instant::now();
+        let recorded = self.learn_order(shared);
+        let is_planned = self.entry.is_planned && !self.plans.is_empty();
+        let followed = (is_planned && goes_by_plan).then(|| self.plans.active());
+        if let Some(plan) = recorded.or(followed) {
+            self.plans.follow(plan, self.entry.number);
+        }
+        // An entry that goes by another plan says nothing of the active one.
+        let is_strange = recorded.is_none_or(|plan| plan == self.plans.active());
+        if is_planned && (goes_by_plan || is_strange) && self.plans.judge(goes_by_plan) {
+            self.forget_active(shared);
+        }
+        if goes_by_plan && (self.is_oversized() || self.is_wasteful(shared)) {
+            self.forget_active(shared);
+        }
+        let live = self.cursor.live_bytes();
+        let is_in_the_way = live > self.plans.bytes() / ESCAPED || live > 0 && seen.blocked * ESCAPED > served;
+        let is_outgrown = live > 0 && self.plans.is_outgrown();
+        if is_outgrown || is_in_the_way && self.evicting.is_over(self.entry.number) {
+            self.vacate(shared);
+        }
+        if self.cursor.live_bytes() == 0 && self.plans.relayout(&mut self.cursor) {
+            (self.room, self.peak, self.look_in) = (0, 0, LOOK_IN);
+        }
+        if self.arena.as_ref().is_some_and(|arena| arena.bytes < self.plans.bytes()) {
+            self.vacate(shared);
+        }
+        self.planning += start.elapsed();
+        self.tell(shared);
+    }
+
+    /// Whether the plan had less than half of its block in use in a number of entries: it has learned from others.
+    fn is_oversized(&mut self) -> bool {
+        self.look_in = self.look_in.saturating_sub(1);
+        if self.look_in > 0 {
+            return false;
+        }
+        (self.look_in, self.room) = (LOOK_IN, 0);
+        // What goes beside the plan since it outlived its entry may have done so only once.
+        self.curious = self.curious.max(u32::from(self.entry.aside > 0 && self.plans.may_change()));
+        std::mem::take(&mut self.peak) < self.plans.need() / 2
+    }
+
+    /// Whether the block and what is needed beside it are more than was ever in use at once: where much outlives its
+    /// entry, less is needed without a plan.
+    fn is_wasteful(&self, shared: &Shared) -> bool {
+        let (needed, demand) = (shared.counters.expected(), shared.counters.demand.get());
+        self.arena.is_some() && self.entry.aside > 0 && needed > demand + demand / WASTE + LITTLE
+    }
+
+    /// What the recorded entry teaches: the plan that it went by, or a new one.
+    fn learn_order(&mut self, shared: &Shared) -> Option<usize> {
+        let log = self.learner.recorded()?;
+        let known = self.plans.that_holds(log).or_else(|| self.plans.absorb(log));
+        if known.is_some() {
+            return known;
+        }
+        let envelope = self.learner.end().filter(Envelope::is_plannable)?;
+        let stream = self.recorded.clone()?;
+        if self.plans.stream().is_none_or(|other| other.id() != stream.id()) {
+            self.forget_plans(shared);
+        }
+        Some(self.plans.add(envelope, stream, self.entry.number))
+    }
+
+    /// Whether the range is to be looked at: soon after a block was found, and ever more rarely.
+    fn is_trim_due(&mut self) -> bool {
+        let is_due = self.trim_in == 0;
+        self.trim_in = if is_due { self.last_trim_in } else { self.trim_in - 1 };
+        is_due
+    }
+
+    /// The range was looked at when so many frees had happened: waits longer before the next time, and much longer if the
+    /// range has grown since the last time.
+    pub(super) fn looked(&mut self, shared: &Shared, frees: u64) {
+        let calls = shared.counters.device_allocations.get();
+        let factor = if std::mem::replace(&mut self.calls, calls) == calls { 2 } else { 8 };
+        self.frees = Some(frees);
+        self.last_trim_in = LONGEST_WAIT.min(factor * self.last_trim_in + 1);
+        self.trim_in = self.last_trim_in;
+    }
+
+    /// Whether the range had better move pages than grow: a plan has shown what is enough, for this entry or lately.
+    pub(super) fn is_settled(&mut self) -> bool {
+        let number = self.entry.number;
+        let is_lately = self.epochs > 0 && (self.moving.last == number || self.moving.is_over(number));
+        self.entry.is_planned || is_lately
+    }
+
+    /// Whether the range had better have the block than grow by `bytes` more.
+    pub(super) fn is_in_the_way(&mut self, bytes: u64) -> bool {
+        self.entry.grown = self.entry.grown.saturating_add(bytes);
+        let seen = self.entry.seen;
+        let beside = seen.extra + seen.larger + seen.blocked;
+        let is_off = beside >= FEW && beside * BESIDE > self.cursor.served() - self.entry.served_before;
+        let share = match beside {
+            // What is known to go beside the plan needs its memory besides.
+            0 => GROWTH_KNOWN,
+            _ if is_off => GROWTH_OFF,
+            _ => GROWTH,
+        };
+        self.arena.as_ref().is_some_and(|arena| self.entry.grown > arena.bytes / share)
+    }
+
+    /// Takes the block away, with a place of its own for what is live in it.
+    pub(super) fn vacate(&mut self, shared: &Shared) -> bool {
+        let Some(Arena { block, stream, bytes, positions }) = self.arena.take() else { return false };
+        self.publish(shared);
+        let live_bytes = self.cursor.live_bytes();
+        let live = self.cursor.evict();
+        shared.counters.uninstalled(bytes, positions, live.len() as u64, live_bytes);
+        self.errands.vacated = Some(Vacated { block, stream, epoch: self.epoch, live });
+        (self.stream, self.epoch, self.entry.is_dissolved) = (0, 0, true);
+        (self.fast_stream, self.fast_epoch) = (0, 0);
+        true
+    }
+
+    /// The memory of what was live in a block that was vacated.
+    pub(super) fn evict(&mut self, shared: &Shared, epoch: u64, places: Vec<(u32, range::Block)>) {
+        let generation = shared.generation();
+        let own = |(position, block)| ((epoch, position), (block, generation));
+        self.evicted.extend(places.into_iter().map(own));
+    }
+
+    fn forget_active(&mut self, shared: &Shared) {
+        self.vacate(shared);
+        self.plans.remove_active(&mut self.cursor);
+        self.shapes.clear();
+        self.curious = CURIOUS_ENTRIES;
+        self.learner.rest(self.forgetting.wait(self.entry.number));
+    }
+
+    fn forget_plans(&mut self, shared: &Shared) {
+        self.vacate(shared);
+        self.errands.streams.extend(self.plans.clear(&mut self.cursor));
+        self.errands.records.append(&mut self.records);
+        self.shapes.clear();
+    }
+
+    /// Forgets all plans and all that was recorded.
+    pub(super) fn forget(&mut self, shared: &Shared) {
+        self.forget_plans(shared);
+        self.errands.streams.extend(self.recorded.take());
+        self.learner = Learner::default();
+        self.is_recording = false;
+        self.refused = None;
+        (self.evicting, self.forgetting, self.moving) = Default::default();
+    }
+
+    pub(super) fn errands(&mut self) -> Errands {
+        std::mem::take(&mut self.errands)
+    }
+
+    /// Tells everyone what the cursor did so far.
+    pub(super) fn publish(&self, shared: &Shared) {
+        let cursor = &self.cursor;
+        shared.counters.planned(cursor.served(), cursor.live(), cursor.live_bytes());
+    }
+
+    /// Tells everyone of the plans, and of the entry that ends.
+    fn tell(&mut self, shared: &Shared) {
+        let known = &shared.counters.plan;
+        self.plans.tell(known);
+        known.planning.set(self.planning.as_nanos() as u64);
+        known.has_stopped.set(u64::from(self.learner.has_stopped()));
+        known.deviations.add(self.entry.seen);
+    }
+}

@@ -1,0 +1,94 @@
+//! A layout of an envelope, and what is left to improve in it.
+
+use std::time::{Duration, Instant};
+
+use super::envelope::Envelope;
+use super::{Buffer, Layout, Solver, check};
+
+/// A layout that was proved to hold, of buffers that an envelope needs.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    buffers: Vec<Buffer>,
+    layout: Layout,
+    positions: u64,
+    bound: u64,
+    /// `None` once nothing lower is possible, or was not found for long.
+    solver: Option<Box<Solver>>,
+    slices: u32,
+    /// When the last slice ended.
+    paused: Instant,
+}
+
+/// The longest that a layout is worked on at first, unless the portfolio takes longer.
+const FIRST: Duration = Duration::from_millis(10);
+/// The longest that one call improves it later, and the time between two such calls.
+const SLICE: Duration = Duration::from_millis(1);
+const PAUSE: Duration = Duration::from_millis(50);
+/// Slices before a layout is left as it is.
+const SLICES: u32 = 64;
+/// A layout that is lower by less than this share is not worth a change.
+const WORTH: u64 = 256;
+
+impl Draft {
+    /// A layout by the portfolio, and a little better than that; `None` if there is nothing to lay out.
+    pub(crate) fn new(envelope: &Envelope) -> Option<Draft> {
+        let buffers = envelope.buffers();
+        let start = Instant::now();
+        let mut solver = Box::new(Solver::new(&buffers).ok()?);
+        solver.run_portfolio();
+        solver.improve(0, &mut || start.elapsed() >= FIRST);
+        let layout = solver.layout();
+        let holds = layout.height > 0 && check(&buffers, &layout).is_ok();
+        let bound = solver.bound();
+        let solver = (layout.height > bound).then_some(solver);
+        let positions = buffers.iter().filter(|buffer| buffer.occupies()).count() as u64;
+        holds.then(|| Draft { buffers, layout, positions, bound, solver, slices: SLICES, paused: Instant::now() })
+    }
+
+    /// Works on the layout for a moment, now and then. Returns whether it has become lower, and by enough.
+    pub(crate) fn improve(&mut self) -> bool {
+        let Some(solver) = &mut self.solver else { return false };
+        let start = Instant::now();
+        if start - self.paused < PAUSE {
+            return false;
+        }
+        let is_best = solver.improve(0, &mut || start.elapsed() >= SLICE);
+        self.slices -= 1;
+        self.paused = Instant::now();
+        self.bound = solver.bound();
+        if !is_best && self.slices > 0 {
+            return false;
+        }
+        let layout = solver.layout();
+        self.solver = None;
+        let is_worth = layout.height + layout.height / WORTH <= self.layout.height;
+        if !is_worth || check(&self.buffers, &layout).is_err() {
+            return false;
+        }
+        self.layout = layout;
+        true
+    }
+
+    pub(crate) fn buffers(&self) -> &[Buffer] {
+        &self.buffers
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Buffers that have a place.
+    pub(crate) fn positions(&self) -> u64 {
+        self.positions
+    }
+
+    /// Bytes of the block that holds the layout.
+    pub(crate) fn height(&self) -> u64 {
+        self.layout.height
+    }
+
+    /// No layout is lower.
+    pub(crate) fn bound(&self) -> u64 {
+        self.bound
+    }
+}

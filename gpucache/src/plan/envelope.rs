@@ -1,0 +1,234 @@
+//! What entries of the same order have in common: for each position the bytes and the lifetime that hold all of them.
+//!
+//! Orders are the same if they have as many allocations and their envelope needs hardly more memory than the larger one
+//! of them: sizes may vary, and drops may change places.
+
+use super::log::{Log, Logged, OUTLIVES};
+use super::{Buffer, lower_bound};
+
+/// Sizes and lifetimes for each allocation of an entry, in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Envelope {
+    positions: Vec<Expected>,
+    /// How often entries made it another one.
+    changes: u32,
+}
+
+/// What is expected at a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Expected {
+    /// The fewest bytes that were seen here.
+    pub(super) least: u64,
+    /// The most.
+    pub(super) most: u64,
+    upper: u32,
+}
+
+/// Positions begin at multiples of this many bytes.
+pub(super) const ALIGN: u64 = 256;
+/// So many bytes of positions and more are not planned, so that offsets fit [`u32`] in units of [`ALIGN`].
+const MOST: u128 = ALIGN as u128 * (1 << 31);
+/// The share of the larger entry's bound that an envelope of two may need more.
+const SLACK: u64 = 32;
+/// Changes of an order before what outlives its entry is taken for granted.
+const CHANGES: u32 = 64;
+/// Sizes may vary by this factor more than they were seen to.
+const VARIATION: u64 = 4;
+
+impl Envelope {
+    /// The envelope of two entries; `None` if their orders are not the same.
+    pub(crate) fn of(one: &Log, other: &Log) -> Option<Envelope> {
+        if one.stream() != other.stream() || one.allocations().len() != other.allocations().len() {
+            return None;
+        }
+        let pairs = one.allocations().iter().zip(other.allocations());
+        let positions = pairs.map(|(one, other)| Expected::of(one, other)).collect();
+        let envelope = Envelope { positions, changes: 0 };
+        let bound = lower_bound(&one.buffers()).max(lower_bound(&other.buffers()));
+        (envelope.bound() <= bound + bound / SLACK).then_some(envelope)
+    }
+
+    /// Whether an entry has this order, with sizes that were seen before, and no array of it lives longer or needs a place
+    /// that it has not.
+    pub(crate) fn holds(&self, log: &Log) -> bool {
+        let holds = |(expected, logged): (&Expected, &Logged)| {
+            let has_end = logged.upper == expected.upper || logged.upper < expected.upper && expected.is_planned();
+            expected.has(logged.bytes) && (has_end || !expected.is_planned() && !self.may_change())
+        };
+        log.allocations().len() == self.positions.len() && self.positions.iter().zip(log.allocations()).all(holds)
+    }
+
+    /// Whether entries may still tell what outlives its entry, and what does not: some do by turns.
+    pub(crate) fn may_change(&self) -> bool {
+        self.changes < CHANGES
+    }
+
+    /// Whether an entry of this order begins with an allocation like this.
+    pub(crate) fn begins_with(&self, bytes: u64) -> bool {
+        self.at(0).is_some_and(|expected| expected.has(bytes))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.positions.len()
+    }
+
+    /// The position, if there is one.
+    pub(super) fn at(&self, position: usize) -> Option<&Expected> {
+        self.positions.get(position)
+    }
+
+    /// Lets a position hold `bytes` too. Returns whether it was smaller before.
+    pub(crate) fn widen(&mut self, position: usize, bytes: u64) -> bool {
+        let Some(expected) = self.positions.get_mut(position) else { return false };
+        let was_smaller = expected.most < bytes;
+        expected.least = expected.least.min(bytes);
+        expected.most = expected.most.max(bytes);
+        was_smaller
+    }
+
+    /// The envelope of this order that holds an entry too; `None` if that has another order.
+    pub(crate) fn absorb(&self, log: &Log) -> Option<Envelope> {
+        self.merge(&Envelope::of(log, log)?)
+    }
+
+    /// The envelope of both; `None` if their orders are not the same.
+    pub(crate) fn merge(&self, other: &Envelope) -> Option<Envelope> {
+        if self.len() != other.len() {
+            return None;
+        }
+        let pairs = self.positions.iter().zip(&other.positions);
+        let positions = pairs.map(|(one, other)| one.merge(other)).collect();
+        let both = Envelope { positions, changes: self.changes + 1 };
+        let bound = self.bound().max(other.bound());
+        (both.bound() <= bound + bound / SLACK && both.is_plannable()).then_some(both)
+    }
+
+    /// Whether there is anything to lay out, and a layout could hold it.
+    pub(crate) fn is_plannable(&self) -> bool {
+        let total =
+            self.positions.iter().filter(|expected| expected.is_planned()).map(|expected| u128::from(expected.most));
+        (1..MOST).contains(&total.map(|bytes| bytes.next_multiple_of(u128::from(ALIGN))).sum::<u128>())
+    }
+
+    /// The most bytes that are in use at once if each position takes all that it may.
+    pub(crate) fn bound(&self) -> u64 {
+        lower_bound(&self.unrounded())
+    }
+
+    /// What a layout is made of: a buffer for each position, of no size where nothing is planned.
+    pub(crate) fn buffers(&self) -> Vec<Buffer> {
+        let rounded = |buffer: Buffer| Buffer { size: buffer.size.next_multiple_of(ALIGN), ..buffer };
+        self.unrounded().into_iter().map(rounded).collect()
+    }
+
+    fn unrounded(&self) -> Vec<Buffer> {
+        let buffer = |(position, expected): (usize, &Expected)| match expected.is_planned() {
+            true => Buffer { lower: position as u32, upper: expected.upper, size: expected.most },
+            false => Buffer { lower: 0, upper: 0, size: 0 },
+        };
+        self.positions.iter().enumerate().map(buffer).collect()
+    }
+}
+
+impl Expected {
+    fn of(one: &Logged, other: &Logged) -> Expected {
+        Expected {
+            least: one.bytes.min(other.bytes),
+            most: one.bytes.max(other.bytes),
+            upper: later(one.upper, other.upper),
+        }
+    }
+
+    /// Whether entries differ in the bytes.
+    pub(super) fn varies(&self) -> bool {
+        self.least < self.most
+    }
+
+    /// Whether so many bytes may be this position's in another entry.
+    pub(super) fn is_like(&self, bytes: u64) -> bool {
+        bytes >= self.least / VARIATION && bytes / VARIATION <= self.most
+    }
+
+    /// Whether this many bytes were seen here, or as many and fewer.
+    pub(super) fn has(&self, bytes: u64) -> bool {
+        (self.least..=self.most).contains(&bytes)
+    }
+
+    fn merge(&self, other: &Expected) -> Expected {
+        Expected {
+            least: self.least.min(other.least),
+            most: self.most.max(other.most),
+            upper: later(self.upper, other.upper),
+        }
+    }
+
+    /// Whether the plan has a place for it; what outlives its entry is served beside the plan.
+    pub(super) fn is_planned(&self) -> bool {
+        self.upper != OUTLIVES
+    }
+}
+
+/// The later end, but whether something outlives its entry, the newer one says.
+fn later(old: u32, new: u32) -> u32 {
+    if old == OUTLIVES || new == OUTLIVES { new } else { old.max(new) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Allocates `sizes` in order; each lives until `ends` allocations were made.
+    fn log(sizes: &[u64], ends: &[u32]) -> Log {
+        let mut log = Log::default();
+        for (number, &bytes) in (0..).zip(sizes) {
+            (0..).zip(ends).filter(|&(_, &end)| end == number).for_each(|(dropped, _)| log.dropped(dropped));
+            assert_eq!(log.allocated(0, bytes), Some(number));
+        }
+        let last = sizes.len() as u32;
+        (0..).zip(ends).filter(|&(_, &end)| end == last).for_each(|(dropped, _)| log.dropped(dropped));
+        log
+    }
+
+    #[test]
+    fn positions_hold_the_largest_and_the_longest() {
+        let (one, other) = (log(&[1000, 20], &[1, 2]), log(&[400, 21], &[2, 2]));
+        let envelope = Envelope::of(&one, &other).unwrap();
+        assert_eq!(envelope.at(0), Some(&Expected { least: 400, most: 1000, upper: 2 }));
+        assert_eq!(
+            envelope.buffers(),
+            [Buffer { lower: 0, upper: 2, size: 1024 }, Buffer { lower: 1, upper: 2, size: 256 }]
+        );
+        assert!(envelope.holds(&one) && envelope.holds(&other));
+        assert!(!envelope.holds(&log(&[1000, 22], &[1, 2])) && !envelope.holds(&log(&[1000], &[1])));
+    }
+
+    #[test]
+    fn what_outlives_its_entry_is_kept_out() {
+        let kept = log(&[512, 256], &[OUTLIVES, 2]);
+        let envelope = Envelope::of(&kept, &kept).unwrap();
+        assert_eq!(envelope.buffers()[0].size, 0);
+        assert!(!envelope.at(0).unwrap().is_planned() && envelope.at(1).unwrap().is_planned());
+        assert!(envelope.holds(&kept) && !envelope.holds(&log(&[512, 256], &[1, 2])));
+        let newer = envelope.absorb(&log(&[512, 256], &[1, 2])).unwrap();
+        assert!(newer.at(0).unwrap().is_planned(), "it outlives its entry no more");
+    }
+
+    #[test]
+    fn other_orders_are_told_from_other_sizes() {
+        let large_first = log(&[1 << 20, 256, 256, 256], &[1, 2, 3, 4]);
+        let large_last = log(&[256, 256, 256, 1 << 20], &[1, 2, 3, 4]);
+        assert!(Envelope::of(&large_first, &large_last).is_some(), "nothing lives at once");
+        let large_first = log(&[1 << 20, 256, 256, 256], &[4, 4, 4, 4]);
+        let large_last = log(&[256, 256, 256, 1 << 20], &[4, 4, 4, 4]);
+        assert!(Envelope::of(&large_first, &large_last).is_none(), "twice the memory");
+        assert!(Envelope::of(&large_first, &log(&[256], &[1])).is_none(), "another number");
+    }
+
+    #[test]
+    fn a_position_can_be_widened() {
+        let one = log(&[512], &[1]);
+        let mut envelope = Envelope::of(&one, &one).unwrap();
+        assert!(!envelope.widen(0, 512) && envelope.widen(0, 513) && !envelope.widen(1, 1));
+        assert_eq!(envelope.buffers()[0].size, 768);
+    }
+}

@@ -1,0 +1,140 @@
+//! When to record entries, and which of them have the same order.
+//!
+//! A scope that never settles costs a bounded number of recordings: after [`TRIES`] in vain recording pauses, each time
+//! twice as long.
+
+use std::collections::VecDeque;
+
+use super::envelope::Envelope;
+use super::log::Log;
+
+/// What was recorded, and what it led to.
+#[derive(Debug, Default)]
+pub(crate) struct Learner {
+    log: Log,
+    /// Entries that no other one resembles yet, the latest last.
+    candidates: VecDeque<Log>,
+    is_recording: bool,
+    /// Recordings in vain since the last pause.
+    in_vain: u32,
+    pauses: u32,
+    /// Entries until recording goes on.
+    pause: u32,
+}
+
+/// Orders that may alternate and are still recognised.
+const CANDIDATES: usize = 3;
+/// So many recordings in vain, and recording pauses.
+const TRIES: u32 = 16;
+/// Entries of the first pause.
+const PAUSE: u32 = 64;
+
+impl Learner {
+    /// Begins an entry, which is recorded if that is wanted and no pause holds.
+    pub(crate) fn begin(&mut self, is_wanted: bool) {
+        self.pause = self.pause.saturating_sub(1);
+        self.is_recording = is_wanted && self.pause == 0;
+        self.log.clear();
+    }
+
+    #[inline]
+    pub(crate) fn is_recording(&self) -> bool {
+        self.is_recording
+    }
+
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.pause > 0
+    }
+
+    #[inline]
+    pub(crate) fn log_mut(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    /// An entry went by its plan: what was in vain counts less.
+    pub(crate) fn went_well(&mut self) {
+        self.in_vain = self.in_vain.saturating_sub(1);
+        self.pause /= 2;
+    }
+
+    /// Lets recording rest for so many entries.
+    pub(crate) fn rest(&mut self, entries: u32) {
+        self.pause = self.pause.max(entries);
+    }
+
+    /// The entry that was recorded whole.
+    pub(crate) fn recorded(&self) -> Option<&Log> {
+        (self.is_recording && self.log.is_whole()).then_some(&self.log)
+    }
+
+    /// Ends the entry: what it has in common with an earlier one of the same order, if there is one.
+    pub(crate) fn end(&mut self) -> Option<Envelope> {
+        let log = self.recorded()?;
+        let same = |(place, other): (usize, &Log)| Some((place, Envelope::of(other, log)?));
+        let found = self.candidates.iter().enumerate().rev().find_map(same);
+        let Some((place, envelope)) = found else {
+            self.keep();
+            return None;
+        };
+        self.candidates.remove(place);
+        self.in_vain = 0;
+        Some(envelope)
+    }
+
+    /// Keeps the log for later entries, in the place of the oldest.
+    fn keep(&mut self) {
+        let full = self.candidates.len() == CANDIDATES;
+        let oldest = if full { self.candidates.pop_front() } else { None };
+        self.candidates.push_back(std::mem::replace(&mut self.log, oldest.unwrap_or_default()));
+        self.in_vain += 1;
+        if self.in_vain >= TRIES {
+            self.pause = PAUSE << self.pauses.min(16);
+            self.pauses += 1;
+            self.in_vain = TRIES - CANDIDATES as u32;
+            self.candidates.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(learner: &mut Learner, sizes: &[u64]) -> Option<Envelope> {
+        learner.begin(true);
+        if learner.is_recording {
+            sizes.iter().for_each(|&bytes| {
+                let number = learner.log_mut().allocated(0, bytes).unwrap();
+                learner.log_mut().dropped(number);
+            });
+        }
+        learner.end()
+    }
+
+    #[test]
+    fn orders_that_alternate_are_recognised() {
+        let mut learner = Learner::default();
+        let orders = [&[100][..], &[100, 200], &[100, 200, 300]];
+        assert!(orders.iter().all(|sizes| entry(&mut learner, sizes).is_none()));
+        assert!(orders.iter().all(|sizes| entry(&mut learner, sizes).is_some()));
+    }
+
+    #[test]
+    fn an_entry_without_allocations_is_no_try() {
+        let mut learner = Learner::default();
+        assert!((0..1000).all(|_| entry(&mut learner, &[]).is_none() && !learner.has_stopped()));
+    }
+
+    #[test]
+    fn a_scope_that_never_settles_is_hardly_recorded() {
+        let mut learner = Learner::default();
+        let mut recorded = 0;
+        for length in 1..10_000 {
+            assert!(entry(&mut learner, &vec![256; length % 200 + length / 200]).is_none() || length > 200);
+            recorded += u32::from(learner.is_recording());
+            learner.candidates.clear();
+        }
+        assert!((TRIES..100).contains(&recorded), "{recorded}");
+        assert!(learner.has_stopped());
+    }
+}
