@@ -1,4 +1,4 @@
-//! One allocation and its drop, in nanoseconds: a warm scope beside mimalloc, in turn in one run.
+//! One allocation and its drop, in nanoseconds: warm scopes beside mimalloc, in turn in one run.
 //!
 //! `cargo bench --bench pair -- --json`. Each figure is the median over rounds that alternate between the subjects, so
 //! that a machine whose speed drifts treats them alike.
@@ -13,7 +13,12 @@ use gpucache::prelude::*;
 use mimalloc::MiMalloc;
 
 const ROUNDS: usize = 101;
+/// In a round, of each subject.
 const PAIRS: usize = 64 * 1024;
+/// In an entry of the scope that plans: as many allocations as a training step has, so that its slots stay in the cache.
+const ENTRY: usize = 1024;
+/// Entries from which the scope that plans learns its order.
+const WARM: usize = 16;
 const SHAPES: usize = 64;
 
 #[derive(Parser)]
@@ -38,14 +43,33 @@ fn mimalloc_pairs() {
     }
 }
 
-/// A pair of a scope that keeps blocks by key, 64 shapes in turn.
+/// Pairs of a scope that keeps blocks by key, 64 shapes in turn.
 #[cache_scope(keyed_pair, recycle = "keyed")]
 fn keyed_pairs(host: &Host) {
-    for pair in 0..PAIRS {
-        // SAFETY: nobody reads the array.
-        let array = unsafe { Array::<f32, Host>::uninit(host, black_box([1 + pair % SHAPES, 16])) };
-        drop(black_box(array));
-    }
+    (0..PAIRS).for_each(|index| pair(host, index));
+}
+
+/// An entry's pairs of a scope that plans, 64 shapes in turn.
+#[cache_scope(planned_pair)]
+fn planned_entry(host: &Host) {
+    (0..ENTRY).for_each(|index| pair(host, index));
+}
+
+/// Pairs of a scope that plans, with the time to enter it.
+fn planned_pairs(host: &Host) {
+    (0..PAIRS / ENTRY).for_each(|_| planned_entry(host));
+}
+
+#[inline(always)]
+fn pair(host: &Host, index: usize) {
+    // SAFETY: nobody reads the array.
+    let array = unsafe { Array::<f32, Host>::uninit(host, black_box([1 + index % SHAPES, 16])) };
+    drop(black_box(array));
+}
+
+/// How many allocations of the scope a plan served so far.
+fn planned_so_far() -> u64 {
+    gpucache::plan_stats("planned_pair").unwrap_or_default().planned
 }
 
 fn nanoseconds_per_pair(subject: impl FnOnce()) -> f64 {
@@ -60,25 +84,42 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
+/// Says on stderr that `planned_pair_ns` is not what its name promises, if less than 99 % of its pairs were planned.
+fn warn_unless_planned(share: f64) {
+    if share < 0.99 {
+        eprintln!("warning: only {:.1} % of the pairs behind planned_pair_ns were planned", 100.0 * share);
+    }
+}
+
 fn main() {
     let options = Options::parse();
     let host = Host::new();
-    let (mut keyed, mut mimalloc) = (Vec::new(), Vec::new());
     keyed_pairs(&host);
+    (0..WARM).for_each(|_| planned_entry(&host));
+    let planned_before = planned_so_far();
+    let [mut keyed, mut planned, mut mimalloc] = [const { Vec::new() }; 3];
     for _ in 0..ROUNDS {
         keyed.push(nanoseconds_per_pair(|| keyed_pairs(&host)));
+        planned.push(nanoseconds_per_pair(|| planned_pairs(&host)));
         mimalloc.push(nanoseconds_per_pair(mimalloc_pairs));
     }
-    let (keyed, mimalloc) = (median(keyed), median(mimalloc));
+    warn_unless_planned((planned_so_far() - planned_before) as f64 / (ROUNDS * PAIRS) as f64);
+    let [keyed, planned, mimalloc] = [keyed, planned, mimalloc].map(median);
     match options.json {
         true => println!(
             "{}",
             serde_json::json!({
                 "keyed_pair_ns": keyed,
+                "planned_pair_ns": planned,
                 "mimalloc_64b_pair_ns": mimalloc,
                 "keyed_over_mimalloc": keyed / mimalloc,
+                "planned_over_mimalloc": planned / mimalloc,
             })
         ),
-        false => println!("keyed {keyed:.1} ns, mimalloc {mimalloc:.1} ns, ratio {:.2}", keyed / mimalloc),
+        false => println!(
+            "keyed {keyed:.1} ns, planned {planned:.1} ns, mimalloc {mimalloc:.1} ns, ratios {:.2} and {:.2}",
+            keyed / mimalloc,
+            planned / mimalloc
+        ),
     }
 }

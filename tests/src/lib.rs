@@ -9,6 +9,7 @@ pub mod faulty;
 pub mod gpu;
 pub mod marked;
 pub mod model;
+pub mod play;
 
 pub use faulty::Faulty;
 pub use marked::Marked;

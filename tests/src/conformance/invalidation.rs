@@ -61,7 +61,9 @@ pub fn the_scope_goes_on<D: Device>(device: &D, context: &Context) -> Result<()>
             cache_scope!(name = &name, { touch::<u8, D>(device, 64)? });
         }
         assert_eq!(hits_and_misses(&name), (2 * (round + 1), round + 1));
-        assert_eq!(invalidate(&name).bytes, 64);
+        // A plan's block, if there is one by then, is as large as the range's blocks are.
+        let bytes = invalidate(&name).bytes;
+        assert!([64, 256].contains(&bytes), "{bytes}");
     }
     Ok(())
 }

@@ -139,7 +139,7 @@ pub fn order_of_requests_does_not_matter<D: Device>(device: &D, context: &Contex
     let name = context.name("scope");
     let lens = [1usize, 2, 3, 5, 8, 13, 21, 34];
     for round in 0..8 {
-        cache_scope!(name = &name, {
+        cache_scope!(name = &name, recycle = "range", {
             for place in 0..8 {
                 touch::<u8, D>(device, lens[(place * 3 + round) % 8])?;
                 touch::<u16, D>(device, lens[(place * 5 + round) % 8])?;

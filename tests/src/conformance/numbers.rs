@@ -118,7 +118,7 @@ pub fn the_device_is_asked_once_per_miss<D: Device>(device: &D, context: &Contex
     let name = context.name("scope");
     let before = memory(device).allocations;
     for _ in 0..4 {
-        cache_scope!(name = &name, {
+        cache_scope!(name = &name, recycle = "range", {
             for len in 0..10 {
                 let _held = Array::<u16, D>::zeros(device, len)?;
                 touch::<u16, D>(device, len)?;

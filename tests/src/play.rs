@@ -1,0 +1,344 @@
+//! Plays entries of scopes on a device, whatever they do, beside a naive model of what is in use.
+//!
+//! Invariants: an array is in exactly one of `slots` (allocated in the entry under way), `old` (the entry before left it),
+//! `later` and `kept`; `model` says what the statistics of each scope are to be once no entry is under way.
+
+mod checked;
+pub mod deviation;
+pub mod entries;
+mod model;
+pub mod programs;
+
+use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use gpucache::__private::{Guard, Recycle, enter, uncached};
+use gpucache::{Array, Error, PlanStats, Result, invalidate, plan_stats};
+
+pub use checked::Checked;
+use model::Scope;
+
+/// One thing that an entry does. A slot names an array, and an empty one is dropped without effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Allocates, into an empty slot.
+    Allocate {
+        /// Where it goes.
+        slot: u32,
+        /// Its size.
+        bytes: usize,
+    },
+    /// Drops what this entry allocated.
+    Drop(u32),
+    /// Drops what the entry before left.
+    DropOld(u32),
+    /// Keeps the array until [`Player::drop_kept`].
+    Keep(u32),
+    /// Drops it on another thread, and waits for that.
+    DropElsewhere(u32),
+    /// Drops it on another thread after the entry.
+    DropElsewhereLater(u32),
+    /// Enters a scope, by its number.
+    Enter(usize, Recycle),
+    /// Leaves all scopes.
+    Uncached,
+    /// Undoes the last of these two.
+    Leave,
+    /// Invalidates a scope.
+    Invalidate(usize),
+    /// Ends the entry as `return` and `?` do.
+    Return,
+    /// Ends the entry by a panic.
+    Panic,
+}
+
+impl Op {
+    /// The slot that it allocates into, if it does.
+    pub fn allocated(&self) -> Option<u32> {
+        match *self {
+            Op::Allocate { slot, .. } => Some(slot),
+            _ => None,
+        }
+    }
+}
+
+/// The unit of mapping.
+const PAGE: u64 = 2 << 20;
+
+/// An array in use.
+struct Held<D: Checked> {
+    array: Array<u8, D>,
+    mark: u8,
+    /// The scope that served it, by number.
+    scope: Option<usize>,
+}
+
+/// Plays entries on one device, on one thread.
+pub struct Player<D: Checked> {
+    device: D,
+    model: Vec<Scope>,
+    /// What is entered, outermost first.
+    open: Vec<(Guard, Option<usize>)>,
+    slots: HashMap<u32, Held<D>>,
+    old: HashMap<u32, Held<D>>,
+    later: Vec<Held<D>>,
+    kept: Vec<Held<D>>,
+    /// Where arrays lie, if the device tells: address to end.
+    addresses: BTreeMap<u64, u64>,
+    allocations: u64,
+    /// In use outside of all scopes.
+    plain_bytes: u64,
+    /// Whether an entry goes on when an allocation failed, without that array.
+    pub skips_failures: bool,
+    /// The errors that entries met and went on after.
+    pub skipped: Vec<Error>,
+    /// The fewest bytes, in whole pages, that would have been in use had an allocation not failed for want of memory.
+    pub least_refused: Option<u64>,
+    /// The most bytes in use by arrays of scopes, and the most held from the device for them, since [`reset_peaks`](Player::reset_peaks).
+    pub peaks: (u64, u64),
+}
+
+impl<D: Checked> Player<D> {
+    /// A player in scopes of these names, which nobody else uses.
+    pub fn new(device: D, names: impl IntoIterator<Item = String>) -> Player<D> {
+        Player {
+            device,
+            model: names.into_iter().map(Scope::new).collect(),
+            open: Vec::new(),
+            slots: HashMap::new(),
+            old: HashMap::new(),
+            later: Vec::new(),
+            kept: Vec::new(),
+            addresses: BTreeMap::new(),
+            allocations: 0,
+            plain_bytes: 0,
+            skips_failures: false,
+            skipped: Vec::new(),
+            least_refused: None,
+            peaks: (0, 0),
+        }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// Plays an entry of a scope, and checks the statistics after it.
+    ///
+    /// # Errors
+    /// The first failed allocation, at which the entry was left.
+    ///
+    /// # Panics
+    /// If an array overlaps another, has other contents than it should, or the statistics say anything else.
+    pub fn entry(&mut self, scope: usize, recycle: Recycle, ops: &[Op]) -> Result<()> {
+        self.enter(scope, recycle);
+        let result = ops.iter().try_for_each(|op| self.step(*op));
+        let is_cut = result.is_err() || matches!(ops.last(), Some(Op::Return));
+        if is_cut {
+            self.drop_slots();
+        }
+        while !self.open.is_empty() {
+            self.leave();
+        }
+        let later = std::mem::take(&mut self.later);
+        drop_elsewhere(self.let_go(later));
+        let left = std::mem::take(&mut self.slots);
+        let old = std::mem::replace(&mut self.old, left);
+        self.drop_all(old.into_values());
+        self.verify();
+        result
+    }
+
+    fn step(&mut self, op: Op) -> Result<()> {
+        match op {
+            Op::Allocate { slot, bytes } => match self.allocate(bytes) {
+                Ok(held) => {
+                    let before = self.slots.insert(slot, held);
+                    self.drop_all(before);
+                }
+                Err(error) if self.skips_failures => self.skipped.push(error),
+                Err(error) => return Err(error),
+            },
+            Op::Drop(slot) => {
+                let held = self.slots.remove(&slot);
+                self.drop_all(held);
+            }
+            Op::DropOld(slot) => {
+                let held = self.old.remove(&slot);
+                self.drop_all(held);
+            }
+            Op::Keep(slot) => self.kept.extend(self.slots.remove(&slot)),
+            Op::DropElsewhere(slot) => {
+                let held = self.slots.remove(&slot);
+                drop_elsewhere(self.let_go(held));
+            }
+            Op::DropElsewhereLater(slot) => self.later.extend(self.slots.remove(&slot)),
+            Op::Enter(scope, recycle) => self.enter(scope, recycle),
+            Op::Uncached => self.open.push((uncached(), None)),
+            Op::Leave => self.leave(),
+            Op::Invalidate(scope) => self.invalidate(scope),
+            Op::Return => {}
+            Op::Panic => self.panic(),
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, scope: usize, recycle: Recycle) {
+        self.open.push((enter(&self.model[scope].name, recycle), Some(scope)));
+    }
+
+    fn leave(&mut self) {
+        drop(self.open.pop());
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<Held<D>> {
+        let scope = self.open.last().and_then(|(_, scope)| *scope);
+        let mark = (self.allocations % 251) as u8;
+        let made = self.device.make(bytes, mark);
+        if let (Err(_), true, Some(scope)) = (&made, D::FAILS, scope) {
+            self.model[scope].allocated_and_failed();
+        }
+        if made.as_ref().is_err_and(Error::is_out_of_memory) {
+            let pages = self.pages_with(bytes);
+            self.least_refused = Some(self.least_refused.map_or(pages, |least| least.min(pages)));
+        }
+        let array = made?;
+        self.allocations += 1;
+        match scope {
+            Some(scope) => self.model[scope].allocated(bytes as u64),
+            None => self.plain_bytes += bytes as u64,
+        }
+        self.peaks = (self.peaks.0.max(self.live_bytes()), self.peaks.1.max(self.held_bytes()));
+        if let Some((address, end)) = D::place(&array).filter(|_| bytes > 0) {
+            let before = self.addresses.range(..end).next_back();
+            assert!(before.is_none_or(|(_, &before)| before <= address), "{address:x}..{end:x} is in use: {before:x?}");
+            self.addresses.insert(address, end);
+        }
+        Ok(Held { array, mark, scope })
+    }
+
+    /// Takes arrays that are about to be dropped out of the account, and checks what they contain.
+    fn let_go(&mut self, held: impl IntoIterator<Item = Held<D>>) -> Vec<Array<u8, D>> {
+        let mut arrays = Vec::new();
+        for Held { array, mark, scope } in held {
+            D::check(&array, mark);
+            let bytes = array.len() as u64;
+            match scope {
+                Some(scope) => self.model[scope].dropped(bytes),
+                None => self.plain_bytes -= bytes,
+            }
+            if let Some((address, _)) = D::place(&array).filter(|_| bytes > 0) {
+                self.addresses.remove(&address);
+            }
+            arrays.push(array);
+        }
+        arrays
+    }
+
+    fn drop_all(&mut self, held: impl IntoIterator<Item = Held<D>>) {
+        drop(self.let_go(held));
+    }
+
+    fn drop_slots(&mut self) {
+        let slots = std::mem::take(&mut self.slots);
+        self.drop_all(slots.into_values());
+    }
+
+    /// Unwinds out of all scopes; arrays of the entry are dropped on the way.
+    fn panic(&mut self) {
+        let slots = std::mem::take(&mut self.slots);
+        let arrays = self.let_go(slots.into_values());
+        let mut open = std::mem::take(&mut self.open);
+        let unwinds = catch_unwind(AssertUnwindSafe(move || {
+            let _guards = std::iter::from_fn(|| open.pop()).collect::<Vec<_>>();
+            let _arrays = arrays;
+            resume_unwind(Box::new("as the test asks"));
+        }));
+        assert!(unwinds.is_err());
+    }
+
+    /// Invalidates a scope.
+    pub fn invalidate(&self, scope: usize) {
+        invalidate(&self.model[scope].name);
+    }
+
+    /// Drops what was kept.
+    pub fn drop_kept(&mut self) {
+        let kept = std::mem::take(&mut self.kept);
+        self.drop_all(kept);
+    }
+
+    /// Drops all that earlier entries left.
+    pub fn drop_old(&mut self) {
+        let old = std::mem::take(&mut self.old);
+        self.drop_all(old.into_values());
+    }
+
+    /// The pages that the arrays in use take at most, each array apart from the others, with one more array of this size.
+    fn pages_with(&self, bytes: usize) -> u64 {
+        let pages = |bytes: u64| bytes.next_multiple_of(PAGE) + PAGE;
+        let in_entry = self.slots.values().chain(self.old.values());
+        let live = in_entry.chain(&self.later).chain(&self.kept);
+        pages(bytes as u64) + live.map(|held| pages(held.array.len() as u64)).sum::<u64>()
+    }
+
+    /// Bytes in use by arrays of scopes.
+    pub fn live_bytes(&self) -> u64 {
+        self.model.iter().map(Scope::bytes).sum()
+    }
+
+    /// Bytes that are held from the device for them.
+    fn held_bytes(&self) -> u64 {
+        self.device.memory().bytes.saturating_sub(self.plain_bytes)
+    }
+
+    /// Lets the peaks begin with what is in use now.
+    pub fn reset_peaks(&mut self) {
+        self.peaks = (self.live_bytes(), self.held_bytes());
+    }
+
+    /// How a scope plans.
+    pub fn plan_stats(&self, scope: usize) -> PlanStats {
+        plan_stats(&self.model[scope].name).unwrap_or_default()
+    }
+
+    /// # Panics
+    /// If the statistics of a scope are not those of the model.
+    pub fn verify(&self) {
+        self.model.iter().for_each(Scope::verify);
+    }
+
+    /// # Panics
+    /// If a rule was broken. What a device that fails met in drops, on whatever thread, it tells once.
+    fn synchronize(&self) {
+        while let Err(error) = self.device.synchronize() {
+            assert!(D::FAILS && error.is_deferred(), "a rule was broken: {error}");
+        }
+    }
+
+    /// Drops everything, gives everything back, and checks that the device holds nothing.
+    ///
+    /// # Panics
+    /// If it does, or if a rule was broken.
+    pub fn finish(mut self) {
+        self.drop_kept();
+        self.drop_old();
+        self.verify();
+        self.synchronize();
+        (0..self.model.len()).for_each(|scope| self.invalidate(scope));
+        gpucache::trim(&self.device).expect("the device takes its memory back");
+        self.synchronize();
+        if D::TELLS_ALL {
+            assert_eq!(self.device.memory().bytes, 0, "the device holds memory that nobody uses");
+        }
+        self.verify();
+    }
+}
+
+/// Drops arrays on a thread of its own.
+fn drop_elsewhere<D: Checked>(arrays: Vec<Array<u8, D>>) {
+    if !arrays.is_empty() {
+        std::thread::spawn(move || drop(arrays)).join().expect("a drop does not panic");
+    }
+}

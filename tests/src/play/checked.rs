@@ -1,0 +1,75 @@
+//! Devices as the player uses them: with arrays that know what they contain.
+
+use gpucache::device::{Device, Host, Virtual};
+use gpucache::{Array, Result};
+
+use crate::Faulty;
+
+/// A device whose arrays can be marked, where it has memory.
+pub trait Checked: Device {
+    /// Whether [`Device::memory`] tells of this handle's device alone.
+    const TELLS_ALL: bool;
+
+    /// Whether an allocation may be made and then not be filled.
+    const FAILS: bool = false;
+
+    /// An array of `bytes` bytes that all are `mark`.
+    ///
+    /// # Errors
+    /// As for [`Array::full`].
+    fn make(&self, bytes: usize, mark: u8) -> Result<Array<u8, Self>> {
+        Array::full(self, bytes, mark)
+    }
+
+    /// # Panics
+    /// If the array contains anything but its mark.
+    fn check(array: &Array<u8, Self>, mark: u8);
+
+    /// Where the array lies, if that is known: its address, and its end.
+    fn place(array: &Array<u8, Self>) -> Option<(u64, u64)>;
+}
+
+/// Compares as fast as a debug build can.
+fn assert_all(bytes: &[u8], mark: u8) {
+    let is_marked = bytes.first().is_none_or(|&first| first == mark && bytes[1..] == bytes[..bytes.len() - 1]);
+    assert!(is_marked, "an array of {} bytes with the mark {mark} contains something else", bytes.len());
+}
+
+impl Checked for Host {
+    const TELLS_ALL: bool = false;
+
+    fn check(array: &Array<u8, Host>, mark: u8) {
+        assert_all(array, mark);
+    }
+
+    fn place(array: &Array<u8, Host>) -> Option<(u64, u64)> {
+        let address = array.as_ptr().addr() as u64;
+        Some((address, address + array.len() as u64))
+    }
+}
+
+impl Checked for Virtual {
+    const TELLS_ALL: bool = true;
+
+    fn check(_: &Array<u8, Virtual>, _: u8) {}
+
+    fn place(_: &Array<u8, Virtual>) -> Option<(u64, u64)> {
+        None
+    }
+}
+
+impl Checked for Faulty {
+    const TELLS_ALL: bool = true;
+    const FAILS: bool = true;
+
+    fn check(array: &Array<u8, Faulty>, mark: u8) {
+        // A read may be made to fail, as any call.
+        if let Ok(bytes) = array.to_vec() {
+            assert_all(&bytes, mark);
+        }
+    }
+
+    fn place(_: &Array<u8, Faulty>) -> Option<(u64, u64)> {
+        None
+    }
+}
