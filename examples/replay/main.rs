@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The reader's way: `trace.rs`, what a trace is; `file.rs`, `csv.rs` and `rmm.rs`, how it is read; `replay.rs`, the loop;
-//! `measure.rs`, what is measured there, with `watched.rs` and `check.rs`, whether arrays keep their contents.
+//! `measure.rs`, what is measured there, with `watched.rs` and `check.rs`, whether arrays keep their contents, and
+//! `served.rs`, what served them.
 
 mod check;
 #[path = "../common/mod.rs"]
@@ -19,6 +20,7 @@ mod measure;
 mod replay;
 mod report;
 mod rmm;
+mod served;
 mod target;
 mod trace;
 mod watched;
@@ -42,6 +44,9 @@ use crate::target::{Limit, Target};
 /// contents. Contents are looked at in a run of their own before (on hosts and GPUs, in the first and the last pass). Live
 /// bytes count each allocation rounded up to 256.
 ///
+/// Which part of the allocations was planned, came from the scope's lists, or from the device's range, is said of the
+/// steady state of the last timed pass; deviations from the plan and the time spent on planning are of all timed passes.
+///
 /// The exit status says whether every allocation found memory.
 #[derive(Debug, Parser)]
 struct Options {
@@ -52,7 +57,7 @@ struct Options {
     #[arg(long, default_value = "virtual")]
     device: Target,
     /// What serves the arrays.
-    #[arg(long, value_enum, default_value = "range")]
+    #[arg(long, value_enum, default_value = "auto")]
     policy: Policy,
     /// Memory of the virtual device: bytes, or a multiple of the trace's peak live bytes, as in 1.02x.
     #[arg(long)]

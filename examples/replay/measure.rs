@@ -5,7 +5,8 @@ use gpucache::prelude::*;
 
 use crate::check::Contents;
 use crate::common::Result;
-use crate::replay::{Policy, Replay, Unwatched};
+use crate::replay::{Policy, Replay};
+use crate::served::{Counted, Served};
 use crate::trace::{Trace, operations};
 use crate::watched::Watched;
 
@@ -22,6 +23,8 @@ pub(crate) struct Outcome {
     pub(crate) steady_ns: f64,
     /// Allocations that found no memory, over all passes.
     pub(crate) failed: u64,
+    /// What served the timed run.
+    pub(crate) served: Served,
 }
 
 /// Replays the trace on both devices, which may be the same one.
@@ -36,9 +39,9 @@ pub(crate) fn measure<D: Contents>(
     passes: usize,
 ) -> Result<Outcome> {
     let outcome = watched_run(watched, trace, policy, passes)?;
-    let (steady_ns, failed) = timed_run(timed, trace, policy, passes)?;
+    let (steady_ns, failed, served) = timed_run(timed, trace, policy, passes)?;
     // Other programs use a real device too: it may have had less to give the second time.
-    Ok(Outcome { steady_ns, failed: outcome.failed.max(failed), ..outcome })
+    Ok(Outcome { steady_ns, failed: outcome.failed.max(failed), served, ..outcome })
 }
 
 fn watched_run<D: Contents>(device: &D, trace: &Trace, policy: Policy, passes: usize) -> Result<Outcome> {
@@ -56,14 +59,16 @@ fn watched_run<D: Contents>(device: &D, trace: &Trace, policy: Policy, passes: u
         steady_calls: watched.steady_calls(),
         steady_ns: f64::NAN,
         failed,
+        served: Served::default(),
     })
 }
 
-fn timed_run<D: Device>(device: &D, trace: &Trace, policy: Policy, passes: usize) -> Result<(f64, u64)> {
-    let mut replay = Replay::new(device, trace, policy, format!("{} timed", trace.name));
-    let times =
-        (0..passes).map(|_| Ok(replay.pass(&mut Unwatched)?.as_nanos() as f64)).collect::<Result<Vec<f64>>>()?;
-    let failed = replay.failed();
+fn timed_run<D: Device>(device: &D, trace: &Trace, policy: Policy, passes: usize) -> Result<(f64, u64, Served)> {
+    let scope = format!("{} timed", trace.name);
+    let mut counted = Counted::new(scope.clone());
+    let mut replay = Replay::new(device, trace, policy, scope);
+    let times = (0..passes).map(|_| Ok(replay.pass(&mut counted)?.as_nanos() as f64)).collect::<Result<Vec<f64>>>()?;
+    let (failed, served) = (replay.failed(), counted.served());
     end(device)?;
     // In the first pass the cache fills.
     let counted = if let [_, warm @ ..] = &times[..]
@@ -73,7 +78,7 @@ fn timed_run<D: Device>(device: &D, trace: &Trace, policy: Policy, passes: usize
     } else {
         &times[..]
     };
-    Ok((median(counted) / operations(trace.split_steady().1) as f64, failed))
+    Ok((median(counted) / operations(trace.split_steady().1) as f64, failed, served))
 }
 
 /// Gives back what the caches hold, so that the next run begins with nothing.
@@ -95,10 +100,12 @@ fn median(times: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use std::sync::{Mutex, PoisonError};
+    use std::time::Duration;
 
     use gpucache::device::Virtual;
 
     use super::*;
+    use crate::served::Shares;
     use crate::trace::Builder;
 
     const MIB: u64 = 1 << 20;
@@ -133,6 +140,22 @@ mod tests {
         builder.finish("growing".to_owned()).unwrap()
     }
 
+    /// Each of six steps allocates 96, 32 and 64 MiB and frees them, all in the same order.
+    fn repeating(name: &str) -> Trace {
+        let mut builder = Builder::default();
+        for step in 0..6 {
+            let id = 3 * step;
+            builder.step(step).unwrap();
+            builder.allocate(id, 96 * MIB).unwrap();
+            builder.allocate(id + 1, 32 * MIB).unwrap();
+            builder.free(id, 96 * MIB).unwrap();
+            builder.allocate(id + 2, 64 * MIB).unwrap();
+            builder.free(id + 1, 32 * MIB).unwrap();
+            builder.free(id + 2, 64 * MIB).unwrap();
+        }
+        builder.finish(name.to_owned()).unwrap()
+    }
+
     /// Measures alone: the end of a run empties the caches of all.
     fn measure_alone<D: Contents>(device: &D, trace: &Trace, policy: Policy, passes: usize) -> Outcome {
         static ALONE: Mutex<()> = Mutex::new(());
@@ -160,10 +183,15 @@ mod tests {
 
     #[test]
     fn a_cache_asks_the_device_for_nothing_in_the_steady_state() {
-        for policy in [Policy::Keyed, Policy::Range] {
-            let outcome = in_virtual_mib(1 << 20, &trace("steady"), policy, 2);
+        for policy in [Policy::Auto, Policy::Keyed, Policy::Range] {
+            let outcome = in_virtual_mib(1 << 20, &repeating("repeats itself"), policy, 2);
             assert_eq!(outcome.steady_calls, 0, "{policy:?}");
             assert_eq!(outcome.steady_bytes, outcome.peak_bytes, "{policy:?}");
+        }
+        for (policy, passes) in [(Policy::Auto, 12), (Policy::Keyed, 2), (Policy::Range, 2)] {
+            // Most of this trace outlives its step; a plan may be found, and found to be of no use.
+            let outcome = in_virtual_mib(1 << 20, &trace("outlives itself"), policy, passes);
+            assert_eq!(outcome.steady_calls, 0, "{policy:?}");
         }
     }
 
@@ -185,10 +213,43 @@ mod tests {
 
     #[test]
     fn a_host_keeps_contents_whatever_serves_it() {
-        for policy in [Policy::Keyed, Policy::Range, Policy::Direct] {
+        for policy in [Policy::Auto, Policy::Keyed, Policy::Range, Policy::Direct] {
             let outcome = measure_alone(&Host::new(), &trace("host"), policy, 2);
             assert_eq!(outcome.failed, 0);
             assert!(outcome.peak_bytes >= 224 * MIB);
+        }
+    }
+
+    #[test]
+    fn only_scopes_that_plan_are_served_by_plans() {
+        for policy in [Policy::Keyed, Policy::Range] {
+            let Served { steady, deviations, planning } =
+                in_virtual_mib(1 << 20, &repeating("plain"), policy, 2).served;
+            assert_eq!((steady.planned, deviations, planning), (0.0, 0, Duration::ZERO), "{policy:?}");
+        }
+    }
+
+    #[test]
+    fn an_array_outside_of_scopes_has_no_share() {
+        let served = in_virtual_mib(1 << 20, &repeating("unscoped"), Policy::Direct, 2).served;
+        assert_eq!(served, Served::default());
+    }
+
+    #[test]
+    fn every_allocation_of_a_scope_has_its_share() {
+        for policy in [Policy::Auto, Policy::Keyed, Policy::Range] {
+            let Shares { planned, listed, ranged } = in_virtual_mib(1 << 20, &trace("shares"), policy, 2).served.steady;
+            assert!((planned + listed + ranged - 1.0).abs() < 1e-9, "{policy:?}: {planned} + {listed} + {ranged}");
+        }
+    }
+
+    #[test]
+    fn steps_of_the_same_order_are_planned() {
+        // The second run has the name of the first, whose counts are not its own.
+        for passes in [1, 2] {
+            let served = in_virtual_mib(1 << 20, &repeating("planned"), Policy::Auto, passes).served;
+            assert!(served.steady.planned >= 0.99, "{served:?}");
+            assert_eq!(served.deviations, 0, "{served:?}");
         }
     }
 

@@ -12,6 +12,8 @@ use crate::trace::{Op, Trace};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Policy {
+    /// A layout planned for the order of the scope's allocations; its lists and the range for what deviates.
+    Auto,
     /// The scope's lists, by exact size.
     Keyed,
     /// The device's range of addresses, shared by all sizes.
@@ -23,6 +25,7 @@ pub(crate) enum Policy {
 impl Policy {
     fn enter(self, scope: &str) -> Guard {
         match self {
+            Policy::Auto => enter(scope, Recycle::Auto),
             Policy::Keyed => enter(scope, Recycle::Keyed),
             Policy::Range => enter(scope, Recycle::Range),
             Policy::Direct => uncached(),
@@ -30,27 +33,13 @@ impl Policy {
     }
 }
 
-/// Sees what a pass does. What it does itself takes the pass's time.
+/// Sees what a pass does. What it does at an allocation or a free takes the pass's time, what it does at the steady
+/// state's begin and end does not.
 pub(crate) trait Watch<D: Device> {
     fn allocated(&mut self, slot: u32, array: &mut Array<u8, D>) -> Result<()>;
     fn freeing(&mut self, slot: u32, array: &Array<u8, D>) -> Result<()>;
     fn steady_state_begins(&mut self);
     fn steady_state_ended(&mut self);
-}
-
-/// Sees nothing, and costs nothing.
-#[derive(Debug)]
-pub(crate) struct Unwatched;
-
-impl<D: Device> Watch<D> for Unwatched {
-    fn allocated(&mut self, _slot: u32, _array: &mut Array<u8, D>) -> Result<()> {
-        Ok(())
-    }
-    fn freeing(&mut self, _slot: u32, _array: &Array<u8, D>) -> Result<()> {
-        Ok(())
-    }
-    fn steady_state_begins(&mut self) {}
-    fn steady_state_ended(&mut self) {}
 }
 
 /// A trace, and where it is replayed.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::measure::Outcome;
 use crate::replay::Policy;
+use crate::served::Served;
 use crate::trace::Trace;
 
 #[derive(Debug, serde::Serialize)]
@@ -27,10 +28,20 @@ pub(crate) struct Report {
     steady_ns_per_operation: f64,
     /// Allocations, mappings and frees that the device was asked for in the last three steps of the last pass.
     steady_device_calls: u64,
+    /// Shares of the allocations in the last three steps of the last timed pass, by what served them: a plan, the scope's
+    /// lists, or the device's range (or the device itself). 0 where the scope counted none.
+    steady_planned_share: f64,
+    steady_listed_share: f64,
+    steady_ranged_share: f64,
+    /// How often the steps of all timed passes went another way than their plan.
+    deviations: u64,
+    /// Time that the timed passes spent on planning, in milliseconds.
+    plan_ms: f64,
 }
 
 impl Report {
     pub(crate) fn new(device: String, trace: &Trace, policy: Policy, passes: usize, outcome: &Outcome) -> Self {
+        let Served { steady, deviations, planning } = outcome.served;
         let over_live = |bytes: u64| bytes as f64 / trace.peak_live_bytes as f64;
         Self {
             trace: trace.name.clone(),
@@ -45,13 +56,20 @@ impl Report {
             steady_reserved_over_live: over_live(outcome.steady_bytes),
             steady_ns_per_operation: outcome.steady_ns,
             steady_device_calls: outcome.steady_calls,
+            steady_planned_share: steady.planned,
+            steady_listed_share: steady.listed,
+            steady_ranged_share: steady.ranged,
+            deviations,
+            plan_ms: planning.as_secs_f64() * 1e3,
         }
     }
 
     /// The head of the table.
     pub(crate) const HEAD: &str = concat!(
-        "                                            MiB at peak                   |  steady state: the last three steps\n",
-        "trace         device  policy  operations     live reserved of live failed | of live  ns/operation  device calls",
+        "                                            MiB at peak                   |",
+        "  steady state: the last three steps                              | all passes\n",
+        "trace         device  policy  operations     live reserved of live failed |",
+        " of live  ns/operation  device calls  planned/listed/ranged | deviations  plan ms",
     );
 }
 
@@ -62,7 +80,10 @@ impl fmt::Display for Report {
         write!(f, "{:13} {:7} {policy:7} {:10} {live:8.0} {reserved:8.0}", self.trace, self.device, self.operations)?;
         write!(f, " {:7.3} {:6} |", self.reserved_over_live, self.out_of_memory)?;
         write!(f, " {:7.3} {:13.1}", self.steady_reserved_over_live, self.steady_ns_per_operation)?;
-        write!(f, " {:13}", self.steady_device_calls)
+        write!(f, " {:13}", self.steady_device_calls)?;
+        let [planned, listed, ranged] =
+            [self.steady_planned_share, self.steady_listed_share, self.steady_ranged_share].map(|share| 100.0 * share);
+        write!(f, "  {planned:7.1}/{listed:5.1}/{ranged:5.1} % | {:10} {:8.1}", self.deviations, self.plan_ms)
     }
 }
 
