@@ -162,6 +162,7 @@ impl Cache {
     }
 
     /// Takes a block back. The calling thread owns the cache.
+    #[inline]
     fn put(&self, record: Box<Record>) {
         // SAFETY: this thread owns the cache; `put` touches plain data alone.
         match unsafe { self.owned(|local, shared| local.put(shared, record)) } {
