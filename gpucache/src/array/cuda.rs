@@ -14,7 +14,7 @@ use cudarc::driver::{
     CudaSlice, CudaStream, CudaViewMut, DevicePtr, DevicePtrMut, DeviceSlice, LaunchArgs, PushKernelArg, SyncOnDrop,
 };
 
-use super::{Array, Element};
+use super::{Array, Element, len_of};
 use crate::base::error::{Error, Result};
 use crate::base::key::Request;
 use crate::cache::{Block, View};
@@ -77,7 +77,7 @@ impl<T: Element> Deref for Array<T, Cuda> {
 
 impl<T: Element> DeviceSlice<T> for Array<T, Cuda> {
     fn len(&self) -> usize {
-        self.block.len()
+        self.len()
     }
 
     fn stream(&self) -> &Arc<CudaStream> {
@@ -181,7 +181,7 @@ impl<T: Element> Lent<T> {
     fn of(block: &Block) -> Lent<T> {
         // SAFETY: the block of an `Array<T, Cuda>` lies on the stream of a `Cuda`.
         let stream = unsafe { Cuda::from_stream_handle(block.stream()) }.stream();
-        let mut slice = upgrade(stream, block.address(), block.len());
+        let mut slice = upgrade(stream, block.address(), len_of::<T>(block));
         // Fresh events order nothing. This records one behind the work so far.
         drop(slice.device_ptr_mut(stream));
         Lent { slice: ManuallyDrop::new(slice), adopted: false }

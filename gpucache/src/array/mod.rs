@@ -19,7 +19,7 @@ pub use element::Element;
 pub use shape::Shape;
 
 use crate::base::error::{Error, Result};
-use crate::base::key::{Extent, Request};
+use crate::base::key::{self, Request};
 use crate::cache::Block;
 use crate::device::Device;
 
@@ -82,7 +82,7 @@ impl<T: Element, D: Device> Array<T, D> {
     pub fn from_slice(device: &D, shape: impl Shape, values: &[T]) -> Result<Self> {
         let request = Request::of::<T>(shape.dims())?;
         same_len(&request, values.len())?;
-        let mut array = Self::serve(device, &request)?;
+        let mut array = Self::serve(device, shape.dims())?;
         array.copy_from_slice(values)?;
         Ok(array)
     }
@@ -108,19 +108,22 @@ impl<T: Element, D: Device> Array<T, D> {
         Self::allocate(device, shape.dims())
     }
 
+    /// Serves what a plan expects in line, where all stays in registers.
     #[inline(always)]
     fn allocate(device: &D, dims: &[usize]) -> Result<Self> {
-        let extent = Extent::of::<T>(dims)?;
-        // What a plan expects is served in line. A request, which is not for registers, is made for the rest alone.
-        match Block::planned(device.stream_handle(), dims, extent) {
-            Some(block) => Ok(Array { block, typed: PhantomData }),
-            None => Self::serve(device, &Request::new::<T>(dims, extent)),
+        if let Some(len) = key::len_of::<T>(dims)
+            && let Some(block) = Block::planned(device.stream_handle(), dims, len * size_of::<T>())
+        {
+            return Ok(Array { block, typed: PhantomData });
         }
+        Self::serve(device, dims)
     }
 
-    fn serve(device: &D, request: &Request<'_>) -> Result<Self> {
+    #[inline(never)]
+    fn serve(device: &D, dims: &[usize]) -> Result<Self> {
         const { assert!(align_of::<T>() <= 256, "an element is aligned to at most 256 bytes, as blocks are") };
-        Ok(Array { block: Block::allocate(device.stream_handle(), request)?, typed: PhantomData })
+        let block = Block::allocate(device.stream_handle(), &Request::of::<T>(dims)?)?;
+        Ok(Array { block, typed: PhantomData })
     }
 
     /// The dimensions, outermost first.
@@ -130,7 +133,7 @@ impl<T: Element, D: Device> Array<T, D> {
 
     /// The number of elements.
     pub fn len(&self) -> usize {
-        self.block.len()
+        len_of::<T>(&self.block)
     }
 
     /// Whether there are no elements.
@@ -140,7 +143,7 @@ impl<T: Element, D: Device> Array<T, D> {
 
     /// The size of all elements in bytes.
     pub fn byte_len(&self) -> usize {
-        self.len() * size_of::<T>()
+        self.block.bytes()
     }
 
     /// The device and stream it was allocated on.
@@ -177,7 +180,7 @@ impl<T: Element, D: Device> Array<T, D> {
     /// # Errors
     /// As for [`zeros`](Array::zeros).
     pub fn try_clone(&self) -> Result<Self> {
-        let mut copy = Self::serve(self.device(), &Request::of::<T>(self.shape())?)?;
+        let mut copy = Self::serve(self.device(), self.shape())?;
         copy.block.copy_from(&self.block)?;
         Ok(copy)
     }
@@ -207,6 +210,15 @@ impl<T: Element, D: Device> Clone for Array<T, D> {
 impl<T: Element, D: Device> fmt::Debug for Array<T, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Array<{}>{:?} on {:?}", std::any::type_name::<T>(), self.shape(), self.device())
+    }
+}
+
+/// The elements of a block of `T`.
+fn len_of<T: Element>(block: &Block) -> usize {
+    match size_of::<T>() {
+        // A product that overflows has a zero in it.
+        0 => block.dims().iter().fold(1, |len, dim| len.wrapping_mul(*dim)),
+        size => block.bytes() / size,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The key under which a block is cached: dtype, shape, and the stream (which implies the device).
 //!
 //! A [`Shape`] keeps up to [`INLINE`] dimensions in place and shares longer ones, so that copying a shape never allocates.
+//! One that had a longer shape before keeps that until it has another.
 
 use std::any::TypeId;
 use std::hash::{Hash, Hasher};
@@ -10,14 +11,8 @@ use super::error::{Error, Result};
 
 /// Dimensions kept in place.
 const INLINE: usize = 6;
-
-/// How large an array is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
-    /// In elements.
-    pub(crate) len: usize,
-    pub(crate) bytes: usize,
-}
+/// The rank of a shape whose dimensions are shared.
+const LONG: u8 = u8::MAX;
 
 /// What a block is asked for: a dtype, the dimensions, and the bytes they come to.
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +25,12 @@ pub(crate) struct Request<'a> {
 
 /// The dimensions of an array.
 #[derive(Clone, Debug)]
-pub(crate) enum Shape {
-    Inline { rank: u8, dims: [usize; INLINE] },
-    Shared(Arc<[usize]>),
+#[repr(C)]
+pub(crate) struct Shape {
+    /// [`LONG`] for a longer shape than has room in place.
+    rank: u8,
+    dims: [usize; INLINE],
+    long: Option<Arc<[usize]>>,
 }
 
 /// What must be equal for a block to be handed out again.
@@ -46,32 +44,23 @@ pub(crate) struct Key {
 impl<'a> Request<'a> {
     /// A request for `dims` elements of `T`; an error if their bytes do not fit an `isize`.
     pub(crate) fn of<T: 'static>(dims: &'a [usize]) -> Result<Request<'a>> {
-        Ok(Request::new::<T>(dims, Extent::of::<T>(dims)?))
-    }
-
-    /// A request for `dims` elements of `T`, which have this extent.
-    #[inline]
-    pub(crate) fn new<T: 'static>(dims: &'a [usize], extent: Extent) -> Request<'a> {
-        Request { dtype: TypeId::of::<T>(), dims, len: extent.len, bytes: extent.bytes }
+        let len = match len_of::<T>(dims) {
+            Some(len) => len,
+            None => require_empty::<T>(dims).map(|()| 0)?,
+        };
+        Ok(Request { dtype: TypeId::of::<T>(), dims, len, bytes: len * size_of::<T>() })
     }
 }
 
-impl Extent {
-    /// Of `dims` elements of `T`; an error if their bytes do not fit an `isize`.
-    #[inline(always)]
-    pub(crate) fn of<T>(dims: &[usize]) -> Result<Extent> {
-        let (mut len, mut overflows) = (1usize, false);
-        for &dim in dims {
-            let (product, is_over) = len.overflowing_mul(dim);
-            (len, overflows) = (product, overflows | is_over);
-        }
-        let (mut bytes, is_over) = len.overflowing_mul(size_of::<T>());
-        if overflows || is_over || bytes > isize::MAX as usize {
-            require_empty::<T>(dims)?;
-            (len, bytes) = (0, 0);
-        }
-        Ok(Extent { len, bytes })
+/// How many elements of `T` these dimensions are, if the product overflows nowhere and their bytes fit an `isize`.
+#[inline(always)]
+pub(crate) fn len_of<T>(dims: &[usize]) -> Option<usize> {
+    let mut len = 1usize;
+    for &dim in dims {
+        len = len.checked_mul(dim)?;
     }
+    let most = (isize::MAX as usize).checked_div(size_of::<T>()).unwrap_or(usize::MAX);
+    (len <= most).then_some(len)
 }
 
 /// A zero anywhere makes an array empty, whatever the other dimensions multiply to.
@@ -89,43 +78,35 @@ fn require_empty<T>(dims: &[usize]) -> Result<()> {
 
 impl Shape {
     pub(crate) fn new(dims: &[usize]) -> Shape {
-        let mut inline = [0; INLINE];
-        match inline.get_mut(..dims.len()) {
-            Some(place) => {
-                place.copy_from_slice(dims);
-                Shape::Inline { rank: dims.len() as u8, dims: inline }
-            }
-            None => Shape::Shared(dims.into()),
+        let mut shape = Shape { rank: LONG, dims: [0; INLINE], long: None };
+        if !shape.set(dims) {
+            shape.long = Some(dims.into());
         }
+        shape
     }
 
     /// Becomes another shape, if there is room for it in place.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set(&mut self, dims: &[usize]) -> bool {
-        if let Shape::Inline { rank, dims: place } = self
-            && let Some(place) = place.get_mut(..dims.len())
-        {
-            *rank = dims.len() as u8;
-            std::iter::zip(place, dims).for_each(|(place, dim)| *place = *dim);
-            return true;
-        }
-        self.set_otherwise(dims)
-    }
-
-    #[cold]
-    fn set_otherwise(&mut self, dims: &[usize]) -> bool {
-        let has_room = dims.len() <= INLINE;
+        let has_room = Shape::has_room(dims);
         if has_room {
-            *self = Shape::new(dims);
+            self.rank = dims.len() as u8;
+            std::iter::zip(&mut self.dims, dims).for_each(|(place, dim)| *place = *dim);
         }
         has_room
     }
 
+    /// Whether a shape of these dimensions needs no memory of its own.
+    #[inline(always)]
+    pub(crate) fn has_room(dims: &[usize]) -> bool {
+        dims.len() <= INLINE
+    }
+
     #[inline]
     pub(crate) fn dims(&self) -> &[usize] {
-        match self {
-            Shape::Inline { rank, dims } => &dims[..usize::from(*rank).min(INLINE)],
-            Shape::Shared(dims) => dims,
+        match self.rank {
+            LONG => self.long.as_deref().unwrap_or_default(),
+            rank => &self.dims[..usize::from(rank).min(INLINE)],
         }
     }
 }
@@ -177,9 +158,12 @@ mod tests {
 
     #[test]
     fn shapes_of_any_rank_keep_their_dims() {
+        let mut shape = Shape::new(&[1; 9]);
         for rank in 0..10 {
             let dims: Vec<usize> = (1..=rank).collect();
             assert_eq!(Shape::new(&dims).dims(), dims);
+            assert_eq!(shape.set(&dims), Shape::has_room(&dims));
+            assert_eq!(shape.dims(), if rank <= INLINE { &dims[..] } else { &[1, 2, 3, 4, 5, 6] });
         }
     }
 

@@ -1,91 +1,30 @@
-//! A block of device memory: [`Record`] is what is known of it for all its lives, [`Block`] its use in one of them.
+//! The use of a block of device memory in one of its lives: what an array is made of.
 //!
-//! Invariants: a record is owned by exactly one of a `Block`, an idle list, a plan, or a return stack; its memory is
-//! released once, when the record goes. Its `shape` is that of the request it serves.
+//! Invariant: a block owns its record until its drop, which gives it back to the cache that served it.
 #![allow(unsafe_code)]
 
-use std::any::{Any, TypeId};
+#[cfg(feature = "cuda")]
+use std::any::Any;
 use std::mem::ManuallyDrop;
+#[cfg(feature = "cuda")]
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 
-use super::owner::Cache;
-use super::{current, supply};
+use super::current;
+use super::record::Record;
+#[cfg(feature = "cuda")]
+use super::record::{Home, Origin, View};
 use crate::base::error::Result;
-use crate::base::key::{Extent, Request, Shape, same_dims};
-use crate::device::{Stream, process_exits};
-use crate::range;
+use crate::base::key::{Request, Shape};
+use crate::device::Stream;
 
 /// Memory on a stream, in use until dropped. A drop hands it back to the cache that served it, from any thread.
 pub(crate) struct Block(ManuallyDrop<Box<Record>>);
 
-/// A block of memory through all its lives.
-pub(crate) struct Record {
-    address: u64,
-    bytes: usize,
-    len: usize,
-    shape: Shape,
-    is_reshaped: bool,
-    stream: Stream,
-    home: Home,
-    /// Whether a drop has more to do than to give the memory back: there is a view, or a device that watches.
-    needs_care: AtomicBool,
-    /// What the front end made of the memory and wants to find again in the next life.
-    view: OnceLock<Box<dyn View>>,
-    /// The next record of a return stack.
-    pub(super) next: AtomicPtr<Record>,
-    /// When it came into an idle list, counted by the list's owner.
-    pub(super) seen: u64,
-    /// The entry that recorded its allocation last, and the allocation's number there.
-    pub(super) recorded: (u32, u32),
-    origin: Origin,
-}
-
-/// Where a block's memory goes when the block does.
-#[derive(Debug)]
-pub(super) enum Origin {
-    /// Back to the stream's backend.
-    Device,
-    Range(range::Block),
-    /// It is a place in a plan's block.
-    Plan,
-    /// It has none, or somebody else has it.
-    Nowhere,
-}
-
-/// A front end's own object over a block's memory, which knows of uses by other streams.
-pub(crate) trait View: Any + Send + Sync {
-    /// Runs `operation`, which reads the memory on the block's stream, in order with the view's uses.
-    fn read(&self, operation: &mut dyn FnMut() -> Result<()>) -> Result<()>;
-
-    /// Runs `operation`, which writes the memory on the block's stream, in order with the view's uses.
-    fn write(&mut self, operation: &mut dyn FnMut() -> Result<()>) -> Result<()>;
-}
-
-/// Where a record returns to.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Home {
-    pub(super) cache: Option<&'static Cache>,
-    /// The cache's generation that allocated it: another one releases it when it returns. For a place in a plan's block
-    /// the epoch of that block.
-    pub(super) generation: u64,
-    /// Its list within that generation, or its position in the plan.
-    pub(super) list: u32,
-}
-
-impl Home {
-    /// The generation of blocks that no list keeps.
-    pub(super) const NEVER_KEPT: u64 = u64::MAX;
-}
-
 impl Block {
     /// What the innermost scope's plan expects next, if that is it and nothing else is to be seen to.
-    #[inline]
-    pub(crate) fn planned(stream: &Stream, dims: &[usize], extent: Extent) -> Option<Block> {
-        if stream.needs_care() {
-            return None;
-        }
-        Some(Block(ManuallyDrop::new(current::planned(stream, dims, extent)?)))
+    #[inline(always)]
+    pub(crate) fn planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Block> {
+        Some(Block(ManuallyDrop::new(current::planned(stream, dims, bytes)?)))
     }
 
     /// Memory for `request` on `stream`: from the innermost scope's cache, or straight from the device where there is
@@ -104,7 +43,7 @@ impl Block {
     pub(crate) fn adopt(stream: &Stream, request: &Request<'_>, address: u64, view: Box<dyn View>) -> Block {
         let mut record = Record::new(stream, request, address, Origin::Nowhere);
         record.view = OnceLock::from(view);
-        record.needs_care = AtomicBool::new(true);
+        record.take_care();
         Block(ManuallyDrop::new(Box::new(record)))
     }
 
@@ -121,10 +60,6 @@ impl Block {
 
     pub(crate) fn bytes(&self) -> usize {
         self.0.bytes
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len
     }
 
     pub(crate) fn dims(&self) -> &[usize] {
@@ -144,7 +79,7 @@ impl Block {
     /// What the front end keeps with the memory; made by `make` once, found again in the next lives.
     #[cfg(feature = "cuda")]
     pub(crate) fn view<V: View>(&self, make: impl FnOnce() -> V) -> Option<&V> {
-        self.0.needs_care.store(true, Relaxed);
+        self.0.take_care();
         let view: &dyn Any = &**self.0.view.get_or_init(|| Box::new(make()));
         view.downcast_ref()
     }
@@ -197,145 +132,32 @@ impl Drop for Block {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the field is taken here alone, and a value is dropped once.
-        let mut record = unsafe { ManuallyDrop::take(&mut self.0) };
-        if !record.needs_care.load(Relaxed) {
-            match current::give_back(record) {
-                None => return,
-                Some(rest) => record = rest,
-            }
-        }
-        if record.stream.watches() {
-            record.stream.taken_back(record.address, record.bytes);
-        }
-        match record.home.cache {
-            Some(cache) => cache.give_back(record),
-            None => drop(record),
-        }
+        let record = unsafe { ManuallyDrop::take(&mut self.0) };
+        give_back(record);
     }
 }
 
-impl Record {
-    pub(super) fn new(stream: &Stream, request: &Request<'_>, address: u64, origin: Origin) -> Record {
-        Record {
-            address,
-            bytes: request.bytes,
-            len: request.len,
-            shape: Shape::new(request.dims),
-            is_reshaped: false,
-            stream: stream.clone(),
-            home: Home::default(),
-            needs_care: AtomicBool::new(stream.watches()),
-            view: OnceLock::new(),
-            next: AtomicPtr::default(),
-            seen: 0,
-            recorded: (0, 0),
-            origin,
-        }
-    }
-
-    /// Gives a record without memory another one, for another request.
-    pub(super) fn refill(&mut self, stream: &Stream, request: &Request<'_>, address: u64, origin: Origin) {
-        self.address = address;
-        self.bytes = request.bytes;
-        self.len = request.len;
-        self.origin = origin;
-        self.is_reshaped = false;
-        if !same_dims(request.dims, self.shape.dims()) {
-            self.shape = Shape::new(request.dims);
-        }
-        if self.stream.id() != stream.id() {
-            self.stream = stream.clone();
-        }
-    }
-
-    /// Gives the memory back where it came from; the record has none from then on.
-    pub(super) fn vacate(&mut self) {
-        let (view, origin) = (self.view.take(), std::mem::replace(&mut self.origin, Origin::Nowhere));
-        if process_exits() {
-            return std::mem::forget(view);
-        }
-        // The view may order the stream behind foreign uses of the memory: it goes first.
-        drop(view);
-        match origin {
-            // SAFETY: `allocate` of this stream gave `bytes` at `address`, and the origin is taken once. A record is
-            // vacated when neither a block nor a list has it, so no later work uses the memory.
-            Origin::Device => unsafe { self.stream.release(self.address, self.bytes) },
-            Origin::Range(block) => supply::free(&self.stream, block),
-            Origin::Plan | Origin::Nowhere => {}
-        }
-    }
-
-    /// A record for what a plan serves, without memory yet.
-    #[cold]
-    pub(super) fn planned(stream: &Stream, cache: Option<&'static Cache>) -> Box<Record> {
-        let nothing = Request { dtype: TypeId::of::<()>(), dims: &[0], len: 0, bytes: 0 };
-        let mut record = Box::new(Record::new(stream, &nothing, 0, Origin::Plan));
-        record.home.cache = cache;
-        record
-    }
-
-    /// Gives a planned record its place for the life that begins, all but the shape.
-    #[inline]
-    pub(super) fn place(&mut self, extent: Extent, address: u64, epoch: u64, position: u32) {
-        self.address = address;
-        self.bytes = extent.bytes;
-        self.len = extent.len;
-        (self.home.generation, self.home.list) = (epoch, position);
-    }
-
-    /// Takes a shape on, if there is room for it in place.
-    #[inline]
-    pub(super) fn take_shape(&mut self, dims: &[usize]) -> bool {
-        self.shape.set(dims)
-    }
-
-    /// Lets a planned record go its own way: from now on it has memory of the range.
-    pub(super) fn evict(&mut self, block: range::Block, generation: u64) {
-        self.origin = Origin::Range(block);
-        self.home.generation = generation;
-    }
-
-    /// Orders the stream behind foreign uses of a planned record's memory, which another position may have next.
-    #[inline]
-    pub(super) fn leave_view(&mut self) {
-        if self.view.get().is_some() && matches!(self.origin, Origin::Plan) {
-            drop(self.view.take());
-            *self.needs_care.get_mut() = self.stream.watches();
-        }
-    }
-
-    pub(super) fn stream(&self) -> &Stream {
-        &self.stream
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub(super) fn home(&self) -> Home {
-        self.home
-    }
-
-    pub(super) fn set_home(&mut self, home: Home) {
-        self.home = home;
-    }
-
-    /// Has its list's shape again, if it was given another one.
-    #[inline]
-    pub(super) fn restore_shape(&mut self, shape: &Shape) {
-        if self.is_reshaped {
-            self.set_shape(shape);
-            self.is_reshaped = false;
-        }
-    }
-
-    pub(super) fn set_shape(&mut self, shape: &Shape) {
-        self.shape = shape.clone();
+/// What a plan served goes back in here, without a call.
+#[inline(never)]
+fn give_back(record: Box<Record>) {
+    if let Some(record) = current::take_back_planned(record) {
+        give_back_unplanned(record);
     }
 }
 
-impl Drop for Record {
-    fn drop(&mut self) {
-        self.vacate();
+#[inline(never)]
+fn give_back_unplanned(mut record: Box<Record>) {
+    if !record.needs_care() {
+        match current::give_back(record) {
+            None => return,
+            Some(rest) => record = rest,
+        }
+    }
+    if record.stream.watches() {
+        record.stream.taken_back(record.address, record.bytes);
+    }
+    match record.home.cache {
+        Some(cache) => cache.give_back(record),
+        None => drop(record),
     }
 }

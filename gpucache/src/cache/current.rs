@@ -6,18 +6,19 @@
 
 use std::cell::Cell;
 
-use super::block::Record;
 use super::owner::Cache;
+use super::policy::Recycle;
+use super::record::Record;
 use super::supply;
 use crate::base::error::Result;
-use crate::base::key::{Extent, Request};
+use crate::base::key::Request;
 use crate::device::Stream;
 
-/// A scope that is entered: its cache, and whether blocks allocated in it are kept for their next use.
+/// A scope that is entered: its cache, and what becomes of blocks allocated in it.
 #[derive(Clone, Copy)]
 pub(crate) struct Current {
     pub(crate) cache: &'static Cache,
-    pub(crate) keeps: bool,
+    pub(crate) recycle: Recycle,
 }
 
 thread_local! {
@@ -25,6 +26,8 @@ thread_local! {
     static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
     /// The cache of `CURRENT`, if it keeps blocks.
     static KEEPING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
+    /// The cache of `CURRENT`, if it plans.
+    static PLANNING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
 }
 
 /// Makes `current` serve this thread, or nobody.
@@ -33,14 +36,26 @@ thread_local! {
 /// This thread has entered the cache and does not leave it before another call replaces it.
 pub(crate) unsafe fn set(current: Option<Current>) {
     CURRENT.set(current);
-    KEEPING.set(current.filter(|current| current.keeps).map(|current| current.cache));
+    let that = |does: fn(Recycle) -> bool| current.filter(|current| does(current.recycle)).map(|current| current.cache);
+    KEEPING.set(that(|recycle| recycle != Recycle::Off));
+    PLANNING.set(that(|recycle| recycle == Recycle::Auto));
 }
 
 /// What the plan of the innermost scope expects next, if this is it.
-#[inline]
-pub(super) fn planned(stream: &Stream, dims: &[usize], extent: Extent) -> Option<Box<Record>> {
-    // SAFETY: a cache that stands in `KEEPING` was entered by this thread.
-    unsafe { KEEPING.get()?.planned(stream, dims, extent) }
+#[inline(always)]
+pub(super) fn planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
+    // SAFETY: a cache that stands in `PLANNING` was entered by this thread.
+    unsafe { PLANNING.get()?.planned(stream, dims, bytes) }
+}
+
+/// Takes back what the plan of the innermost scope served, if that is all there is to do; hands out any other record.
+#[inline(always)]
+pub(super) fn take_back_planned(record: Box<Record>) -> Option<Box<Record>> {
+    match PLANNING.get() {
+        // SAFETY: as above.
+        Some(cache) => unsafe { cache.take_back_planned(record) },
+        None => Some(record),
+    }
 }
 
 /// Takes back what the innermost scope served; hands out any other record.

@@ -8,7 +8,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::block::Record;
+use super::record::Record;
 use crate::base::key::{Key, Request};
 
 #[derive(Default)]
@@ -86,7 +86,7 @@ impl Lists {
     }
 
     /// Takes a block in; one that `ages` can be found by [`pop_oldest`](Lists::pop_oldest).
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, place: u32, mut record: Box<Record>, ages: bool) {
         self.idle_bytes += record.bytes() as u64;
         self.idle_blocks += 1;
@@ -111,6 +111,7 @@ impl Lists {
     }
 
     /// Notes that a block came now, and drops outdated notes once they are the most.
+    #[inline(never)]
     fn age(&mut self, place: u32) {
         self.aging.push_back((place, self.clock));
         if self.aging.len() > 2 * self.idle_blocks + 64 {

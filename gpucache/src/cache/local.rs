@@ -3,14 +3,14 @@
 //! Invariants: a record in `lists` has the generation that [`Shared::generation`] names, one in `spares` has no memory;
 //! no method calls a device or any code of the user: what is to be released is handed to the caller.
 
-use super::block::{Home, Record};
 use super::lists::Lists;
 use super::owner::Cache;
 use super::planner::{Begin, Planner};
 use super::policy::{Recycle, Use};
+use super::record::{Home, Record};
 use super::shared::Shared;
 use super::supply::Store;
-use crate::base::key::{Extent, Request};
+use crate::base::key::Request;
 use crate::device::Stream;
 
 #[derive(Default)]
@@ -54,31 +54,16 @@ impl Local {
         self.recycle
     }
 
-    /// What the plan expects next, if this is it, unless the cache was invalidated meanwhile.
+    /// What a plan expects next, or a hit if there is no plan to go by, unless the cache was invalidated meanwhile.
     #[inline]
-    pub(super) fn planned(
-        &mut self,
-        shared: &Shared,
-        stream: &Stream,
-        dims: &[usize],
-        extent: Extent,
-    ) -> Option<Box<Record>> {
+    pub(super) fn serve(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
         if shared.is_stale() {
             return None;
         }
-        self.planner.serve(shared, stream, dims, extent)
-    }
-
-    /// A hit, if there is no plan to go by, unless the cache was invalidated meanwhile.
-    #[inline]
-    pub(super) fn hit_unplanned(
-        &mut self,
-        shared: &Shared,
-        request: &Request<'_>,
-        stream: &Stream,
-    ) -> Option<Box<Record>> {
-        let goes_by_plan = shared.is_stale() || self.planner.is_serving(stream.id());
-        if goes_by_plan { None } else { self.hit(shared, request, stream.id()) }
+        match self.planner.is_serving(stream.id()) {
+            true => self.planner.serve_expected(shared, request, stream),
+            false => self.hit(shared, request, stream.id()),
+        }
     }
 
     /// Once what other threads returned has been settled: what the plan has a place for, else a hit.
@@ -89,7 +74,7 @@ impl Local {
         self.planner.serve_any(shared, request, stream).or_else(|| self.hit(shared, request, stream.id()))
     }
 
-    #[inline]
+    #[inline(always)]
     fn hit(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
         let mut record = self.lists.pop(request, stream)?;
         shared.counters.hits.add(1);
@@ -121,7 +106,7 @@ impl Local {
             true => (shared.generation(), self.lists.place_of(request, stream)),
             false => (Home::NEVER_KEPT, 0),
         };
-        record.set_home(Home { cache: Some(cache), generation, list });
+        record.set_home(Home { cache: Some(cache), generation }, list);
         shared.counters.allocated(record.bytes(), calls);
         match keeps {
             true => self.hand_out(shared, record),
@@ -139,17 +124,17 @@ impl Local {
                 Some(rest) => record = rest,
             }
         }
-        let home = record.home();
+        let (home, list) = (record.home(), record.list());
         shared.counters.dropped(record.bytes());
         self.planner.look_again();
         let is_known = home.generation == shared.generation();
         if is_known && self.recycle == Recycle::Keyed {
-            self.lists.push(home.list, record, false);
+            self.lists.push(list, record, false);
             return Put::Kept;
         }
         let budget = self.budget(shared);
         if is_known && record.bytes() as u64 <= budget {
-            self.lists.push(home.list, record, true);
+            self.lists.push(list, record, true);
             return if self.lists.idle_bytes() > budget { Put::KeptTooMuch } else { Put::Kept };
         }
         self.planner.take_evicted(&mut record);

@@ -17,15 +17,17 @@ mod owner;
 mod plan_stats;
 mod planner;
 mod policy;
+mod record;
 mod returns;
 mod shared;
 mod stats;
 mod supply;
 
 pub(crate) use block::Block;
-#[cfg(feature = "cuda")]
-pub(crate) use block::View;
+pub(crate) use owner::Cache;
 pub use plan_stats::{Deviations, PlanStats};
 pub use policy::Recycle;
+#[cfg(feature = "cuda")]
+pub(crate) use record::View;
 pub use registry::trim;
 pub use stats::ScopeStats;

@@ -8,16 +8,16 @@
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-use super::block::{Home, Record};
 use super::local::{Fresh, Local, Put};
 use super::plan_stats::PlanStats;
 use super::policy::Recycle;
+use super::record::{Home, Record};
 use super::registry::{self, Idle};
 use super::shared::{NOBODY, Shared};
 use super::stats::ScopeStats;
 use super::supply::{self, Supplied};
 use crate::base::error::Result;
-use crate::base::key::{Extent, Request};
+use crate::base::key::Request;
 use crate::device::Stream;
 
 /// One scope's cache on one thread.
@@ -67,19 +67,15 @@ impl Cache {
         }
     }
 
-    /// What the plan expects next, if this is it.
+    /// What the plan expects next, if this is it. An invalidation meanwhile is seen to by what comes next that is not
+    /// planned, at the latest when the entry ends.
     ///
     /// # Safety
     /// The calling thread is inside the scope.
-    #[inline]
-    pub(super) unsafe fn planned(
-        &'static self,
-        stream: &Stream,
-        dims: &[usize],
-        extent: Extent,
-    ) -> Option<Box<Record>> {
-        // SAFETY: inside the scope, this thread owns the cache; `planned` touches plain data alone.
-        unsafe { self.owned(|local, shared| local.planned(shared, stream, dims, extent)) }
+    #[inline(always)]
+    pub(super) unsafe fn planned(&'static self, stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
+        // SAFETY: inside the scope, this thread owns the cache; `serve` touches plain data alone.
+        unsafe { self.owned(|local, _| local.planner.serve(stream, dims, bytes)) }
     }
 
     /// A block from the lists, else from where the device's memory is kept.
@@ -88,8 +84,8 @@ impl Cache {
     /// The calling thread is inside the scope.
     #[inline]
     pub(super) unsafe fn allocate(&'static self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-        // SAFETY: inside the scope, this thread owns the cache; `hit_unplanned` touches lists and counters alone.
-        match unsafe { self.owned(|local, shared| local.hit_unplanned(shared, request, stream)) } {
+        // SAFETY: inside the scope, this thread owns the cache; `serve` touches plain data alone.
+        match unsafe { self.owned(|local, shared| local.serve(shared, request, stream)) } {
             Some(record) => Ok(record),
             // SAFETY: as here.
             None => unsafe { self.miss(stream, request) },
@@ -140,16 +136,23 @@ impl Cache {
         record
     }
 
+    /// Takes back what [`planned`](Cache::planned) served, if that is all there is to do; hands out any other record.
+    ///
+    /// # Safety
+    /// The calling thread is inside the scope.
+    #[inline(always)]
+    pub(super) unsafe fn take_back_planned(&self, record: Box<Record>) -> Option<Box<Record>> {
+        // SAFETY: inside the scope, this thread owns the cache; `take_back` touches plain data alone.
+        unsafe { self.owned(|local, _| local.planner.take_back(record)) }
+    }
+
     /// Takes a block back that no front end has a view of.
     ///
     /// # Safety
     /// The calling thread is inside the scope.
     #[inline]
     pub(super) unsafe fn give_back_inside(&self, record: Box<Record>) {
-        // SAFETY: inside the scope, this thread owns the cache; `take_back` touches plain data alone.
-        if let Some(record) = unsafe { self.owned(|local, _| local.planner.take_back(record)) } {
-            self.put(record);
-        }
+        self.put(record);
     }
 
     /// Takes a block back, from any thread.

@@ -7,7 +7,7 @@
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-use super::block::Record;
+use super::record::Record;
 
 #[derive(Default)]
 pub(super) struct Returns {

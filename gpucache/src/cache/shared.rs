@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-use super::block::Home;
+use super::record::Home;
 use super::returns::Returns;
 use super::stats::Counters;
 

@@ -3,7 +3,7 @@
 //! Everything idle is given back before the range grows. If the device has nothing left, so is what keyed scopes keep,
 //! and the range's own free pages are moved to where they are needed.
 
-use super::block::{Origin, Record};
+use super::record::{Origin, Record};
 use super::registry::{self, Idle};
 use crate::base::error::Result;
 use crate::base::key::Request;

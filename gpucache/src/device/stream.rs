@@ -123,11 +123,18 @@ struct Inner {
     id: u64,
     memory: Arc<Memory>,
     watches: bool,
-    /// Whether a call has more to do than its work: a drop failed, or the device watches.
-    needs_care: AtomicBool,
+    /// The id, unless a call has more to do than its work: a drop failed, or the device watches.
+    ready_id: AtomicU64,
     failed: AtomicBool,
     failure: Mutex<Option<Error>>,
     backend: Arc<dyn Backend>,
+}
+
+/// No stream has this id.
+const NOT_READY: u64 = u64::MAX;
+
+fn ready_id(id: u64, watches: bool) -> u64 {
+    if watches { NOT_READY } else { id }
 }
 
 impl Stream {
@@ -137,15 +144,26 @@ impl Stream {
         super::exit::watch();
         let id = NEXT.fetch_add(1, Relaxed);
         let watches = backend.watches();
-        let (needs_care, failed) = (AtomicBool::new(watches), AtomicBool::new(false));
+        let (ready_id, failed) = (AtomicU64::new(ready_id(id, watches)), AtomicBool::new(false));
         let (failure, backend) = (Mutex::new(None), Arc::new(backend));
-        Stream(Arc::new(Inner { id, memory, watches, needs_care, failed, failure, backend }))
+        Stream(Arc::new(Inner { id, memory, watches, ready_id, failed, failure, backend }))
     }
 
     /// The backend, if it is a `B`.
     pub fn backend<B: Backend>(&self) -> Option<&B> {
         let backend: &dyn Any = &*self.0.backend;
         backend.downcast_ref()
+    }
+
+    /// The backend, for handles that know what it is: each use of an array in a launch asks for it.
+    ///
+    /// # Safety
+    /// The stream was made over a `B`.
+    #[cfg(feature = "cuda")]
+    #[inline]
+    pub(super) unsafe fn backend_unchecked<B: Backend>(&self) -> &B {
+        // SAFETY: by the contract the pointee is a `B`, which lives as long as the stream.
+        unsafe { &*Arc::as_ptr(&self.0.backend).cast::<B>() }
     }
 
     #[cfg(feature = "cuda")]
@@ -178,17 +196,18 @@ impl Stream {
         if self.0.failed.load(Relaxed) { self.take_failure() } else { Ok(()) }
     }
 
-    /// Whether [`check`](Stream::check) or [`handed_out`](Stream::handed_out) has something to do.
+    /// The id, or none that a stream has if [`check`](Stream::check) or [`handed_out`](Stream::handed_out) has something
+    /// to do.
     #[inline]
-    pub(crate) fn needs_care(&self) -> bool {
-        self.0.needs_care.load(Relaxed)
+    pub(crate) fn ready_id(&self) -> u64 {
+        self.0.ready_id.load(Relaxed)
     }
 
     #[cold]
     fn take_failure(&self) -> Result<()> {
         let mut failure = self.0.failure.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.failed.store(false, Relaxed);
-        self.0.needs_care.store(self.0.watches, Relaxed);
+        self.0.ready_id.store(ready_id(self.0.id, self.0.watches), Relaxed);
         failure.take().map_or(Ok(()), |error| Err(error.deferred()))
     }
 
@@ -197,7 +216,7 @@ impl Stream {
         let mut failure = self.0.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.get_or_insert(error);
         self.0.failed.store(true, Relaxed);
-        self.0.needs_care.store(true, Relaxed);
+        self.0.ready_id.store(NOT_READY, Relaxed);
     }
 
     /// Memory for `bytes`; no device is asked for zero bytes.

@@ -1,13 +1,14 @@
 //! The cursor: serves the allocations of an entry in the order of its plan, whatever the program does.
 //!
 //! A position is *live* from the moment it is served until it comes back, be it entries later. Each live position
-//! has a *reuser*, and each position counts the live ones whose reuser it is: its *blockers*. Invariant: for a live
-//! position with reuser `r`, none of the positions from `next` up to `r`, in a circle, overlaps its addresses. So a
-//! position `next` without blockers overlaps nothing alive: what is alive has its reuser elsewhere, and `next` before
-//! that. Whatever is passed over without being served hands its blockers on to the next position that they overlap.
+//! has a *reuser*, which it blocks. Invariant: for a live position with reuser `r`, none of the positions from `next` up
+//! to `r`, in a circle, overlaps its addresses. So a position `next` that nothing blocks overlaps nothing alive: what is
+//! alive has its reuser elsewhere, and `next` before that. Whatever is passed over without being served hands what
+//! blocks it on to the next position that that overlaps.
 //!
-//! In step with the plan a service is a comparison, a look at the blockers, and a step; a return is a mark. Everything
-//! else is in `off_order`.
+//! As long as all goes as planned, the reuser of a position is its first one: it blocks by being live alone, and a return
+//! is a mark. A position that blocks another one than planned is *displaced*, and counted there. In step with the plan a
+//! service is a comparison, a look at those that would block it, and a step; everything else is in `off_order`.
 
 mod off_order;
 #[cfg(test)]
@@ -17,23 +18,27 @@ use off_order::OffOrder;
 pub(crate) use off_order::{Answer, Deviation};
 
 use super::envelope::{ALIGN, Envelope};
-use super::reuse::first_reusers;
+use super::reuse::FirstReusers;
 use super::{Buffer, Layout};
 
 /// Serves positions in order.
 ///
-/// What a return changes lies apart from what a service changes: joined in one wide store, the next load would wait.
+/// What a step needs lies in one line of the processor's cache. In it `next`, which a service changes, lies apart from
+/// `live_bytes`, which a return changes too: joined in one wide store, the next load would wait.
 #[derive(Debug, Default)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(crate) struct Cursor {
-    slots: Vec<Slot>,
     /// The position that is expected next; their number at the end.
     next: usize,
+    slots: Vec<Slot>,
+    /// Of each position; behind them one that is never live, and one that always is.
+    lives: Vec<Life>,
+    live_bytes: u64,
     /// Services so far, but for those of this entry, which are told by `next` and by what was passed over.
     served: u64,
     passed_over: u64,
+    first_reusers: FirstReusers,
     off_order: OffOrder,
-    live_bytes: u64,
 }
 
 /// A position, small, so that a step's slots stay in the processor's cache.
@@ -42,16 +47,24 @@ struct Slot {
     /// Serves from `least` bytes to `spread` more. No request fits what is not planned.
     least: u64,
     spread: u64,
+    /// The positions whose first reuser it is: none of them may be live. One that always is stands for displaced ones that
+    /// it is the reuser of, or for the others where there are more than two.
+    before: [u32; 2],
     /// In units of [`ALIGN`].
     offset: u32,
-    /// The reuser when all goes as planned.
-    first_reuser: u32,
-    /// The reuser while it is live, else [`NOT_LIVE`].
-    reuser: u32,
+    /// How many displaced positions it is the reuser of.
     blockers: u32,
 }
 
-const NOT_LIVE: u32 = u32::MAX;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Idle,
+    /// Its reuser is its first one.
+    Live,
+    /// Its reuser is another one.
+    Displaced,
+}
+
 /// Where nothing lies that is not planned.
 const NOWHERE: u32 = u32::MAX;
 
@@ -66,19 +79,20 @@ pub(crate) struct Served {
 impl Cursor {
     /// A cursor over a layout of the envelope's buffers.
     pub(crate) fn new(envelope: &Envelope, buffers: &[Buffer], layout: &Layout) -> Cursor {
-        let slot = |(position, first_reuser): (usize, u32)| {
+        let first_reusers = FirstReusers::of(buffers, layout);
+        let slot = |position: usize| {
+            let before = first_reusers.first_two(position);
             let Some(expected) = envelope.at(position).filter(|_| buffers[position].size > 0) else {
-                return Slot { least: u64::MAX, offset: NOWHERE, ..Slot::of(first_reuser) };
+                return Slot { least: u64::MAX, spread: 0, offset: NOWHERE, blockers: 0, before };
             };
-            Slot {
-                least: expected.least,
-                spread: buffers[position].size - expected.least,
-                offset: (layout.offsets[position] / ALIGN) as u32,
-                ..Slot::of(first_reuser)
-            }
+            let (least, spread) = (expected.least, buffers[position].size - expected.least);
+            Slot { least, spread, offset: (layout.offsets[position] / ALIGN) as u32, blockers: 0, before }
         };
-        let slots: Vec<Slot> = first_reusers(buffers, layout).into_iter().enumerate().map(slot).collect();
-        Cursor { next: slots.len(), passed_over: slots.len() as u64, slots, ..Cursor::default() }
+        let slots: Vec<Slot> = (0..buffers.len()).map(slot).collect();
+        let mut lives = vec![Life::Idle; slots.len() + 1];
+        lives.push(Life::Live);
+        let (next, passed_over) = (slots.len(), slots.len() as u64);
+        Cursor { slots, lives, next, passed_over, first_reusers, ..Cursor::default() }
     }
 
     /// Begins an entry.
@@ -92,30 +106,55 @@ impl Cursor {
         }
     }
 
-    /// Serves the expected position, if this is the expected request.
+    /// The expected position, if this is the expected request and no more than two positions had to be looked at to see
+    /// that nothing alive lies there.
     #[inline]
+    pub(crate) fn expects(&self, bytes: u64) -> Option<Served> {
+        let slot = self.slots.get(self.next)?;
+        let [one, other] = slot.before;
+        // A live position blocks itself at the latest.
+        (slot.fits(bytes) && self.is_idle(one) && self.is_idle(other))
+            .then(|| Served { position: self.next as u32, offset: slot.start() })
+    }
+
+    /// Serves the position that [`expects`](Cursor::expects) gave.
+    #[inline]
+    pub(crate) fn step(&mut self, bytes: u64) {
+        if let Some(life) = self.lives.get_mut(self.next) {
+            *life = Life::Live;
+            self.next += 1;
+            self.live_bytes += bytes;
+        }
+    }
+
+    /// Serves the expected position, if this is the expected request.
     pub(crate) fn serve(&mut self, bytes: u64) -> Option<Served> {
         let position = self.next;
-        let slot = self.slots.get_mut(position)?;
-        // A live position blocks itself at the latest.
-        if !slot.fits(bytes) || slot.blockers != 0 {
-            return None;
-        }
-        let (offset, reuser) = (slot.start(), slot.first_reuser);
-        slot.reuser = reuser;
-        self.slots[reuser as usize].blockers += 1;
-        self.next = position + 1;
-        self.live_bytes += bytes;
-        Some(Served { position: position as u32, offset })
+        let slot = self.slots.get(position).filter(|slot| slot.fits(bytes) && slot.blockers == 0)?;
+        let served = Served { position: position as u32, offset: slot.start() };
+        let is_free = self.first_reusers.before(position).iter().all(|&other| self.is_idle(other));
+        is_free.then(|| self.step(bytes))?;
+        Some(served)
     }
 
     /// A position comes back that was served with `bytes`.
     #[inline]
     pub(crate) fn take_back(&mut self, position: u32, bytes: u64) {
-        let slot = &mut self.slots[position as usize];
-        let reuser = std::mem::replace(&mut slot.reuser, NOT_LIVE);
-        self.slots[reuser as usize].blockers -= 1;
         self.live_bytes -= bytes;
+        if let Some(life) = self.lives.get_mut(position as usize)
+            && std::mem::replace(life, Life::Idle) == Life::Displaced
+        {
+            self.unblock(position);
+        }
+    }
+
+    #[inline]
+    fn is_idle(&self, position: u32) -> bool {
+        self.lives.get(position as usize) == Some(&Life::Idle)
+    }
+
+    fn is_live(&self, position: usize) -> bool {
+        self.lives[position] != Life::Idle
     }
 
     /// Whether nothing was asked for in this entry yet.
@@ -144,7 +183,7 @@ impl Cursor {
     pub(crate) fn live(&self) -> u64 {
         match self.live_bytes {
             0 => 0,
-            _ => self.slots.iter().filter(|slot| slot.is_live()).count() as u64,
+            _ => (0..self.slots.len()).filter(|&position| self.is_live(position)).count() as u64,
         }
     }
 
@@ -156,10 +195,9 @@ impl Cursor {
     /// Takes every live position out of the plan: hands out its number, offset and bytes, in order of address.
     pub(crate) fn evict(&mut self) -> Vec<Evicted> {
         let mut evicted = Vec::new();
-        for (position, slot) in self.slots.iter_mut().enumerate() {
-            slot.blockers = 0;
-            if slot.is_live() {
-                slot.reuser = NOT_LIVE;
+        self.forget_displaced();
+        for (position, slot) in self.slots.iter().enumerate() {
+            if std::mem::replace(&mut self.lives[position], Life::Idle) != Life::Idle {
                 evicted.push(Evicted { position: position as u32, offset: slot.start(), bytes: slot.size() });
             }
         }
@@ -179,18 +217,9 @@ pub(crate) struct Evicted {
 }
 
 impl Slot {
-    fn of(first_reuser: u32) -> Slot {
-        Slot { least: 0, spread: 0, offset: 0, first_reuser, reuser: NOT_LIVE, blockers: 0 }
-    }
-
     #[inline]
     fn fits(&self, bytes: u64) -> bool {
         bytes.wrapping_sub(self.least) <= self.spread
-    }
-
-    #[inline]
-    fn is_live(&self) -> bool {
-        self.reuser != NOT_LIVE
     }
 
     fn is_planned(&self) -> bool {

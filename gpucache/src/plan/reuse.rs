@@ -6,9 +6,50 @@ use std::collections::BTreeMap;
 
 use super::{Buffer, Layout};
 
+/// For each position those whose first reuser it is.
+#[derive(Debug, Default)]
+pub(crate) struct FirstReusers {
+    /// Where in `positions` those of each position begin, and the end.
+    starts: Vec<u32>,
+    positions: Vec<u32>,
+}
+
+impl FirstReusers {
+    /// Of the positions of a layout.
+    pub(crate) fn of(buffers: &[Buffer], layout: &Layout) -> FirstReusers {
+        let reusers = first_reusers(buffers, layout);
+        let mut positions: Vec<u32> = (0..reusers.len() as u32).collect();
+        positions.sort_by_key(|&position| reusers[position as usize]);
+        let begins = |reuser| positions.partition_point(|&position| (reusers[position as usize] as usize) < reuser);
+        FirstReusers { starts: (0..=reusers.len()).map(|reuser| begins(reuser) as u32).collect(), positions }
+    }
+
+    /// The positions whose first reuser is this one.
+    pub(crate) fn before(&self, position: usize) -> &[u32] {
+        &self.positions[self.starts[position] as usize..self.starts[position + 1] as usize]
+    }
+
+    /// Two of them. The number of positions stands for none, and [`always`](FirstReusers::always) for the others where
+    /// they are more.
+    pub(crate) fn first_two(&self, position: usize) -> [u32; 2] {
+        let none = self.positions.len() as u32;
+        match *self.before(position) {
+            [] => [none; 2],
+            [one] => [one, none],
+            [one, other] => [one, other],
+            [one, ..] => [one, self.always()],
+        }
+    }
+
+    /// Stands for a position that always is live.
+    pub(crate) fn always(&self) -> u32 {
+        self.positions.len() as u32 + 1
+    }
+}
+
 /// For each position of a layout the earliest later one that overlaps its addresses, entries following one another in a
 /// circle: at the latest the position itself, in the next entry. Positions without size have none, and get themselves.
-pub(crate) fn first_reusers(buffers: &[Buffer], layout: &Layout) -> Vec<u32> {
+fn first_reusers(buffers: &[Buffer], layout: &Layout) -> Vec<u32> {
     let mut reusers: Vec<u32> = (0..buffers.len() as u32).collect();
     let mut waiting: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
     let placed = || buffers.iter().zip(&layout.offsets).enumerate().filter(|(_, (buffer, _))| buffer.occupies());
@@ -60,7 +101,12 @@ mod tests {
         #[test]
         fn they_are_as_defined(buffers in problem()) {
             let layout = crate::plan::layout(&buffers).unwrap();
-            prop_assert_eq!(first_reusers(&buffers, &layout), naive(&buffers, &layout));
+            let reusers = naive(&buffers, &layout);
+            let known = FirstReusers::of(&buffers, &layout);
+            for reuser in 0..buffers.len() {
+                let before: Vec<u32> = (0..).zip(&reusers).filter(|&(_, &r)| r as usize == reuser).map(|(p, _)| p).collect();
+                prop_assert_eq!(known.before(reuser), before);
+            }
         }
     }
 }

@@ -9,9 +9,9 @@ use std::marker::PhantomData;
 
 use hashbrown::HashMap;
 
-use crate::cache::Recycle;
 use crate::cache::current::{self, Current};
 use crate::cache::registry::{Scope, register_thread};
+use crate::cache::{Cache, Recycle};
 use crate::device::{process_exits_now, thread_is_main};
 
 /// Inside a scope (or outside all of them, for `uncached!`) until dropped, on one thread.
@@ -33,7 +33,7 @@ struct Stack {
     entries: RefCell<Vec<Entry>>,
     next_id: Cell<u64>,
     /// This thread's caches by name, found without a lock.
-    caches: RefCell<HashMap<&'static str, Current>>,
+    caches: RefCell<HashMap<&'static str, &'static Cache>>,
 }
 
 thread_local! {
@@ -46,9 +46,9 @@ thread_local! {
 /// Enters the scope `name`; what is allocated on this thread until the guard goes comes from its cache.
 pub fn enter(name: &str, recycle: Recycle) -> Guard {
     Guard::of(|stack| {
-        let current = stack.cache(name, recycle != Recycle::Off);
-        current.cache.enter(recycle);
-        stack.push(Some(current))
+        let cache = stack.cache(name);
+        cache.enter(recycle);
+        stack.push(Some(Current { cache, recycle }))
     })
 }
 
@@ -73,15 +73,14 @@ impl Drop for Guard {
 }
 
 impl Stack {
-    fn cache(&self, name: &str, keeps: bool) -> Current {
+    fn cache(&self, name: &str) -> &'static Cache {
         let known = self.caches.borrow().get(name).copied();
-        let current = known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             let scope = Scope::of(name);
-            let current = Current { cache: scope.cache(), keeps };
-            self.caches.borrow_mut().insert(scope.name(), current);
-            current
-        });
-        Current { keeps, ..current }
+            let cache = scope.cache();
+            self.caches.borrow_mut().insert(scope.name(), cache);
+            cache
+        })
     }
 
     fn push(&self, current: Option<Current>) -> u64 {
@@ -118,6 +117,6 @@ impl Drop for Stack {
         if thread_is_main() {
             return process_exits_now();
         }
-        self.caches.borrow().values().for_each(|current| current.cache.close());
+        self.caches.borrow().values().for_each(|cache| cache.close());
     }
 }

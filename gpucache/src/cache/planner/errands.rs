@@ -1,6 +1,6 @@
 //! What the owner's side of planning wants done by who may call devices.
 
-use crate::cache::block::Record;
+use crate::cache::record::Stack;
 use crate::device::Stream;
 use crate::plan::Evicted;
 use crate::range;
@@ -32,7 +32,7 @@ pub(in crate::cache) struct Refused {
 pub(in crate::cache) struct Errands {
     pub(in crate::cache) vacated: Option<Vacated>,
     /// To be dropped.
-    pub(in crate::cache) records: Vec<Box<Record>>,
+    pub(in crate::cache) records: Vec<Stack>,
     /// To be dropped after all else.
     pub(in crate::cache) streams: Vec<Stream>,
     pub(in crate::cache) may_trim: Option<Trim>,

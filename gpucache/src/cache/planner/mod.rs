@@ -5,17 +5,19 @@
 //! of the active plan. No method calls a device or drops a record: [`Begin`] and [`Errands`] say what is to be done.
 
 mod backoff;
+mod curiosity;
 mod errands;
 mod plans;
 mod serve;
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-use super::block::Record;
 use super::owner::Cache;
 use super::plan_stats::Deviations;
+use super::record::Stack;
 use super::shared::Shared;
 use crate::base::key::Shape;
 use crate::device::Stream;
@@ -23,31 +25,34 @@ use crate::plan::{Cursor, Envelope, Learner};
 use crate::range::{self, Carved};
 
 use backoff::{Backoff, LONGEST_WAIT};
+use curiosity::Curiosity;
 pub(super) use errands::{Begin, Errands, Refused, Trim, Vacated};
 use plans::Plans;
 
-/// Plans, the cursor of the active one, and what was learned for the next ones.
+/// Plans, the cursor of the active one, and what was learned for the next ones. What each allocation and drop needs comes
+/// first, in two lines of the processor's cache.
 #[derive(Default)]
+#[repr(C)]
 pub(super) struct Planner {
-    cursor: Cursor,
-    /// Records for what the cursor serves, the one that came back last at the end.
-    records: Vec<Box<Record>>,
-    /// Shapes that records have no room for, by plan and position.
-    shapes: HashMap<(usize, u32), Shape>,
-    /// Where records return to.
-    cache: Option<&'static Cache>,
-    /// Where the block lies.
-    base: u64,
     /// What [`serve`](Planner::serve) and [`take_back`](Planner::take_back) go by: as below, but 0 while an entry is
     /// recorded, which takes a closer look at everything.
     fast_stream: u64,
     fast_epoch: u64,
+    /// Where the block lies.
+    base: u64,
+    /// As many bytes may be in use by the plan before that is to be noted.
+    room: u64,
+    /// Records for what the cursor serves.
+    records: Stack,
+    /// Where records return to.
+    cache: Option<&'static Cache>,
     /// The stream that is served; 0 for none.
     stream: u64,
     /// Names the block; 0 for none.
     epoch: u64,
-    /// As many bytes may be in use by the plan before that is to be noted.
-    room: u64,
+    cursor: Cursor,
+    /// Shapes that records have no room for, by plan and position.
+    shapes: HashMap<(usize, u32), Shape>,
     /// The most that it had in use at once since it was laid out or looked at.
     peak: u64,
     /// Entries until that is looked at.
@@ -57,14 +62,14 @@ pub(super) struct Planner {
     learner: Learner,
     plans: Plans,
     arena: Option<Arena>,
-    epochs: u64,
+    /// Whether there ever was a block.
+    has_planned: bool,
     /// The stream that is recorded.
     recorded: Option<Stream>,
     /// What was evicted from a block and is still in use, by epoch and position: its memory, and its generation.
     evicted: HashMap<(u64, u32), (range::Block, u64)>,
     errands: Errands,
-    /// So many more entries are recorded though a plan serves.
-    curious: u32,
+    curiosity: Curiosity,
     /// No block was to be had.
     refused: Option<Refused>,
     /// Waits before what outlived its entry is taken out of the block, and before another order is learned when one was
@@ -107,9 +112,8 @@ struct Entry {
     grown: u64,
 }
 
-/// Deviations in one of so many allocations make an entry worth recording, and those after it.
+/// Deviations in one of so many allocations make an entry worth recording, or those after it.
 const CURIOUS: u64 = 1024;
-const CURIOUS_ENTRIES: u32 = 32;
 /// A plan serves an entry well if at most one of so many allocations went beside it.
 const BESIDE: u64 = 8;
 /// So few say nothing.
@@ -127,15 +131,15 @@ const LOOK_IN: u32 = 16;
 /// A plan may need this share more memory than all that was ever in use at once.
 const WASTE: u64 = 10;
 const LITTLE: u64 = 1 << 20;
-/// Epochs are no generations of a cache.
-const EPOCHS: u64 = 1 << 63;
+/// Epochs are no generations of a cache, and each is of one block in the process.
+static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1 << 63);
 
 impl Planner {
     /// Begins an entry.
     pub(super) fn begin(&mut self) -> Begin {
         let number = self.entry.number.wrapping_add(1).max(1);
         self.entry = Entry { number, ..Entry::default() };
-        self.learner.begin(self.plans.is_empty() || self.curious > 0);
+        self.learner.begin(self.plans.is_empty() || self.curiosity.is_due());
         self.is_recording = self.learner.is_recording();
         if self.cursor.live_bytes() == 0 {
             self.plans.predict(&mut self.cursor);
@@ -173,8 +177,9 @@ impl Planner {
         let Carved { block, address: base, calls } = found;
         self.cache = Some(cache);
         let positions = self.plans.positions();
-        self.epochs += 1;
-        (self.base, self.stream, self.epoch) = (base, stream.id(), EPOCHS | self.epochs);
+        self.has_planned = true;
+        (self.base, self.stream, self.epoch) = (base, stream.id(), NEXT_EPOCH.fetch_add(1, Relaxed));
+        self.records.join(self.epoch);
         self.arena = Some(Arena { block, stream, bytes, positions });
         (self.refused, self.trim_in, self.last_trim_in, self.frees) = (None, 0, 0, None);
         shared.counters.installed(bytes, positions, calls);
@@ -214,15 +219,13 @@ impl Planner {
     fn learn(&mut self, shared: &Shared, goes_by_plan: bool, served: u64) {
         let seen = self.entry.seen;
         let odd = seen.extra + seen.blocked + seen.reordered;
-        self.curious = self.curious.saturating_sub(1);
-        if self.entry.is_planned && (!goes_by_plan || odd * CURIOUS > served || seen.larger > 0) {
-            self.curious = CURIOUS_ENTRIES;
-        }
         if goes_by_plan && odd + seen.larger == 0 {
             self.learner.went_well();
         }
         let start = Instant::now();
         let recorded = self.learn_order(shared);
+        let has_deviated = !goes_by_plan || odd * CURIOUS > served || seen.larger > 0;
+        self.curiosity.ended(self.entry.is_planned && has_deviated);
         let is_planned = self.entry.is_planned && !self.plans.is_empty();
         let followed = (is_planned && goes_by_plan).then(|| self.plans.active());
         if let Some(plan) = recorded.or(followed) {
@@ -260,7 +263,9 @@ impl Planner {
         }
         (self.look_in, self.room) = (LOOK_IN, 0);
         // What goes beside the plan since it outlived its entry may have done so only once.
-        self.curious = self.curious.max(u32::from(self.entry.aside > 0 && self.plans.may_change()));
+        if self.entry.aside > 0 && self.plans.may_change() {
+            self.curiosity.wonder();
+        }
         std::mem::take(&mut self.peak) < self.plans.need() / 2
     }
 
@@ -274,11 +279,15 @@ impl Planner {
     /// What the recorded entry teaches: the plan that it went by, or a new one.
     fn learn_order(&mut self, shared: &Shared) -> Option<usize> {
         let log = self.learner.recorded()?;
-        let known = self.plans.that_holds(log).or_else(|| self.plans.absorb(log));
-        if known.is_some() {
-            return known;
+        if let Some(known) = self.plans.that_holds(log) {
+            return Some(known);
+        }
+        if let Some(wider) = self.plans.absorb(log) {
+            self.curiosity.renew();
+            return Some(wider);
         }
         let envelope = self.learner.end().filter(Envelope::is_plannable)?;
+        self.curiosity.renew();
         let stream = self.recorded.clone()?;
         if self.plans.stream().is_none_or(|other| other.id() != stream.id()) {
             self.forget_plans(shared);
@@ -306,7 +315,7 @@ impl Planner {
     /// Whether the range had better move pages than grow: a plan has shown what is enough, for this entry or lately.
     pub(super) fn is_settled(&mut self) -> bool {
         let number = self.entry.number;
-        let is_lately = self.epochs > 0 && (self.moving.last == number || self.moving.is_over(number));
+        let is_lately = self.has_planned && (self.moving.last == number || self.moving.is_over(number));
         self.entry.is_planned || is_lately
     }
 
@@ -349,14 +358,14 @@ impl Planner {
         self.vacate(shared);
         self.plans.remove_active(&mut self.cursor);
         self.shapes.clear();
-        self.curious = CURIOUS_ENTRIES;
+        self.curiosity.renew();
         self.learner.rest(self.forgetting.wait(self.entry.number));
     }
 
     fn forget_plans(&mut self, shared: &Shared) {
         self.vacate(shared);
         self.errands.streams.extend(self.plans.clear(&mut self.cursor));
-        self.errands.records.append(&mut self.records);
+        self.errands.records.push(std::mem::take(&mut self.records));
         self.shapes.clear();
     }
 

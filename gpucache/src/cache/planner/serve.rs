@@ -1,43 +1,37 @@
 //! One allocation and one drop of a scope that plans or records.
 
 use super::Planner;
-use crate::base::key::{Extent, Request, Shape};
-use crate::cache::block::Record;
+use crate::base::key::{Request, Shape};
+use crate::cache::record::Record;
 use crate::cache::shared::Shared;
 use crate::device::Stream;
 use crate::plan::{Answer, Deviation, Served};
 
 impl Planner {
-    /// Serves the request that the plan expects now.
-    #[inline]
-    pub(in crate::cache) fn serve(
-        &mut self,
-        shared: &Shared,
-        stream: &Stream,
-        dims: &[usize],
-        extent: Extent,
-    ) -> Option<Box<Record>> {
-        if stream.id() != self.fast_stream {
+    /// Serves the request that the plan expects now, if nothing else is to be done: no call is made from here, so that
+    /// all stays in registers.
+    #[inline(always)]
+    pub(in crate::cache) fn serve(&mut self, stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
+        if stream.ready_id() != self.fast_stream || !Shape::has_room(dims) {
             return None;
         }
-        let served = self.cursor.serve(extent.bytes as u64)?;
-        Some(self.place(served, shared, stream, dims, extent))
+        let served = self.cursor.expects(bytes as u64)?;
+        if self.cursor.live_bytes() + bytes as u64 > self.room {
+            return None;
+        }
+        let mut record = self.records.pop()?;
+        self.cursor.step(bytes as u64);
+        record.place(bytes, self.base + served.offset, served.position);
+        record.take_shape(dims);
+        Some(record)
     }
 
-    #[inline]
-    fn place(
-        &mut self,
-        served: Served,
-        shared: &Shared,
-        stream: &Stream,
-        dims: &[usize],
-        extent: Extent,
-    ) -> Box<Record> {
+    fn place(&mut self, served: Served, shared: &Shared, stream: &Stream, request: &Request<'_>) -> Box<Record> {
         let Served { position, offset } = served;
-        let mut record = self.records.pop().unwrap_or_else(|| Record::planned(stream, self.cache));
-        record.place(extent, self.base + offset, self.epoch, position);
-        if !record.take_shape(dims) {
-            self.place_long_shape(&mut record, dims, position);
+        let mut record = self.records.pop().unwrap_or_else(|| Record::planned(stream, self.cache, self.epoch));
+        record.place(request.bytes, self.base + offset, position);
+        if !record.take_shape(request.dims) {
+            self.place_long_shape(&mut record, request.dims, position);
         }
         if self.cursor.live_bytes() > self.room {
             self.note_use(shared);
@@ -80,6 +74,21 @@ impl Planner {
         self.cursor.live_bytes()
     }
 
+    /// As [`serve`](Planner::serve), where more is to be done than to serve.
+    #[inline(never)]
+    pub(in crate::cache) fn serve_expected(
+        &mut self,
+        shared: &Shared,
+        request: &Request<'_>,
+        stream: &Stream,
+    ) -> Option<Box<Record>> {
+        // The first request of an entry may tell of another plan.
+        let served = if self.cursor.is_at_start() { None } else { self.cursor.serve(request.bytes as u64) }?;
+        let mut record = self.place(served, shared, stream, request);
+        self.note(&mut record);
+        Some(record)
+    }
+
     /// Serves a request, in order or out of it, if the plan has a place for it.
     pub(in crate::cache) fn serve_any(
         &mut self,
@@ -87,9 +96,7 @@ impl Planner {
         request: &Request<'_>,
         stream: &Stream,
     ) -> Option<Box<Record>> {
-        let &Request { dims, len, bytes, .. } = request;
-        let extent = Extent { len, bytes };
-        let bytes = bytes as u64;
+        let bytes = request.bytes as u64;
         if stream.id() != self.stream || bytes == 0 {
             return None;
         }
@@ -97,7 +104,7 @@ impl Planner {
             self.begin_planned();
         }
         let served = self.cursor.serve(bytes).or_else(|| self.serve_off_order(bytes))?;
-        let mut record = self.place(served, shared, stream, dims, extent);
+        let mut record = self.place(served, shared, stream, request);
         self.note(&mut record);
         Some(record)
     }
@@ -138,35 +145,36 @@ impl Planner {
         }
     }
 
-    /// Takes the record of a live position back, in an entry that is not recorded; hands out any other one.
-    #[inline]
+    /// Takes the record of a live position back, in an entry that is not recorded; hands out any other one. As in
+    /// [`serve`](Planner::serve), no call is made from here but for what is displaced.
+    #[inline(always)]
     pub(in crate::cache) fn take_back(&mut self, record: Box<Record>) -> Option<Box<Record>> {
-        let home = record.home();
-        if home.generation != self.fast_epoch {
+        if record.ticket() != self.fast_epoch {
             return Some(record);
         }
-        self.cursor.take_back(home.list, record.bytes() as u64);
+        let (position, bytes) = (record.list(), record.bytes() as u64);
         self.records.push(record);
+        self.cursor.take_back(position, bytes);
         None
     }
 
     /// Takes the record of a live position back; hands out any other one.
+    #[inline(never)]
     pub(in crate::cache) fn take_back_any(&mut self, record: Box<Record>) -> Option<Box<Record>> {
         self.note_drop(&record);
-        if record.home().generation == self.epoch {
-            self.fast_epoch = self.epoch;
+        if record.home().generation != self.epoch {
+            return Some(record);
         }
-        let rest = self.take_back(record);
-        if self.is_recording {
-            self.fast_epoch = 0;
-        }
-        rest
+        self.cursor.take_back(record.list(), record.bytes() as u64);
+        self.records.push(record);
+        None
     }
 
     /// If the record was evicted from a block: gives it the memory that is its own now.
+    #[cold]
     pub(in crate::cache) fn take_evicted(&mut self, record: &mut Record) -> bool {
-        let home = record.home();
-        let Some((block, generation)) = self.evicted.remove(&(home.generation, home.list)) else { return false };
+        let place = (record.home().generation, record.list());
+        let Some((block, generation)) = self.evicted.remove(&place) else { return false };
         record.evict(block, generation);
         true
     }
@@ -179,6 +187,7 @@ impl Planner {
         }
     }
 
+    #[inline(never)]
     fn record(&mut self, record: &mut Record) {
         if !self.entry.has_stream {
             self.entry.has_stream = true;

@@ -20,6 +20,7 @@ impl CudaMemory {
         CudaMemory { stream }
     }
 
+    #[inline]
     pub(super) fn stream(&self) -> &Arc<CudaStream> {
         &self.stream
     }

@@ -105,20 +105,20 @@ impl Cuda {
     }
 
     /// The CUDA stream behind this handle.
+    #[inline]
     pub fn stream(&self) -> &Arc<CudaStream> {
-        match self.0.backend::<CudaMemory>() {
-            Some(memory) => memory.stream(),
-            // A `Cuda` is made in this file alone, around a stream whose backend is a `CudaMemory`.
-            None => unreachable!("a Cuda handle around another backend"),
-        }
+        // SAFETY: a `Cuda` is made in this file alone, around a stream over a `CudaMemory`, or lent for such a stream.
+        unsafe { self.0.backend_unchecked::<CudaMemory>() }.stream()
     }
 }
 
 impl Device for Cuda {
+    #[inline]
     fn stream_handle(&self) -> &Stream {
         &self.0
     }
 
+    #[inline]
     unsafe fn from_stream_handle(stream: &Stream) -> &Cuda {
         // SAFETY: `Cuda` is a transparent struct around a `Stream`; the caller's stream has CUDA's backend.
         unsafe { &*from_ref(stream).cast() }

@@ -45,10 +45,12 @@ impl Default for Host {
 }
 
 impl Device for Host {
+    #[inline]
     fn stream_handle(&self) -> &Stream {
         &self.0
     }
 
+    #[inline]
     unsafe fn from_stream_handle(stream: &Stream) -> &Host {
         // SAFETY: `Host` is a transparent struct around a `Stream`, with no invariant beyond it.
         unsafe { &*from_ref(stream).cast() }

@@ -2,7 +2,9 @@
 //!
 //! Everything here may look at every position, for as long as `effort` lasts, and keeps the cursor's invariant.
 
-use super::{Cursor, Served, Slot};
+use hashbrown::HashMap;
+
+use super::{Cursor, Life, Served, Slot};
 use crate::plan::envelope::{Envelope, Expected};
 
 /// What becomes of a request that is not the expected one.
@@ -36,16 +38,18 @@ pub(crate) enum Deviation {
     Blocked,
 }
 
-/// What is known of an entry's deviations.
+/// What is known of deviations, in this entry unless said otherwise.
 #[derive(Debug, Default)]
 pub(super) struct OffOrder {
-    /// Positions that were passed over in this entry, the latest last.
+    /// The reusers of displaced positions, by position, since whenever.
+    reusers: HashMap<u32, u32>,
+    /// Positions that were passed over, the latest last.
     pub(super) passed: Vec<u32>,
     /// The position that was expected when an extra allocation came, and its bytes.
     pub(super) unlike: Option<(usize, u64)>,
-    /// Whether the sizes of this entry are others than were seen.
+    /// Whether the sizes are others than were seen.
     pub(super) is_scaled: bool,
-    /// How many more positions may be looked at in this entry.
+    /// How many more positions may be looked at.
     pub(super) effort: usize,
     /// Whether the entry's invariant was left before its end.
     pub(super) is_cut: bool,
@@ -147,7 +151,8 @@ impl Cursor {
     fn serve_passed(&mut self, bytes: u64) -> Option<Answer> {
         let place = self.off_order.passed.iter().rposition(|&position| {
             let slot = &self.slots[position as usize];
-            slot.fits(bytes) && !self.slots.iter().any(|other| other.is_live() && other.overlaps(slot))
+            slot.fits(bytes)
+                && !(0..self.slots.len()).any(|other| self.is_live(other) && self.slots[other].overlaps(slot))
         })?;
         self.spend(self.slots.len());
         let position = self.off_order.passed.remove(place);
@@ -177,14 +182,14 @@ impl Cursor {
     fn pass_over(&mut self, position: usize) {
         self.next = position + 1;
         self.passed_over += 1;
-        if self.slots[position].blockers > 0 {
-            for live in 0..self.slots.len() {
-                if self.slots[live].reuser as usize == position {
-                    self.slots[position].blockers -= 1;
-                    self.block(live);
-                }
+        for place in 0..self.first_reusers.before(position).len() {
+            let live = self.first_reusers.before(position)[place] as usize;
+            if self.lives[live] == Life::Live {
+                self.block(live);
             }
-            self.spend(self.slots.len());
+        }
+        if self.slots[position].blockers > 0 {
+            self.hand_on(position);
         }
         if self.off_order.passed.len() == WINDOW {
             self.off_order.passed.remove(0);
@@ -192,7 +197,16 @@ impl Cursor {
         self.off_order.passed.push(position as u32);
     }
 
-    /// Finds the reuser of a live position, from `next` on.
+    /// Finds another reuser for each displaced position that blocks this one.
+    fn hand_on(&mut self, position: usize) {
+        let blocks = |&(_, &reuser): &(&u32, &u32)| reuser as usize == position;
+        let displaced: Vec<u32> = self.off_order.reusers.iter().filter(blocks).map(|(&live, _)| live).collect();
+        self.set_blockers(position, 0);
+        self.spend(self.off_order.reusers.len());
+        displaced.into_iter().for_each(|live| self.block(live as usize));
+    }
+
+    /// Finds the reuser of a live position anew, from `next` on; who blocked another one before does so no more.
     fn block(&mut self, live: usize) {
         let (before, from) = self.slots.split_at(self.next.min(self.slots.len()));
         let overlaps = |slot: &Slot| slot.overlaps(&self.slots[live]);
@@ -202,17 +216,39 @@ impl Cursor {
             None => before.iter().position(overlaps).unwrap_or(live),
         };
         self.spend(reuser.abs_diff(self.next));
-        self.slots[live].reuser = reuser as u32;
-        self.slots[reuser].blockers += 1;
+        self.lives[live] = Life::Displaced;
+        self.off_order.reusers.insert(live as u32, reuser as u32);
+        self.set_blockers(reuser, self.slots[reuser].blockers + 1);
+    }
+
+    fn set_blockers(&mut self, reuser: usize, blockers: u32) {
+        let [one, other] = self.first_reusers.first_two(reuser);
+        let blocked = if blockers > 0 { self.first_reusers.always() } else { other };
+        (self.slots[reuser].before, self.slots[reuser].blockers) = ([one, blocked], blockers);
+    }
+
+    /// A displaced position came back.
+    #[cold]
+    pub(super) fn unblock(&mut self, position: u32) {
+        if let Some(reuser) = self.off_order.reusers.remove(&position) {
+            self.set_blockers(reuser as usize, self.slots[reuser as usize].blockers - 1);
+        }
     }
 
     /// Finds the reusers of all that is live anew, for an entry that begins after one that was cut short.
     pub(super) fn rebase(&mut self) {
-        self.slots.iter_mut().for_each(|slot| slot.blockers = 0);
+        self.forget_displaced();
         for live in 0..self.slots.len() {
-            if self.slots[live].is_live() {
+            if self.is_live(live) {
                 self.block(live);
             }
+        }
+    }
+
+    /// Forgets whom displaced positions block.
+    pub(super) fn forget_displaced(&mut self) {
+        for (_, reuser) in std::mem::take(&mut self.off_order.reusers) {
+            self.set_blockers(reuser as usize, 0);
         }
     }
 

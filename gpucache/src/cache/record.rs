@@ -1,0 +1,281 @@
+//! What is known of a block of device memory through all its lives.
+//!
+//! Invariants: a record is owned by exactly one of a `Block`, an idle list, a plan, or a return stack; its memory is
+//! released once, when the record goes. Its `shape` is that of the request it serves.
+#![allow(unsafe_code)]
+
+use std::any::{Any, TypeId};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+
+use super::owner::Cache;
+use super::supply;
+use crate::base::error::Result;
+use crate::base::key::{Request, Shape, same_dims};
+use crate::device::{Stream, process_exits};
+use crate::range;
+
+/// A block of memory through all its lives. What a life of a plan's changes lies together, most of it in one line of the
+/// processor's cache.
+#[repr(C, align(64))]
+pub(crate) struct Record {
+    pub(super) address: u64,
+    pub(super) bytes: usize,
+    /// What a drop goes by: the epoch of a planned record, or one of the tickets below.
+    ticket: AtomicU64,
+    /// The record under it in a [`Stack`].
+    below: Option<Box<Record>>,
+    /// Its list within its home's generation, or its position in the plan.
+    list: u32,
+    pub(super) shape: Shape,
+    pub(super) is_reshaped: bool,
+    pub(super) home: Home,
+    pub(super) stream: Stream,
+    /// What the front end made of the memory and wants to find again in the next life.
+    pub(super) view: OnceLock<Box<dyn View>>,
+    /// The next record of a return stack.
+    pub(super) next: AtomicPtr<Record>,
+    /// When it came into an idle list, counted by the list's owner.
+    pub(super) seen: u64,
+    /// The entry that recorded its allocation last, and the allocation's number there.
+    pub(super) recorded: (u32, u32),
+    pub(super) origin: Origin,
+}
+
+/// The ticket of a record whose drop has more to do than to give the memory back: there is a view, or a device that
+/// watches. No block has these epochs.
+const CARE: u64 = 1;
+/// The ticket of any other record that is not planned.
+const UNPLANNED: u64 = 2;
+
+/// Where a block's memory goes when the block does.
+#[derive(Debug)]
+pub(super) enum Origin {
+    /// Back to the stream's backend.
+    Device,
+    Range(range::Block),
+    /// It is a place in a plan's block.
+    Plan,
+    /// It has none, or somebody else has it.
+    Nowhere,
+}
+
+/// Where a record returns to.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Home {
+    pub(super) cache: Option<&'static Cache>,
+    /// The cache's generation that allocated it: another one releases it when it returns. For a place in a plan's block
+    /// the epoch of that block.
+    pub(super) generation: u64,
+}
+
+impl Home {
+    /// The generation of blocks that no list keeps.
+    pub(super) const NEVER_KEPT: u64 = u64::MAX;
+}
+
+/// A front end's own object over a block's memory, which knows of uses by other streams.
+pub(crate) trait View: Any + Send + Sync {
+    /// Runs `operation`, which reads the memory on the block's stream, in order with the view's uses.
+    fn read(&self, operation: &mut dyn FnMut() -> Result<()>) -> Result<()>;
+
+    /// Runs `operation`, which writes the memory on the block's stream, in order with the view's uses.
+    fn write(&mut self, operation: &mut dyn FnMut() -> Result<()>) -> Result<()>;
+}
+
+/// Records without memory, the one that came last on top: its lines are the likeliest to be in the processor's cache.
+#[derive(Default)]
+pub(super) struct Stack(Option<Box<Record>>);
+
+impl Stack {
+    #[inline]
+    pub(super) fn push(&mut self, mut record: Box<Record>) {
+        let nothing = std::mem::replace(&mut record.below, self.0.take());
+        // None is under a record that is on no stack; to forget that costs nothing, to drop it would.
+        std::mem::forget(nothing);
+        self.0 = Some(record);
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Box<Record>> {
+        let mut top = self.0.take()?;
+        self.0 = top.below.take();
+        Some(top)
+    }
+
+    /// Lets all of them serve positions of this block.
+    pub(super) fn join(&mut self, epoch: u64) {
+        let mut next = &mut self.0;
+        while let Some(record) = next {
+            record.join(epoch);
+            next = &mut record.below;
+        }
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // One by one, not one within the other.
+        while self.pop().is_some() {}
+    }
+}
+
+impl Record {
+    pub(super) fn new(stream: &Stream, request: &Request<'_>, address: u64, origin: Origin) -> Record {
+        Record {
+            address,
+            bytes: request.bytes,
+            ticket: AtomicU64::new(ticket(stream, UNPLANNED)),
+            below: None,
+            list: 0,
+            shape: Shape::new(request.dims),
+            is_reshaped: false,
+            home: Home::default(),
+            stream: stream.clone(),
+            view: OnceLock::new(),
+            next: AtomicPtr::default(),
+            seen: 0,
+            recorded: (0, 0),
+            origin,
+        }
+    }
+
+    /// Gives a record without memory another one, for another request.
+    pub(super) fn refill(&mut self, stream: &Stream, request: &Request<'_>, address: u64, origin: Origin) {
+        self.address = address;
+        self.bytes = request.bytes;
+        *self.ticket.get_mut() = ticket(stream, UNPLANNED);
+        self.origin = origin;
+        self.is_reshaped = false;
+        if !same_dims(request.dims, self.shape.dims()) {
+            self.shape = Shape::new(request.dims);
+        }
+        if self.stream.id() != stream.id() {
+            self.stream = stream.clone();
+        }
+    }
+
+    /// Gives the memory back where it came from; the record has none from then on.
+    pub(super) fn vacate(&mut self) {
+        let (view, origin) = (self.view.take(), std::mem::replace(&mut self.origin, Origin::Nowhere));
+        if process_exits() {
+            return std::mem::forget(view);
+        }
+        // The view may order the stream behind foreign uses of the memory: it goes first.
+        drop(view);
+        match origin {
+            // SAFETY: `allocate` of this stream gave `bytes` at `address`, and the origin is taken once. A record is
+            // vacated when neither a block nor a list has it, so no later work uses the memory.
+            Origin::Device => unsafe { self.stream.release(self.address, self.bytes) },
+            Origin::Range(block) => supply::free(&self.stream, block),
+            Origin::Plan | Origin::Nowhere => {}
+        }
+    }
+
+    /// A record for what a plan serves, without memory yet.
+    #[cold]
+    pub(super) fn planned(stream: &Stream, cache: Option<&'static Cache>, epoch: u64) -> Box<Record> {
+        let nothing = Request { dtype: TypeId::of::<()>(), dims: &[0], len: 0, bytes: 0 };
+        let mut record = Box::new(Record::new(stream, &nothing, 0, Origin::Plan));
+        record.home.cache = cache;
+        record.join(epoch);
+        record
+    }
+
+    /// Lets a planned record serve positions of this block.
+    pub(super) fn join(&mut self, epoch: u64) {
+        self.home.generation = epoch;
+        *self.ticket.get_mut() = ticket(&self.stream, epoch);
+    }
+
+    /// Gives a planned record its place for the life that begins, all but the shape.
+    #[inline]
+    pub(super) fn place(&mut self, bytes: usize, address: u64, position: u32) {
+        self.address = address;
+        self.bytes = bytes;
+        self.list = position;
+    }
+
+    /// Takes a shape on, if there is room for it in place.
+    #[inline]
+    pub(super) fn take_shape(&mut self, dims: &[usize]) -> bool {
+        self.shape.set(dims)
+    }
+
+    /// Lets a planned record go its own way: from now on it has memory of the range.
+    pub(super) fn evict(&mut self, block: range::Block, generation: u64) {
+        self.origin = Origin::Range(block);
+        self.home.generation = generation;
+    }
+
+    /// Orders the stream behind foreign uses of a planned record's memory, which another position may have next.
+    #[inline]
+    pub(super) fn leave_view(&mut self) {
+        if self.view.get().is_some() && matches!(self.origin, Origin::Plan) {
+            drop(self.view.take());
+            *self.ticket.get_mut() = ticket(&self.stream, self.home.generation);
+        }
+    }
+
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    #[inline]
+    pub(super) fn ticket(&self) -> u64 {
+        self.ticket.load(Relaxed)
+    }
+
+    /// Whether a drop has more to do than to give the memory back.
+    #[inline]
+    pub(super) fn needs_care(&self) -> bool {
+        self.ticket() == CARE
+    }
+
+    /// There is a view from now on.
+    #[cfg(feature = "cuda")]
+    pub(super) fn take_care(&self) {
+        self.ticket.store(CARE, Relaxed);
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn home(&self) -> Home {
+        self.home
+    }
+
+    pub(super) fn list(&self) -> u32 {
+        self.list
+    }
+
+    pub(super) fn set_home(&mut self, home: Home, list: u32) {
+        (self.home, self.list) = (home, list);
+    }
+
+    /// Has its list's shape again, if it was given another one.
+    #[inline(always)]
+    pub(super) fn restore_shape(&mut self, shape: &Shape) {
+        if self.is_reshaped {
+            self.set_shape(shape);
+            self.is_reshaped = false;
+        }
+    }
+
+    #[cold]
+    pub(super) fn set_shape(&mut self, shape: &Shape) {
+        self.shape = shape.clone();
+    }
+}
+
+/// The ticket of a record on this stream without a view.
+fn ticket(stream: &Stream, otherwise: u64) -> u64 {
+    if stream.watches() { CARE } else { otherwise }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.vacate();
+    }
+}
