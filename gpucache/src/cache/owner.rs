@@ -198,7 +198,7 @@ impl Cache {
     /// A drop by a thread that is not inside the scope: at once if nobody is, else when the owner looks.
     #[cold]
     fn give_back_from_outside(&self, record: Box<Record>) {
-        self.shared.returns.push(record);
+        self.shared.returns.push(claim_token(), record);
         self.attend();
     }
 
@@ -336,7 +336,10 @@ impl Cache {
 
     /// Makes this thread the owner, or the owner once more. False while another thread is.
     fn try_hold(&self) -> bool {
-        let holds = self.is_mine() || self.shared.owner.compare_exchange(NOBODY, claim_token(), SeqCst, SeqCst).is_ok();
+        // Looks first: an exchange takes the line away from the owner even where it fails.
+        let is_free = || self.shared.owner.load(SeqCst) == NOBODY;
+        let take = || self.shared.owner.compare_exchange(NOBODY, claim_token(), SeqCst, SeqCst).is_ok();
+        let holds = self.is_mine() || is_free() && take();
         if holds {
             // SAFETY: this thread owns the cache.
             unsafe { self.owned(|local, _| local.depth += 1) };

@@ -77,7 +77,7 @@ impl Counters {
         self.busy_bytes.set(busy);
         if busy > self.beside.get() || busy + planned > self.demand.get() {
             // What other threads dropped is not in use, though this thread has not taken it back yet.
-            let in_use = busy.saturating_sub(returns.bytes.load(Relaxed));
+            let in_use = busy.saturating_sub(returns.bytes());
             self.beside.set(in_use.max(self.beside.get()));
             self.demand.set((in_use + planned).max(self.demand.get()));
         }
@@ -144,7 +144,7 @@ impl Counters {
     pub(super) fn note_planned(&self, planned: u64, returns: &Returns) -> u64 {
         let busy = self.busy_bytes.get();
         if busy + planned > self.demand.get() {
-            let in_use = (busy + planned).saturating_sub(returns.bytes.load(Relaxed));
+            let in_use = (busy + planned).saturating_sub(returns.bytes());
             self.demand.set(in_use.max(self.demand.get()));
         }
         self.demand.get().saturating_sub(busy)
@@ -153,9 +153,9 @@ impl Counters {
     /// What the numbers say, with what lies on the return stack counted as idle.
     pub(super) fn read(&self, returns: &Returns) -> ScopeStats {
         let (hits, misses) = (self.hits.get() + self.plan.served.get(), self.misses.get());
-        let dropped = self.drops.get() + self.plan.returned.get() + returns.blocks.load(Relaxed);
+        let dropped = self.drops.get() + self.plan.returned.get() + returns.blocks();
         let busy_bytes = self.busy_bytes.get() + self.plan.busy_bytes.get();
-        let busy_bytes = busy_bytes.saturating_sub(returns.bytes.load(Relaxed));
+        let busy_bytes = busy_bytes.saturating_sub(returns.bytes());
         let busy_blocks = (hits + misses).saturating_sub(dropped);
         ScopeStats {
             entries: self.entries.get(),
