@@ -175,7 +175,6 @@ fn another_stream_waits_for_constructors() {
 
 /// Two streams read at once, and the slow one was asked first: both are waited for.
 #[test]
-#[ignore = "cudarc keeps one event for all reads of a slice, and none without a second stream"]
 fn two_readers_on_two_streams_are_waited_for() {
     let Some(Two { gpu, kernels, a, b }) = two_streams() else { return };
     let c = gpu.new_stream();
@@ -197,9 +196,36 @@ fn two_readers_on_two_streams_are_waited_for() {
     let _ = invalidate(name);
 }
 
+/// More streams read at once than a slice can tell apart, then one writes: it waits for all of them, as the next life does.
+#[test]
+fn many_readers_are_waited_for() {
+    let Some(Two { gpu, kernels, a, b }) = two_streams() else { return };
+    let streams: Vec<Cuda> = (0..20).map(|_| gpu.new_stream()).collect();
+    let name = "many readers elsewhere";
+    for round in 0..2 {
+        let mut outs: Vec<_> = streams.iter().map(zeros).collect();
+        streams.iter().for_each(|stream| stream.synchronize().unwrap());
+        let mut array = scope!(name = name, { patterned(&a, LEN, round).unwrap() });
+        for (stream, (out, number)) in streams.iter().zip(outs.iter_mut().zip(0..)) {
+            // The first are the slow ones.
+            kernels.add(stream.stream(), out, &array, number, if number < 4 { SLOWLY } else { 0 });
+        }
+        if round == 0 {
+            kernels.fill(b.stream(), &mut array, 7, 0);
+        }
+        drop(array);
+        let next = scope!(name = name, { patterned(&a, LEN, 50).unwrap() });
+        for (out, number) in outs.iter().zip(0..) {
+            assert_eq!(out.to_vec().unwrap(), added(round, number), "reader {number} of round {round}");
+        }
+        b.synchronize().unwrap();
+        assert_pattern(&next, 50);
+    }
+    let _ = invalidate(name);
+}
+
 /// A stream that is dropped while its kernel still reads: the work goes on, and is waited for.
 #[test]
-#[ignore = "cudarc keeps one event for all reads of a slice, and none without a second stream"]
 fn a_reader_on_a_stream_that_is_gone_is_waited_for() {
     let Some(gpu) = Gpu::get() else { return };
     let Some(kernels) = gpu.kernels() else { return };

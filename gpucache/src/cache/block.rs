@@ -84,6 +84,17 @@ impl Block {
         view.downcast_ref()
     }
 
+    /// The view, if one was made.
+    #[cfg(feature = "cuda")]
+    #[inline]
+    pub(crate) fn known_view<V: View>(&self) -> Option<&V> {
+        if !self.0.needs_care() {
+            return None;
+        }
+        let view: &dyn Any = &**self.0.view.get()?;
+        view.downcast_ref()
+    }
+
     /// The view that was made, exclusively.
     #[cfg(feature = "cuda")]
     pub(crate) fn view_mut<V: View>(&mut self) -> Option<&mut V> {
