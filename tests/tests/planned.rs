@@ -272,6 +272,5 @@ fn little_is_held_beside_a_plan() {
         &held[held.len().saturating_sub(8)..]
     );
     assert!(median <= 1.10, "{median}");
-    // Two of the 85 are above 1.35, where few large arrays leave gaps before the scope has a plan again.
-    assert!(worst <= 1.5, "{worst}");
+    assert!(worst <= 1.35, "{worst}");
 }

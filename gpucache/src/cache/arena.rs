@@ -6,7 +6,7 @@ use super::owner::Cache;
 use super::planner::{Begin, Errands, Refused, Trim, Vacated};
 use super::registry::{self, Idle};
 use crate::device::Stream;
-use crate::range::{Carved, DeviceRange, Occupancy};
+use crate::range::{Carved, DeviceRange, Limit, Occupancy};
 
 /// Idle memory in this share of a range is given back.
 const IDLE: u64 = 512;
@@ -77,7 +77,7 @@ impl Cache {
         // SAFETY: this thread owns the cache; all of this touches plain data alone.
         let errands = unsafe {
             self.owned(|local, shared| {
-                if !is_entered || local.planner.is_in_the_way(need) {
+                if !is_entered || local.planner.is_in_the_way(shared, need) {
                     local.planner.vacate(shared);
                 }
                 local.planner.errands()
@@ -126,7 +126,7 @@ impl Cache {
 /// failure of the device is for those to return who can: no block, then.
 fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
     // Pages that are idle move before any are added.
-    let gather = || [0, most].iter().find_map(|&most| range.gather(stream, bytes, most).ok().flatten());
+    let gather = || range.gather(stream, bytes, Limit { aim: 0, most }).ok().flatten();
     gather().or_else(|| if registry::release_idle(Idle::Budgeted, stream.memory_id(), 0) > 0 { gather() } else { None })
 }
 

@@ -8,7 +8,7 @@ use super::registry::{self, Idle};
 use crate::base::error::Result;
 use crate::base::key::Request;
 use crate::device::Stream;
-use crate::range::{self, Carved, DeviceRange, Occupancy};
+use crate::range::{self, Carved, DeviceRange, Limit, Occupancy};
 
 /// A record with memory, and how many calls to the device it took.
 pub(super) struct Supplied {
@@ -64,12 +64,15 @@ fn carve(range: &DeviceRange, stream: &Stream, bytes: u64, is_settled: bool) -> 
     {
         return Ok(carved);
     }
-    if is_settled
-        && let Occupancy { reserved, .. } = range.occupancy()
-        && bytes > reserved / MOVED
-        && let Ok(Some(carved)) = range.gather(stream, bytes, reserved)
-    {
-        return Ok(carved);
+    let Occupancy { reserved, .. } = range.occupancy();
+    if bytes > reserved / MOVED {
+        let moved = match is_settled {
+            true => range.gather(stream, bytes, Limit { aim: reserved, most: u64::MAX }),
+            false => range.exchange(stream, bytes),
+        };
+        if let Ok(Some(carved)) = moved {
+            return Ok(carved);
+        }
     }
     insist(stream, || range.allocate(stream, bytes))
 }

@@ -1,8 +1,8 @@
 //! Large blocks from what is idle: pages move to where a block fits, so that what is reserved does not grow.
 //!
 //! The block goes where the fewest bytes are missing (see `window`). As many bytes are unmapped first as would be too
-//! many then: handles in free spans that the block's place does not meet. Nothing is unmapped unless all that is needed
-//! can be.
+//! many then: handles in free spans that the block's place does not meet. Nothing is unmapped if too much would be
+//! reserved even so.
 
 use std::cmp::Reverse;
 
@@ -11,6 +11,23 @@ use super::range::{Layout, Range, RangeError};
 use super::spans::{NIL, State};
 use super::window::{self, Window};
 use crate::device::Pages;
+
+/// How much may be reserved once there is a block; as much as before always may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    /// Free handles are unmapped for more than this, as long as there are any.
+    pub(crate) aim: u64,
+    /// There is no block rather than more than this.
+    pub(crate) most: u64,
+}
+
+#[cfg(test)]
+impl Limit {
+    /// No more than `bytes`.
+    pub(crate) fn at(bytes: u64) -> Limit {
+        Limit { aim: bytes, most: bytes }
+    }
+}
 
 /// A handle without a block in it, and the free span in which it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +38,9 @@ struct Idle {
 }
 
 impl<P: Pages> Range<P> {
-    /// A block of at least `bytes`, after which no more than `limit` bytes are reserved, or no more than before. Free
-    /// handles are unmapped if it takes that, after `settle` has seen to it that no work uses free memory; otherwise
-    /// that is not called. `None` if all free handles are not enough; nothing has changed then.
+    /// A block of at least `bytes`, after which what is reserved is within `limit`. Free handles are unmapped if it takes
+    /// that, after `settle` has seen to it that no work uses free memory; otherwise that is not called. `None` if all
+    /// free handles are not enough; nothing has changed then.
     ///
     /// # Errors
     ///
@@ -32,7 +49,7 @@ impl<P: Pages> Range<P> {
     pub(super) fn gather(
         &mut self,
         bytes: u64,
-        limit: u64,
+        limit: Limit,
         settle: impl FnOnce() -> Result<(), P::Error>,
     ) -> Result<Option<Block>, RangeError<P::Error>> {
         if let Some(block) = self.reuse(bytes) {
@@ -53,8 +70,8 @@ impl<P: Pages> Range<P> {
         Ok(block)
     }
 
-    /// What to unmap so that a block of `bytes` can be mapped under `limit`, in order of address.
-    fn in_exchange(&self, bytes: u64, limit: u64) -> Option<Vec<Idle>> {
+    /// What to unmap so that a block of `bytes` can be mapped within `limit`, in order of address.
+    fn in_exchange(&self, bytes: u64, limit: Limit) -> Option<Vec<Idle>> {
         let (missing, window) = match self.layout {
             Layout::Span => {
                 let window = window::best(&self.fit.spans, bytes, self.granule)?;
@@ -62,9 +79,16 @@ impl<P: Pages> Range<P> {
             }
             Layout::Chunks => (bytes.checked_next_multiple_of(self.granule)?, None),
         };
-        match missing.saturating_sub(limit.saturating_sub(self.stats().reserved)) {
+        let beyond = |bytes: u64| missing.saturating_sub(bytes.saturating_sub(self.stats.reserved));
+        if beyond(limit.aim) == 0 {
+            return Some(Vec::new());
+        }
+        let idle = self.idle_outside(window);
+        let all = idle.iter().map(|idle| idle.bytes).sum();
+        match beyond(limit.aim).min(all) {
+            need if need < beyond(limit.most) => None,
             0 => Some(Vec::new()),
-            need => choose(self.idle_outside(window), need),
+            need => choose(idle, need),
         }
     }
 

@@ -39,6 +39,7 @@ use crate::order::Tag;
 use range::{Range, RangeError};
 
 pub(crate) use fit::Block;
+pub(crate) use gather::Limit;
 pub(crate) use shared::{Carved, DeviceRange, Occupancy, trim_all};
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::{Block, Range, RangeError};
+use super::{Block, Limit, Range, RangeError};
 use crate::base::error::{Error, Result};
 use crate::device::{Memory, Source, Stream};
 use crate::order::Streams;
@@ -18,9 +18,17 @@ pub(crate) struct DeviceRange(Mutex<Inner>);
 struct Inner {
     range: Range<Source>,
     streams: Streams,
+    /// Calls that [`exchange`](DeviceRange::exchange) made.
+    exchanged: u64,
     /// What a call met that could not return it.
     failure: Option<Error>,
 }
+
+/// What is in use may lie apart in a range that reserves this share more than was in use at once.
+const APART: u64 = 5;
+/// Beyond that pages move before the range grows, by so many calls and one for so many frees.
+const CALLS: u64 = 2048;
+const FREES: u64 = 16;
 
 /// Memory carved out of a range.
 #[derive(Debug)]
@@ -38,10 +46,14 @@ pub(crate) struct Occupancy {
     pub(crate) reserved: u64,
     /// In blocks.
     pub(crate) live: u64,
+    /// The most in blocks at once that is expected again.
+    pub(crate) peak_live: u64,
     /// The most that was ever held from the device.
     pub(crate) peak_reserved: u64,
     /// How often something was freed.
     pub(crate) frees: u64,
+    /// Calls by which pages moved though the range could have grown.
+    pub(crate) exchanged: u64,
     /// The least that can be mapped.
     pub(crate) granule: u64,
 }
@@ -61,7 +73,7 @@ impl DeviceRange {
                 None => Range::chunks(source),
             };
             devices().push(Arc::downgrade(memory));
-            DeviceRange(Mutex::new(Inner { range, streams: Streams::default(), failure: None }))
+            DeviceRange(Mutex::new(Inner { range, streams: Streams::default(), exchanged: 0, failure: None }))
         })
     }
 
@@ -98,25 +110,42 @@ impl DeviceRange {
         inner.claim(stream, block, calls)
     }
 
-    /// Memory for `bytes`, contiguous in addresses, after which no more than `most` bytes are reserved, or no more than
-    /// now: free pages are unmapped for those that it lacks, and only then the device's work is waited for. `None`, and
-    /// nothing has changed, if the free pages are not enough.
+    /// Memory for `bytes`, contiguous in addresses, after which what is reserved is within `limit`: free pages are
+    /// unmapped for those that it lacks, and only then the device's work is waited for. `None`, and nothing has changed,
+    /// if the free pages are not enough.
     ///
     /// # Errors
     /// A failure of the device, or of work on it.
-    pub(crate) fn gather(&self, stream: &Stream, bytes: u64, most: u64) -> Result<Option<Carved>> {
+    pub(crate) fn gather(&self, stream: &Stream, bytes: u64, limit: Limit) -> Result<Option<Carved>> {
         let inner = &mut *self.inner();
         inner.range.pages_mut().serve(stream);
         let before = inner.range.stats();
         let Inner { range, streams, .. } = inner;
         let settle = || streams.synchronize();
-        let block = range.gather(bytes, most, settle).map_err(|error| match error {
+        let block = range.gather(bytes, limit, settle).map_err(|error| match error {
             RangeError::Pages(error) => error,
             RangeError::Exhausted { bytes } => exhausted(bytes),
         })?;
         let after = inner.range.stats();
         let calls = after.map_calls - before.map_calls + after.unmap_calls - before.unmap_calls;
         block.map(|block| inner.claim(stream, block, calls)).transpose()
+    }
+
+    /// Memory for `bytes` if the range would have to reserve far more than was in use at once: free pages make up for
+    /// those that are missing, as far as they can. `None` if it may grow without that, or pages moved too often.
+    ///
+    /// # Errors
+    /// As for [`gather`](DeviceRange::gather).
+    pub(crate) fn exchange(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
+        let Occupancy { reserved, live, peak_live, frees, exchanged, .. } = self.occupancy();
+        let due = peak_live.max(live.saturating_add(bytes));
+        let aim = due.saturating_add(due / APART);
+        if reserved.saturating_add(bytes) <= aim || exchanged > CALLS + frees / FREES {
+            return Ok(None);
+        }
+        let carved = self.gather(stream, bytes, Limit { aim, most: u64::MAX })?;
+        self.inner().exchanged += carved.as_ref().map_or(0, |carved| carved.calls);
+        Ok(carved)
     }
 
     /// Takes a block apart that `stream` orders: each of `pieces`, given by its offset in the block and its bytes,
@@ -135,8 +164,10 @@ impl DeviceRange {
         Occupancy {
             reserved: stats.reserved,
             live: stats.live,
+            peak_live: stats.peak_live,
             peak_reserved: stats.peak_reserved,
             frees: inner.streams.frees(),
+            exchanged: inner.exchanged,
             granule: inner.range.granule,
         }
     }

@@ -7,6 +7,7 @@
 mod backoff;
 mod curiosity;
 mod errands;
+mod growth;
 mod plans;
 mod serve;
 
@@ -27,6 +28,7 @@ use crate::range::{self, Carved};
 use backoff::{Backoff, LONGEST_WAIT};
 use curiosity::Curiosity;
 pub(super) use errands::{Begin, Errands, Refused, Trim, Vacated};
+use growth::LOOK_IN;
 use plans::Plans;
 
 /// Plans, the cursor of the active one, and what was learned for the next ones. What each allocation and drop needs comes
@@ -116,21 +118,9 @@ struct Entry {
 const CURIOUS: u64 = 1024;
 /// A plan serves an entry well if at most one of so many allocations went beside it.
 const BESIDE: u64 = 8;
-/// So few say nothing.
-const FEW: u64 = 8;
-/// In an entry the range may grow by this share of the block before the block itself is used.
-const GROWTH: u64 = 64;
-/// By less where the entry does not go by the plan, and by more where all of it does.
-const GROWTH_OFF: u64 = 512;
-const GROWTH_KNOWN: u64 = 2;
 /// What outlives its entry in a plan's block by deviation may fill this share of it, or block this share of what is
 /// served, before it is taken out.
 const ESCAPED: u64 = 64;
-/// Entries between two looks at how much of a plan is in use.
-const LOOK_IN: u32 = 16;
-/// A plan may need this share more memory than all that was ever in use at once.
-const WASTE: u64 = 10;
-const LITTLE: u64 = 1 << 20;
 /// Epochs are no generations of a cache, and each is of one block in the process.
 static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1 << 63);
 
@@ -237,7 +227,9 @@ impl Planner {
             self.forget_active(shared);
         }
         if goes_by_plan && (self.is_oversized() || self.is_wasteful(shared)) {
-            self.forget_active(shared);
+            // All at once, since the block is as large as the highest of them.
+            self.forget_plans(shared);
+            self.learn_anew();
         }
         let live = self.cursor.live_bytes();
         let is_in_the_way = live > self.plans.bytes() / ESCAPED || live > 0 && seen.blocked * ESCAPED > served;
@@ -253,27 +245,6 @@ impl Planner {
         }
         self.planning += start.elapsed();
         self.tell(shared);
-    }
-
-    /// Whether the plan had less than half of its block in use in a number of entries: it has learned from others.
-    fn is_oversized(&mut self) -> bool {
-        self.look_in = self.look_in.saturating_sub(1);
-        if self.look_in > 0 {
-            return false;
-        }
-        (self.look_in, self.room) = (LOOK_IN, 0);
-        // What goes beside the plan since it outlived its entry may have done so only once.
-        if self.entry.aside > 0 && self.plans.may_change() {
-            self.curiosity.wonder();
-        }
-        std::mem::take(&mut self.peak) < self.plans.need() / 2
-    }
-
-    /// Whether the block and what is needed beside it are more than was ever in use at once: where much outlives its
-    /// entry, less is needed without a plan.
-    fn is_wasteful(&self, shared: &Shared) -> bool {
-        let (needed, demand) = (shared.counters.expected(), shared.counters.demand.get());
-        self.arena.is_some() && self.entry.aside > 0 && needed > demand + demand / WASTE + LITTLE
     }
 
     /// What the recorded entry teaches: the plan that it went by, or a new one.
@@ -312,28 +283,6 @@ impl Planner {
         self.trim_in = self.last_trim_in;
     }
 
-    /// Whether the range had better move pages than grow: a plan has shown what is enough, for this entry or lately.
-    pub(super) fn is_settled(&mut self) -> bool {
-        let number = self.entry.number;
-        let is_lately = self.has_planned && (self.moving.last == number || self.moving.is_over(number));
-        self.entry.is_planned || is_lately
-    }
-
-    /// Whether the range had better have the block than grow by `bytes` more.
-    pub(super) fn is_in_the_way(&mut self, bytes: u64) -> bool {
-        self.entry.grown = self.entry.grown.saturating_add(bytes);
-        let seen = self.entry.seen;
-        let beside = seen.extra + seen.larger + seen.blocked;
-        let is_off = beside >= FEW && beside * BESIDE > self.cursor.served() - self.entry.served_before;
-        let share = match beside {
-            // What is known to go beside the plan needs its memory besides.
-            0 => GROWTH_KNOWN,
-            _ if is_off => GROWTH_OFF,
-            _ => GROWTH,
-        };
-        self.arena.as_ref().is_some_and(|arena| self.entry.grown > arena.bytes / share)
-    }
-
     /// Takes the block away, with a place of its own for what is live in it.
     pub(super) fn vacate(&mut self, shared: &Shared) -> bool {
         let Some(Arena { block, stream, bytes, positions }) = self.arena.take() else { return false };
@@ -358,6 +307,11 @@ impl Planner {
         self.vacate(shared);
         self.plans.remove_active(&mut self.cursor);
         self.shapes.clear();
+        self.learn_anew();
+    }
+
+    /// Learns another order in the place of one that was forgotten, after a while.
+    fn learn_anew(&mut self) {
         self.curiosity.renew();
         self.learner.rest(self.forgetting.wait(self.entry.number));
     }

@@ -7,7 +7,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{Block, Range, Span, State, Stats, Tag};
+use super::super::{Block, Limit, Range, Span, State, Stats, Tag};
 use super::device::{Device, GRANULE};
 use super::model::{CAPACITY, Kind, by_address};
 use super::properties::{Op, granules, ops, over, pieces};
@@ -51,7 +51,7 @@ fn run(kind: Kind, granule: u64, ops: &[Op], fails: std::ops::Range<u64>) -> u64
                 Err(_) if can_roll_back => assert_eq!(picture(&range), before),
                 Err(_) => {}
             },
-            Op::Gather(bytes, limit) => match range.gather(bytes, limit, || Ok(())) {
+            Op::Gather(bytes, aim, more) => match range.gather(bytes, Limit { aim, most: aim + more }, || Ok(())) {
                 Ok(Some(block)) => blocks.push(block),
                 Ok(None) => assert_eq!(picture(&range), before),
                 Err(_) => {
@@ -74,7 +74,8 @@ fn run(kind: Kind, granule: u64, ops: &[Op], fails: std::ops::Range<u64>) -> u64
                 assert!(trimmed.is_ok_and(|bytes| bytes == less) || range.pages().calls > range.pages().fails.start);
             }
         }
-        if let Op::Gather(_, limit) = *op {
+        if let Op::Gather(_, aim, more) = *op {
+            let limit = aim + more;
             assert!(range.stats().reserved <= limit.max(before.1.reserved));
         }
         consistent(&range);

@@ -12,7 +12,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{ALIGN, Block, Range, RangeError, Tag};
+use super::super::{ALIGN, Block, Limit, Range, RangeError, Tag};
 use super::device::{Device, GRANULE, Refusal};
 use super::model::{CAPACITY, Kind, Model};
 
@@ -27,8 +27,8 @@ pub(super) enum Op {
     Free(usize),
     /// As many bytes are to stay.
     Trim(u64),
-    /// Bytes, and how many may be reserved.
-    Gather(u64, u64),
+    /// Bytes, how many are to be reserved at best, and how many more may be.
+    Gather(u64, u64, u64),
     /// Take a block apart.
     Split(usize, Cuts),
 }
@@ -46,11 +46,12 @@ pub(super) fn ops() -> impl Strategy<Value = Vec<Op>> {
     };
     let large = prop_oneof![6 => 1..=CAPACITY / 2, 2 => bytes()];
     let keep = prop_oneof![2 => Just(0), 1 => 0..=CAPACITY];
+    let more = prop_oneof![2 => Just(0), 1 => 0..=CAPACITY];
     let op = prop_oneof![
         10 => bytes().prop_map(Op::Allocate),
         9 => any::<usize>().prop_map(Op::Free),
         1 => keep.prop_map(Op::Trim),
-        3 => (large, 0..=CAPACITY).prop_map(|(bytes, limit)| Op::Gather(bytes, limit)),
+        3 => (large, 0..=CAPACITY, more).prop_map(|(bytes, aim, more)| Op::Gather(bytes, aim, more)),
         2 => (any::<usize>(), cuts()).prop_map(|(rank, cuts)| Op::Split(rank, cuts)),
     ];
     prop::collection::vec(op, 1..120)
@@ -105,7 +106,11 @@ impl Pair {
             Op::Free(_) | Op::Split(..) => {}
             Op::Trim(0) => self.trim(0),
             Op::Trim(keep) => self.trim(pinned + keep),
-            Op::Gather(bytes, limit) => self.gather(bytes, (pinned + limit).min(self.range.pages().memory)),
+            Op::Gather(bytes, aim, more) => {
+                let memory = self.range.pages().memory;
+                let limit = Limit { aim: (pinned + aim).min(memory), most: (pinned + aim + more).min(memory) };
+                self.gather(bytes, limit);
+            }
         }
         self.model.check(&self.range);
     }
@@ -158,14 +163,14 @@ impl Pair {
         }
     }
 
-    fn gather(&mut self, bytes: u64, limit: u64) {
+    fn gather(&mut self, bytes: u64, limit: Limit) {
         let before = self.range.pages().clone();
         let unmaps = self.range.stats().unmap_calls;
         let rounded = bytes.max(1).checked_next_multiple_of(ALIGN);
         let best = rounded.and_then(|bytes| self.model.best_fit(&before, bytes));
         let exchanges = rounded.map_or(Vec::new(), |bytes| self.model.exchanges(&before, bytes));
-        let room = limit.saturating_sub(before.used());
-        let serves = |&(missing, idle): &(u64, u64)| missing.saturating_sub(room) <= idle;
+        let beyond = |bytes: u64, missing: u64| missing.saturating_sub(bytes.saturating_sub(before.used()));
+        let serves = |&(missing, idle): &(u64, u64)| beyond(limit.most, missing) <= idle;
         let mut settled = 0;
         let settle = || {
             settled += 1;
@@ -177,9 +182,11 @@ impl Pair {
         match &got {
             Some(block) if best.is_some() => assert_eq!((Some(block.offset()), after.calls), (best, before.calls)),
             Some(_) => {
-                assert!(exchanges.iter().any(serves), "{bytes} under {limit}");
-                assert!(after.used() <= limit.max(before.used()), "{} under {limit}", after.used());
-                let needs = exchanges.iter().map(|(missing, _)| missing.saturating_sub(room)).max();
+                assert!(exchanges.iter().any(serves), "{bytes} under {limit:?}");
+                assert!(after.used() <= limit.most.max(before.used()), "{} under {limit:?}", after.used());
+                let lacks = exchanges.iter().any(|&(missing, idle)| beyond(limit.aim, missing) > idle);
+                assert!(lacks || after.used() <= limit.aim.max(before.used()), "{} under {limit:?}", after.used());
+                let needs = exchanges.iter().map(|&(missing, idle)| beyond(limit.aim, missing).min(idle)).max();
                 expect_few_unmapped(&before, after, needs.unwrap_or(0));
             }
             None => {

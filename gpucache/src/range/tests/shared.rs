@@ -1,6 +1,6 @@
 //! The range of a device, with streams behind it.
 
-use super::super::{DeviceRange, Occupancy};
+use super::super::{DeviceRange, Limit, Occupancy};
 use crate::device::{Device, Virtual};
 
 const GRANULE: u64 = 2 << 20;
@@ -20,8 +20,8 @@ fn a_block_is_gathered_taken_apart_and_given_back() {
     range.free(stream, high.block);
     assert_eq!(occupancy(range), [10, 2, 10]);
 
-    assert!(range.gather(stream, 9 * GRANULE, 10 * GRANULE).unwrap().is_none());
-    let gathered = range.gather(stream, 6 * GRANULE, 10 * GRANULE).unwrap().unwrap();
+    assert!(range.gather(stream, 9 * GRANULE, Limit::at(10 * GRANULE)).unwrap().is_none());
+    let gathered = range.gather(stream, 6 * GRANULE, Limit::at(10 * GRANULE)).unwrap().unwrap();
     assert_eq!((gathered.calls, gathered.address), (6 + 6, last.address + GRANULE));
     assert_eq!(occupancy(range), [10, 8, 10]);
 
@@ -30,5 +30,25 @@ fn a_block_is_gathered_taken_apart_and_given_back() {
     pieces.into_iter().chain([pinned.block, last.block]).for_each(|block| range.free(stream, block));
     assert_eq!(range.trim(0).unwrap(), 10 * GRANULE);
     assert_eq!(occupancy(range), [0, 0, 10]);
+    device.synchronize().unwrap();
+}
+
+#[test]
+fn pages_move_once_far_more_is_reserved_than_was_in_use() {
+    let device = Virtual::new(256 * GRANULE as usize);
+    let stream = device.stream_handle();
+    let range = DeviceRange::of(stream).unwrap();
+    let blocks: Vec<_> = (0..16).map(|_| range.allocate(stream, 4 * GRANULE).unwrap().block).collect();
+    let (pinned, free): (Vec<_>, Vec<_>) =
+        blocks.into_iter().partition(|block| !(block.offset() / GRANULE).is_multiple_of(8));
+    free.into_iter().for_each(|block| range.free(stream, block));
+
+    // 64 granules were in use, so 76 may be reserved.
+    assert!(range.exchange(stream, 6 * GRANULE).unwrap().is_none());
+    assert!(range.exchange(stream, 12 * GRANULE).unwrap().is_none());
+    let moved = range.exchange(stream, 16 * GRANULE).unwrap().unwrap();
+    assert_eq!((moved.calls, occupancy(range)), (4 + 16, [64 + 12, 32 + 16, 64 + 12]));
+    pinned.into_iter().chain([moved.block]).for_each(|block| range.free(stream, block));
+    range.trim(0).unwrap();
     device.synchronize().unwrap();
 }
