@@ -13,7 +13,7 @@ use std::ptr::{copy, from_ref, with_exposed_provenance, with_exposed_provenance_
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gpucache::device::{Backend, Device, Memory, Stream};
+use gpucache::device::{Backend, Device, Event, Memory, Stream};
 use gpucache::{Error, Result};
 
 use self::ledger::{ALIGNMENT, Ledger, Place};
@@ -42,6 +42,11 @@ struct FaultyMemory {
     stream: u64,
 }
 
+/// An event, complete when it is recorded.
+struct FaultyEvent {
+    machine: Arc<Machine>,
+}
+
 impl Faulty {
     /// A new device, and its first stream. Nothing fails until [`arm`](Faulty::arm) is called.
     pub fn new() -> Faulty {
@@ -56,7 +61,9 @@ impl Faulty {
 
     /// A new device whose range is made of chunks, as on a GPU without virtual memory management.
     pub fn with_chunks(limit: usize) -> Faulty {
-        let (ledger, memory) = (Mutex::new(Ledger::new(limit)), Memory::with_chunks().into());
+        let (mut ledger, memory) = (Ledger::new(limit), Memory::with_chunks().into());
+        ledger.is_shared = true;
+        let ledger = Mutex::new(ledger);
         Faulty::over(Arc::new(Machine { ledger, streams: AtomicU64::new(0), memory }))
     }
 
@@ -155,9 +162,30 @@ impl fmt::Debug for FaultyMemory {
     }
 }
 
+impl fmt::Debug for FaultyEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FaultyEvent")
+    }
+}
+
+impl Event for FaultyEvent {
+    fn is_complete(&self) -> Result<bool> {
+        self.machine.call(Call::Query, "asking for an event", 0).map(|()| true)
+    }
+}
+
 impl Machine {
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call, and fails if it is to fail.
+    fn call(&self, call: Call, operation: &'static str, bytes: usize) -> Result<()> {
+        match self.ledger().call(call) {
+            None => Ok(()),
+            Some(Failure::Device) => Err(Error::device_failure("faulty", operation, "as the test asked")),
+            Some(Failure::OutOfMemory) => Err(Error::out_of_memory("faulty", bytes, "as the test asked")),
+        }
     }
 }
 
@@ -172,13 +200,8 @@ impl Drop for Machine {
 }
 
 impl FaultyMemory {
-    /// Counts a call, and fails if it is to fail.
     fn call(&self, call: Call, operation: &'static str, bytes: usize) -> Result<()> {
-        match self.machine.ledger().call(call) {
-            None => Ok(()),
-            Some(Failure::Device) => Err(Error::device_failure("faulty", operation, "as the test asked")),
-            Some(Failure::OutOfMemory) => Err(Error::out_of_memory("faulty", bytes, "as the test asked")),
-        }
+        self.machine.call(call, operation, bytes)
     }
 
     /// Counts a call on memory that has to lie within live blocks; where it does not, there is nothing to touch.
@@ -273,5 +296,18 @@ unsafe impl Backend for FaultyMemory {
 
     fn synchronize(&self) -> Result<()> {
         self.call(Call::Synchronize, "waiting", 0)
+    }
+
+    fn new_event(&self) -> Result<Arc<dyn Event>> {
+        self.call(Call::NewEvent, "making an event", 0)?;
+        Ok(Arc::new(FaultyEvent { machine: self.machine.clone() }))
+    }
+
+    fn record(&self, _event: &dyn Event) -> Result<()> {
+        self.call(Call::Record, "recording an event", 0)
+    }
+
+    fn wait(&self, _event: &dyn Event) -> Result<()> {
+        self.call(Call::Wait, "waiting for an event", 0)
     }
 }

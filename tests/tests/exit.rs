@@ -38,6 +38,13 @@ fn endings<D: Device>() -> Vec<Ending<D>> {
     ]
 }
 
+/// The device of streams whose work is done late.
+const STREAM: &str = "host stream";
+
+fn stream_endings() -> Vec<Ending<Host>> {
+    [endings(), vec![("work that is not done", late_work as fn(&Host))]].concat()
+}
+
 thread_local! {
     static FIRST: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
     static LATER: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
@@ -139,6 +146,21 @@ fn exit_inside_a_thread<D: Device>(device: &D) {
     let _ = thread::spawn(move || exit_inside(&device)).join();
 }
 
+/// Work that never ends, and more behind it.
+fn late_work(stream: &Host) {
+    let mut array = patterned(stream, 100, 9).unwrap();
+    let (open, opened) = mpsc::channel::<()>();
+    let own = stream.clone();
+    let endless = move |()| {
+        let _kept = work(&own);
+        opened.recv().unwrap();
+    };
+    stream.launch((), endless).unwrap();
+    stream.launch(&mut array, |values| values.fill(0)).unwrap();
+    statics(stream);
+    std::mem::forget(open);
+}
+
 fn panic_inside_a_thread<D: Device>(device: &D) {
     let device = device.clone();
     let thread = thread::spawn(move || {
@@ -173,7 +195,7 @@ fn everything<D: Device>(device: &D) {
 }
 
 /// Runs a child process for each ending on the device of this name; false if one of them did not end well.
-fn all_end_well<D: Device>(device: &str) -> bool {
+fn all_end_well<D: Device>(device: &str, endings: Vec<Ending<D>>) -> bool {
     let ends_well = |(ending, _): Ending<D>| {
         let child = Command::new(std::env::current_exe().unwrap()).env(CHILD, format!("{device}: {ending}")).output();
         let child = child.expect("the test program starts");
@@ -185,20 +207,20 @@ fn all_end_well<D: Device>(device: &str) -> bool {
         is_well
     };
     // All of them are tried, so that each is reported.
-    endings().into_iter().filter(|ending| !ends_well(*ending)).count() == 0
+    endings.into_iter().filter(|ending| !ends_well(*ending)).count() == 0
 }
 
 /// The child process: tries the ending it was told, if it was told one on this device.
-fn tries_ending<D: Device>(asked: &str, device: &str, make: impl FnOnce() -> D) -> bool {
+fn tries_ending<D: Device>(asked: &str, device: &str, endings: Vec<Ending<D>>, make: impl FnOnce() -> D) -> bool {
     let asked = asked.strip_prefix(device).and_then(|rest| rest.strip_prefix(": "));
-    let found = endings().into_iter().find(|(name, _)| Some(*name) == asked);
+    let found = endings.into_iter().find(|(name, _)| Some(*name) == asked);
     found.map(|(_, ending)| ending(&make())).is_some()
 }
 
 #[cfg(feature = "cuda")]
 fn cuda_ends_well() -> bool {
     match Cuda::new(0) {
-        Ok(_) => all_end_well::<Cuda>("cuda"),
+        Ok(_) => all_end_well("cuda", endings::<Cuda>()),
         Err(error) => {
             println!("SKIPPED: there is no cuda device here ({error})");
             true
@@ -213,7 +235,7 @@ fn cuda_ends_well() -> bool {
 
 #[cfg(feature = "cuda")]
 fn tries_cuda(asked: &str) -> bool {
-    tries_ending(asked, "cuda", || Cuda::new(0).expect("a GPU"))
+    tries_ending(asked, "cuda", endings(), || Cuda::new(0).expect("a GPU"))
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -223,10 +245,15 @@ fn tries_cuda(_: &str) -> bool {
 
 fn main() {
     match std::env::var(CHILD) {
-        Ok(asked) => assert!(tries_ending(&asked, "host", Host::new) || tries_cuda(&asked), "`{asked}` is no ending"),
+        Ok(asked) => {
+            let tries_host = tries_ending(&asked, "host", endings(), Host::new)
+                || tries_ending(&asked, STREAM, stream_endings(), || Host::new_stream().expect("a thread"));
+            assert!(tries_host || tries_cuda(&asked), "`{asked}` is no ending");
+        }
         Err(_) => {
-            let ends_well = [all_end_well::<Host>("host"), cuda_ends_well()];
-            exit(i32::from(ends_well != [true; 2]));
+            let host = all_end_well("host", endings::<Host>());
+            let stream = all_end_well(STREAM, stream_endings());
+            exit(i32::from([host, stream, cuda_ends_well()] != [true; 3]));
         }
     }
 }

@@ -268,3 +268,23 @@ fn a_failed_fill_leaves_no_array_and_keeps_the_block() {
     let _ = invalidate(name);
     device.assert_clean();
 }
+
+#[test]
+fn memory_that_cannot_be_ordered_is_refused_and_not_lost() {
+    let _turn = turn();
+    for call in [Call::NewEvent, Call::Record, Call::Wait] {
+        let first = Faulty::with_chunks(usize::MAX);
+        let (second, name) = (first.another_stream(), "memory of another stream");
+        cache_scope!(name = name, {
+            // Of so many sizes a scope keeps little: most goes back to the range, where the stream may still use it.
+            drop((0..12).map(|more| patterned(&first, 20_000 + more, 1)).collect::<Result<Vec<_>>>().unwrap());
+            second.arm(Fault::once(1, Failure::Device).only(call));
+            assert!(patterned(&second, 20_000, 2).unwrap_err().is_device_failure(), "{call:?}");
+            drop(patterned(&second, 20_000, 3).unwrap());
+        });
+        assert_eq!((second.calls().of(Call::Allocate), second.ordering().waits > 0), (1, true), "{call:?}");
+        let _ = invalidate(name);
+        gpucache::trim(&first).unwrap();
+        first.assert_clean();
+    }
+}

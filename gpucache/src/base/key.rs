@@ -123,6 +123,10 @@ impl Key {
         Key { dtype: request.dtype, stream, shape: Shape::new(request.dims) }
     }
 
+    pub(crate) fn stream(&self) -> u64 {
+        self.stream
+    }
+
     pub(crate) fn shape(&self) -> &Shape {
         &self.shape
     }

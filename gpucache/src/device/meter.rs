@@ -1,4 +1,5 @@
-//! Counts what is held from one device: touched at device calls only, so that it costs the warm path nothing.
+//! Counts what is held from one device, and how its streams are ordered: touched at device calls only, so that it costs
+//! the warm path nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -15,13 +16,29 @@ pub struct MemoryUse {
     pub peak_bytes: u64,
 }
 
-/// The counters behind [`MemoryUse`].
+/// How often a device was called to order its streams, so that memory of one can serve another. A program with one
+/// stream has zeros throughout, but for streams of [`Host::new_stream`](super::Host::new_stream): those are asked whether
+/// they are done before pages move or go back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OrderUse {
+    /// Events recorded: at most one per stream and epoch, which ends when its event is recorded.
+    pub events: u64,
+    /// Questions whether an event is complete.
+    pub queries: u64,
+    /// Times that a stream was told to wait for an event.
+    pub waits: u64,
+}
+
+/// The counters behind [`MemoryUse`] and [`OrderUse`].
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     allocations: AtomicU64,
     frees: AtomicU64,
     bytes: AtomicU64,
     peak_bytes: AtomicU64,
+    events: AtomicU64,
+    queries: AtomicU64,
+    waits: AtomicU64,
 }
 
 impl Meter {
@@ -42,6 +59,26 @@ impl Meter {
             frees: self.frees.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
             peak_bytes: self.peak_bytes.load(Relaxed),
+        }
+    }
+
+    pub(crate) fn recorded(&self) {
+        self.events.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn queried(&self) {
+        self.queries.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn waited(&self) {
+        self.waits.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn read_order(&self) -> OrderUse {
+        OrderUse {
+            events: self.events.load(Relaxed),
+            queries: self.queries.load(Relaxed),
+            waits: self.waits.load(Relaxed),
         }
     }
 }

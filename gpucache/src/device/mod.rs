@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)]
 
+mod backend;
 mod exit;
 mod host;
 mod memory;
@@ -16,15 +17,17 @@ mod virtual_device;
 #[cfg(feature = "cuda")]
 mod cuda;
 
+pub use backend::{Backend, Event};
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
 pub use host::Host;
 pub use memory::{Memory, VirtualMemory};
-pub use meter::MemoryUse;
-pub use stream::{Backend, Stream};
+pub use meter::{MemoryUse, OrderUse};
+pub use stream::Stream;
 pub use virtual_device::Virtual;
 
 pub(crate) use exit::{process_exits, process_exits_now, thread_is_main};
+pub(crate) use meter::Meter;
 pub(crate) use source::{Pages, Place, Source};
 
 use crate::base::error::Result;
@@ -69,5 +72,22 @@ pub trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// ```
     fn memory(&self) -> MemoryUse {
         self.stream_handle().meter().read()
+    }
+
+    /// How often the device was called to order streams whose memory changed hands.
+    ///
+    /// ```
+    /// use gpucache::{cache_scope, prelude::*};
+    ///
+    /// let stream = Host::new_stream()?;
+    /// let before = stream.ordering();
+    /// for _ in 0..10 {
+    ///     cache_scope!(alone, { Array::<f32, _>::zeros(&stream, 1024)? });
+    /// }
+    /// assert_eq!(stream.ordering(), before); // one stream needs no event, no query and no wait
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    fn ordering(&self) -> OrderUse {
+        self.stream_handle().meter().read_order()
     }
 }

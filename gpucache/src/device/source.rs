@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
+use super::backend::Backend;
 use super::memory::VirtualMemory;
 use super::meter::Meter;
-use super::stream::{Backend, Stream};
+use super::stream::Stream;
 use crate::base::error::{Error, Result};
 
 /// The unit of chunks: what CUDA's pools and large pages come in.

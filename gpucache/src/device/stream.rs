@@ -1,130 +1,36 @@
 //! An erased stream of a device: the one thing through which the engine reaches a machine.
 //!
 //! Invariants: an id is given once per process and never again; what [`Stream::allocate`] gave goes back by
-//! [`Stream::release`] exactly once; a failure inside a drop is kept here and returned by [`Stream::check`].
+//! [`Stream::release`] exactly once; a failure inside a drop or late work is kept here and returned by [`Stream::check`].
 #![allow(unsafe_code)]
 
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::backend::Backend;
 use super::exit::process_exits;
 use super::memory::Memory;
 use super::meter::Meter;
 use crate::base::error::{Error, Result};
-
-/// What a kind of machine implements: memory ordered by one stream, and the operations that arrays need on it.
-///
-/// Addresses are plain numbers, aligned to 256 bytes. All sizes are in bytes and never zero.
-///
-/// # Safety
-/// [`allocate`](Backend::allocate) must return memory that nothing else uses and that stays valid until it is freed.
-/// On a machine whose arrays are read through pointers ([`Host`](super::Host)) it must be ordinary memory of the process.
-pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
-    /// Memory for `bytes`, usable by work that is put on this stream from now on.
-    ///
-    /// # Errors
-    /// [`Error::out_of_memory`] where memory may be had once other memory is given back; anything else as it is.
-    fn allocate(&self, bytes: usize) -> Result<u64>;
-
-    /// Gives memory back once the work that is on the stream now is done.
-    ///
-    /// # Errors
-    /// What the device answered; the memory counts as gone either way.
-    ///
-    /// # Safety
-    /// `address` came from `allocate(bytes)` of this stream, is freed once, and is not used by later work.
-    unsafe fn free(&self, address: u64, bytes: usize) -> Result<()>;
-
-    /// Writes `bytes` bytes: `pattern` again and again. `bytes` is a multiple of the length of `pattern`.
-    ///
-    /// # Errors
-    /// What the device answered.
-    ///
-    /// # Safety
-    /// `bytes` at `address` are allocated, and nothing else touches them before this is done.
-    unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()>;
-
-    /// Copies from the process's memory. `from` may be changed as soon as this returns.
-    ///
-    /// # Errors
-    /// What the device answered.
-    ///
-    /// # Safety
-    /// `bytes` at `from` are readable, `bytes` at `to` are allocated, and nothing else touches them before this is done.
-    unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()>;
-
-    /// Copies to the process's memory and waits until it is there.
-    ///
-    /// # Errors
-    /// What the device answered, or what work on the stream met before.
-    ///
-    /// # Safety
-    /// `bytes` at `from` are allocated, `bytes` at `to` are writable.
-    unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()>;
-
-    /// Copies within the device.
-    ///
-    /// # Errors
-    /// What the device answered.
-    ///
-    /// # Safety
-    /// `bytes` at both addresses are allocated and do not overlap; nothing else writes them before this is done.
-    unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()>;
-
-    /// Waits until all work on the stream is done.
-    ///
-    /// # Errors
-    /// What that work met.
-    fn synchronize(&self) -> Result<()>;
-
-    /// Makes later work of this stream wait for the work that is on `other` now, another stream of the same device.
-    /// Unless it is told otherwise, the calling thread waits.
-    ///
-    /// # Errors
-    /// What the device answered.
-    fn wait_for(&self, other: &dyn Backend) -> Result<()> {
-        other.synchronize()
-    }
-
-    /// Whether [`handed_out`](Backend::handed_out) and [`taken_back`](Backend::taken_back) are to be called: for devices
-    /// that check what is done with their memory.
-    fn watches(&self) -> bool {
-        false
-    }
-
-    /// A block is in use from now on.
-    ///
-    /// # Errors
-    /// What is wrong about it.
-    fn handed_out(&self, _address: u64, _bytes: usize) -> Result<()> {
-        Ok(())
-    }
-
-    /// A block is no longer in use.
-    ///
-    /// # Errors
-    /// What is wrong about it.
-    fn taken_back(&self, _address: u64, _bytes: usize) -> Result<()> {
-        Ok(())
-    }
-}
 
 /// One stream of one device, without its type. Cheap to clone; equal ids are the same stream.
 #[derive(Clone)]
 pub struct Stream(Arc<Inner>);
 
 /// A stream that is remembered without being kept alive.
-#[cfg(feature = "cuda")]
 pub(super) struct WeakStream(std::sync::Weak<Inner>);
 
 struct Inner {
     id: u64,
     memory: Arc<Memory>,
     watches: bool,
+    runs_closures: bool,
     /// The id, unless a call has more to do than its work: a drop failed, or the device watches.
     ready_id: AtomicU64,
+    /// The epoch of the stream's work now, as the layer above numbers them, or a later one; 0 if it does not.
+    epoch: Arc<AtomicU64>,
     failed: AtomicBool,
     failure: Mutex<Option<Error>>,
     backend: Arc<dyn Backend>,
@@ -143,10 +49,20 @@ impl Stream {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         super::exit::watch();
         let id = NEXT.fetch_add(1, Relaxed);
-        let watches = backend.watches();
+        let (watches, runs_closures) = (backend.watches(), backend.runs_closures());
         let (ready_id, failed) = (AtomicU64::new(ready_id(id, watches)), AtomicBool::new(false));
         let (failure, backend) = (Mutex::new(None), Arc::new(backend));
-        Stream(Arc::new(Inner { id, memory, watches, ready_id, failed, failure, backend }))
+        Stream(Arc::new(Inner {
+            id,
+            memory,
+            watches,
+            runs_closures,
+            ready_id,
+            epoch: Arc::default(),
+            failed,
+            failure,
+            backend,
+        }))
     }
 
     /// The backend, if it is a `B`.
@@ -166,7 +82,6 @@ impl Stream {
         unsafe { &*Arc::as_ptr(&self.0.backend).cast::<B>() }
     }
 
-    #[cfg(feature = "cuda")]
     pub(super) fn downgrade(&self) -> WeakStream {
         WeakStream(Arc::downgrade(&self.0))
     }
@@ -190,7 +105,7 @@ impl Stream {
         self.0.memory.meter()
     }
 
-    /// Returns what an earlier drop on this stream could not.
+    /// Returns what an earlier drop or late work on this stream could not.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
         if self.0.failed.load(Relaxed) { self.take_failure() } else { Ok(()) }
@@ -211,7 +126,7 @@ impl Stream {
         failure.take().map_or(Ok(()), |error| Err(error.deferred()))
     }
 
-    /// Keeps the first failure that a drop met, for [`check`](Stream::check).
+    /// Keeps the first failure that a drop or late work met, for [`check`](Stream::check).
     pub(crate) fn keep(&self, error: Error) {
         let mut failure = self.0.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.get_or_insert(error);
@@ -281,7 +196,38 @@ impl Stream {
     }
 
     pub(crate) fn synchronize(&self) -> Result<()> {
-        self.0.backend.synchronize()
+        self.0.backend.synchronize()?;
+        // What the work met may have been kept only now.
+        self.check()
+    }
+
+    /// As [`Backend::runs_closures`].
+    #[inline]
+    pub(crate) fn runs_closures(&self) -> bool {
+        self.0.runs_closures
+    }
+
+    /// The epoch in which work that was put on the stream before this call is, at the latest; 0 if nobody counts.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u64 {
+        self.0.epoch.load(SeqCst)
+    }
+
+    /// Where whoever counts the stream's epochs tells the next one, before the one that is open ends.
+    pub(crate) fn epoch_cell(&self) -> &Arc<AtomicU64> {
+        &self.0.epoch
+    }
+
+    /// Whether work that is put on the stream is captured into a graph now.
+    pub(crate) fn is_capturing(&self) -> bool {
+        self.0.backend.is_capturing()
+    }
+
+    /// Orders later work behind all that is on another stream of the device now, by an event of its own.
+    pub(crate) fn follow(&self, other: &Stream) -> Result<()> {
+        let event = other.0.backend.new_event()?;
+        other.0.backend.record(&*event)?;
+        self.0.backend.wait(&*event)
     }
 
     /// The backend, for those who need it longer than the stream is in use.
@@ -312,8 +258,8 @@ impl Stream {
     }
 }
 
-#[cfg(feature = "cuda")]
 impl WeakStream {
+    #[cfg(feature = "cuda")]
     pub(super) fn is_alive(&self) -> bool {
         self.0.strong_count() > 0
     }

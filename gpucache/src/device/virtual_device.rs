@@ -9,8 +9,9 @@ use std::ptr::from_ref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Device;
+use super::backend::Backend;
 use super::memory::{Memory, VirtualMemory};
-use super::stream::{Backend, Stream};
+use super::stream::Stream;
 use crate::base::error::{Error, Result};
 
 /// The unit of mapping, as on CUDA devices.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::{Block, Limit, Range, RangeError};
 use crate::base::error::{Error, Result};
 use crate::device::{Memory, Source, Stream};
-use crate::order::Streams;
+use crate::order::{Epoch, Streams};
 
 /// The range of one device.
 #[derive(Debug)]
@@ -73,7 +73,8 @@ impl DeviceRange {
                 None => Range::chunks(source),
             };
             devices().push(Arc::downgrade(memory));
-            DeviceRange(Mutex::new(Inner { range, streams: Streams::default(), exchanged: 0, failure: None }))
+            let streams = Streams::new(memory.meter().clone());
+            DeviceRange(Mutex::new(Inner { range, streams, exchanged: 0, failure: None }))
         })
     }
 
@@ -112,7 +113,7 @@ impl DeviceRange {
 
     /// Memory for `bytes`, contiguous in addresses, after which what is reserved is within `limit`: free pages are
     /// unmapped for those that it lacks, and only then the device's work is waited for. `None`, and nothing has changed,
-    /// if the free pages are not enough.
+    /// if the free pages are not enough, or in use by work that must not be waited for here.
     ///
     /// # Errors
     /// A failure of the device, or of work on it.
@@ -121,11 +122,20 @@ impl DeviceRange {
         inner.range.pages_mut().serve(stream);
         let before = inner.range.stats();
         let Inner { range, streams, .. } = inner;
-        let settle = || streams.synchronize();
-        let block = range.gather(bytes, limit, settle).map_err(|error| match error {
-            RangeError::Pages(error) => error,
-            RangeError::Exhausted { bytes } => exhausted(bytes),
-        })?;
+        let mut is_in_use = false;
+        let settle = || match streams.settle()? {
+            true => Ok(()),
+            false => {
+                is_in_use = true;
+                Err(exhausted(bytes))
+            }
+        };
+        let block = match range.gather(bytes, limit, settle) {
+            Ok(block) => block,
+            Err(_) if is_in_use => None,
+            Err(RangeError::Pages(error)) => return Err(error),
+            Err(RangeError::Exhausted { bytes }) => return Err(exhausted(bytes)),
+        };
         let after = inner.range.stats();
         let calls = after.map_calls - before.map_calls + after.unmap_calls - before.unmap_calls;
         block.map(|block| inner.claim(stream, block, calls)).transpose()
@@ -172,6 +182,19 @@ impl DeviceRange {
         }
     }
 
+    /// The point in the work of `stream` that is now, for [`order`](DeviceRange::order). Calls no device.
+    pub(crate) fn used(&self, stream: &Stream) -> Epoch {
+        self.inner().streams.used(stream)
+    }
+
+    /// Orders later work of `stream` behind that of `other` up to a point that [`used`](DeviceRange::used) gave.
+    ///
+    /// # Errors
+    /// A failure of the device, or a capture on either stream; `stream` must not touch then what `other` used.
+    pub(crate) fn order(&self, stream: &Stream, other: &Stream, epoch: Epoch) -> Result<()> {
+        self.inner().streams.order(stream, other, epoch)
+    }
+
     /// Takes memory back that `stream` orders.
     pub(crate) fn free(&self, stream: &Stream, block: Block) {
         let inner = &mut *self.inner();
@@ -179,7 +202,8 @@ impl DeviceRange {
         inner.range.free(block, tag);
     }
 
-    /// Gives pages in which no block lies back to the device, as long as `keep` bytes stay reserved. Returns the bytes.
+    /// Gives pages in which no block lies back to the device, as long as `keep` bytes stay reserved. Returns the bytes: 0
+    /// while work uses them that must not be waited for here.
     ///
     /// # Errors
     /// A failure of the device, or of work on it.
@@ -190,8 +214,10 @@ impl DeviceRange {
         if stats.reserved <= keep.max(stats.live) {
             return Ok(0);
         }
-        inner.streams.synchronize()?;
-        inner.range.trim(keep)
+        match inner.streams.settle()? {
+            true => inner.range.trim(keep),
+            false => Ok(0),
+        }
     }
 }
 

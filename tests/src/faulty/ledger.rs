@@ -18,11 +18,15 @@ pub enum Call {
     Read,
     Copy,
     Synchronize,
+    NewEvent,
+    Record,
+    Query,
+    Wait,
 }
 
 /// How many calls of each kind were made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Calls([u64; 7]);
+pub struct Calls([u64; 11]);
 
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +55,8 @@ pub(super) struct Place {
 
 pub(super) struct Ledger {
     pub(super) limit: usize,
+    /// Whether streams use each other's memory, as those of a range do.
+    pub(super) is_shared: bool,
     calls: Calls,
     fault: Option<Fault>,
     failures: u64,
@@ -92,7 +98,7 @@ impl Fault {
 impl Ledger {
     pub(super) fn new(limit: usize) -> Ledger {
         let (calls, live, violations) = (Calls::default(), BTreeMap::new(), Vec::new());
-        Ledger { limit, calls, fault: None, failures: 0, live, held: 0, violations }
+        Ledger { limit, is_shared: false, calls, fault: None, failures: 0, live, held: 0, violations }
     }
 
     pub(super) fn arm(&mut self, fault: Fault) {
@@ -153,7 +159,7 @@ impl Ledger {
     /// Takes a block off the books; false if it does not stand there.
     pub(super) fn freed(&mut self, place: Place, stream: u64) -> bool {
         let entry = self.live.get(&place.address).copied();
-        if entry != Some((place.bytes, stream)) {
+        if entry.is_none_or(|(bytes, owner)| bytes != place.bytes || owner != stream && !self.is_shared) {
             self.violation(format_args!("a free of {place:x?} on stream {stream}, where {entry:?} lives"));
             return false;
         }
@@ -162,11 +168,13 @@ impl Ledger {
         true
     }
 
-    /// Whether memory that a call touches lies within a block of the same stream; a violation if not.
+    /// Whether memory that a call touches lies within a block of the same stream, or of any if they share; a violation if not.
     pub(super) fn expect_live(&mut self, call: Call, place: Place, stream: u64) -> bool {
         let block = self.live.range(..=place.address).next_back();
         let is_live = block.is_some_and(|(&at, &(bytes, owner))| {
-            place.address + place.bytes as u64 <= at + bytes as u64 && place.bytes > 0 && owner == stream
+            place.address + place.bytes as u64 <= at + bytes as u64
+                && place.bytes > 0
+                && (owner == stream || self.is_shared)
         });
         if !is_live {
             self.violation(format_args!("{call:?} touches {place:x?} on stream {stream}, which it does not have"));

@@ -5,10 +5,10 @@ use std::any::Any;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 use std::sync::Arc;
 
-use cudarc::driver::{CudaStream, DriverError, result, sys};
+use cudarc::driver::{CudaEvent, CudaStream, DriverError, result, sys};
 
-use super::Backend;
 use crate::base::error::{Error, Result};
+use crate::device::backend::{Backend, Event};
 
 #[derive(Debug)]
 pub(super) struct CudaMemory {
@@ -116,17 +116,50 @@ unsafe impl Backend for CudaMemory {
         self.call("waiting for the stream", || self.stream.synchronize())
     }
 
-    fn wait_for(&self, other: &dyn Backend) -> Result<()> {
-        let other: &dyn Any = other;
-        match other.downcast_ref::<CudaMemory>() {
-            Some(other) => self.call("waiting for another stream", || {
-                // Recorded in the other's own context, which may not be this stream's.
-                let event = other.stream.record_event(None)?;
-                self.stream.wait(&event)
-            }),
-            None => Ok(()),
-        }
+    fn new_event(&self) -> Result<Arc<dyn Event>> {
+        let flags = Some(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
+        let event = self.call("making an event", || self.stream.context().new_event(flags))?;
+        Ok(Arc::new(Mark(event)))
     }
+
+    fn record(&self, event: &dyn Event) -> Result<()> {
+        let Mark(event) = mark(event)?;
+        // Refused by cudarc for an event of another context.
+        self.call("recording an event", || event.record(&self.stream))
+    }
+
+    fn wait(&self, event: &dyn Event) -> Result<()> {
+        // The event may be of another context of the GPU, or of another GPU.
+        let Mark(event) = mark(event)?;
+        self.call("waiting for an event", || self.stream.wait(event))
+    }
+
+    fn is_capturing(&self) -> bool {
+        // A stream that cannot be asked is taken to be in use by nobody's capture: its next call tells what is wrong.
+        let status = self.call("asking for a capture", || self.stream.capture_status());
+        status.is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+}
+
+/// An event without timing.
+#[derive(Debug)]
+struct Mark(CudaEvent);
+
+impl Event for Mark {
+    fn is_complete(&self) -> Result<bool> {
+        let context = self.0.context();
+        // It may have been made by another thread, and the context is bound to each on its own.
+        context.bind_to_thread().and_then(|()| self.0.try_is_complete()).map_err(|error| {
+            let device = format_args!("cuda:{}", context.ordinal()).to_string();
+            Error::device_failure(device, "asking for an event", describe(error))
+        })
+    }
+}
+
+fn mark(event: &dyn Event) -> Result<&Mark> {
+    let event: &dyn Any = event;
+    let foreign = || Error::device_failure("CUDA", "an event", "it is another device's");
+    event.downcast_ref().ok_or_else(foreign)
 }
 
 impl CudaMemory {

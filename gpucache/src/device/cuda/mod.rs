@@ -17,7 +17,7 @@ use self::memory::{CudaMemory, describe};
 use self::pages::CudaPages;
 use super::Device;
 use super::memory::Memory;
-use super::stream::{Backend, Stream, WeakStream};
+use super::stream::{Stream, WeakStream};
 use crate::base::error::{Error, Result};
 
 /// A CUDA stream of one GPU, by which the arrays made through it are ordered.

@@ -1,20 +1,23 @@
-//! The machine's own memory, 256-byte aligned. Work on it is done when a call returns, so its one stream orders nothing.
+//! The machine's own memory, 256-byte aligned: a default stream whose work is done when a call returns, and streams with
+//! a thread each, whose work is done later.
 #![allow(unsafe_code)]
 
+mod memory;
 #[cfg(target_os = "linux")]
 mod pages;
+mod queue;
+mod queued;
 
-use std::alloc::{Layout, alloc, dealloc};
-use std::ptr::{copy_nonoverlapping, from_ref, with_exposed_provenance, with_exposed_provenance_mut};
-use std::sync::OnceLock;
+use std::ptr::from_ref;
+use std::sync::{Arc, OnceLock};
 
+use self::memory::{HostMemory, memory};
+use self::queue::Queue;
+use self::queued::Queued;
 use super::Device;
 use super::memory::Memory;
-use super::stream::{Backend, Stream};
-use crate::base::error::{Error, Result};
-
-/// The alignment of every block, as on CUDA devices.
-const ALIGNMENT: usize = 256;
+use super::stream::Stream;
+use crate::base::error::Result;
 
 /// The machine's own memory: what a program runs on where there is no GPU, and what tests run on everywhere.
 ///
@@ -31,10 +34,93 @@ const ALIGNMENT: usize = 256;
 pub struct Host(Stream);
 
 impl Host {
-    /// The host. All handles are of the same device and stream; making one costs nothing.
+    /// The default stream of the host: work on it is done when a call returns. All handles are of the same stream; making
+    /// one costs nothing.
     pub fn new() -> Host {
         static STREAM: OnceLock<Stream> = OnceLock::new();
         Host(STREAM.get_or_init(|| Stream::new(memory().into(), HostMemory)).clone())
+    }
+
+    /// A new stream of the host, with a thread that does its work later and in order, as a GPU's stream does:
+    /// [`launch`](Host::launch) and all that writes or copies arrays is queued; what reads an array on the calling
+    /// thread first waits for the stream.
+    ///
+    /// These streams share one memory, apart from the default stream's: no stream ever waits on a caller's thread for
+    /// memory that another one freed. A panic in queued work is caught and is the error of the stream's next fallible
+    /// call; the stream goes on. Once no handle, array or free memory needs the stream any more, its thread finishes what
+    /// is queued and ends. A process that exits does not wait for it.
+    ///
+    /// # Errors
+    /// [`is_unavailable`](crate::Error::is_unavailable) if the system gives no thread.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let stream = Host::new_stream()?;
+    /// let mut squares = Array::<u64, _>::zeros(&stream, 100)?;
+    /// stream.launch(&mut squares, |squares| (0..).zip(squares).for_each(|(i, square)| *square = i * i))?;
+    /// assert_eq!(squares[9], 81); // waits for the stream
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn new_stream() -> Result<Host> {
+        static MEMORY: OnceLock<Arc<Memory>> = OnceLock::new();
+        let queue = Queue::start()?;
+        let host = Host(Stream::new(MEMORY.get_or_init(|| memory().into()).clone(), Queued(queue)));
+        if let Some(queued) = host.queued() {
+            queued.0.report_to(host.0.downgrade());
+        }
+        Ok(host)
+    }
+
+    /// Makes later work of this stream wait for the work that is on `other` now. Only the default stream, whose work is
+    /// the calling thread's, waits at once.
+    ///
+    /// # Errors
+    /// [`is_unavailable`](crate::Error::is_unavailable) if work of `other` itself makes the default stream wait.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let (first, second) = (Host::new_stream()?, Host::new_stream()?);
+    /// first.launch((), |()| println!("first"))?;
+    /// second.join(&first)?;
+    /// second.launch((), |()| println!("second"))?;
+    /// second.synchronize()?;
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn join(&self, other: &Host) -> Result<()> {
+        match (self.queued(), other.queued()) {
+            (Some(this), Some(other)) => this.follow(other),
+            (None, Some(other)) => other.0.progress().finish()?,
+            (_, None) => {}
+        }
+        Ok(())
+    }
+
+    /// Whether work is done when a call returns.
+    #[inline]
+    pub(crate) fn is_synchronous(&self) -> bool {
+        !self.0.runs_closures()
+    }
+
+    /// Does `work` behind all that is on the stream: at once on the default one.
+    pub(crate) fn push(&self, work: impl FnOnce() + Send + 'static) {
+        match self.queued() {
+            Some(queued) => queued.0.push(work),
+            None => work(),
+        }
+    }
+
+    /// Waits until all is done that is on the stream now.
+    ///
+    /// # Errors
+    /// [`is_unavailable`](crate::Error::is_unavailable) for work of the stream that has other work behind it.
+    pub(crate) fn finish(&self) -> Result<()> {
+        self.queued().map_or(Ok(()), |queued| queued.0.progress().finish())
+    }
+
+    fn queued(&self) -> Option<&Queued> {
+        self.0.backend()
     }
 }
 
@@ -59,86 +145,9 @@ impl Device for Host {
 
 impl std::fmt::Debug for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("host")
-    }
-}
-
-#[derive(Debug)]
-struct HostMemory;
-
-/// Pages where the system manages them as this crate knows how, chunks of the global allocator elsewhere.
-fn memory() -> Memory {
-    #[cfg(target_os = "linux")]
-    return Memory::with_pages(pages::HostPages);
-    #[cfg(not(target_os = "linux"))]
-    return Memory::with_chunks();
-}
-
-fn layout(bytes: usize) -> Result<Layout> {
-    Layout::from_size_align(bytes, ALIGNMENT).map_err(|error| Error::out_of_memory("the host", bytes, error))
-}
-
-// SAFETY: memory comes from the global allocator, which hands nothing out twice, and is freed by `free` alone.
-unsafe impl Backend for HostMemory {
-    fn allocate(&self, bytes: usize) -> Result<u64> {
-        // SAFETY: the engine never asks for zero bytes, so the layout's size is not zero.
-        let memory = unsafe { alloc(layout(bytes)?) };
-        match memory.is_null() {
-            true => Err(Error::out_of_memory("the host", bytes, "the global allocator refused")),
-            false => Ok(memory.expose_provenance() as u64),
+        match self.is_synchronous() {
+            true => f.write_str("host"),
+            false => write!(f, "host stream {}", self.0.id()),
         }
     }
-
-    unsafe fn free(&self, address: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller frees what `allocate(bytes)` gave, once, so pointer and layout are those of `alloc`.
-        unsafe { dealloc(pointer_mut(address), layout(bytes)?) };
-        Ok(())
-    }
-
-    unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
-        let memory = pointer_mut(address);
-        if let [byte] = *pattern {
-            // SAFETY: the caller gives `bytes` allocated bytes at `address`.
-            unsafe { memory.write_bytes(byte, bytes) };
-            return Ok(());
-        }
-        let mut done = pattern.len().min(bytes);
-        // SAFETY: `done <= pattern.len()` and `done <= bytes`; a borrowed pattern does not overlap a block that is
-        // being filled.
-        unsafe { copy_nonoverlapping(pattern.as_ptr(), memory, done) };
-        while done < bytes && done > 0 {
-            let more = done.min(bytes - done);
-            // SAFETY: `[0, done)` was written, and `[done, done + more)` lies behind it and within `bytes`.
-            unsafe { copy_nonoverlapping(memory, memory.add(done), more) };
-            done += more;
-        }
-        Ok(())
-    }
-
-    unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller gives readable memory at `from` and a block at `to`, which safe code cannot borrow as well.
-        unsafe { copy_nonoverlapping(from, pointer_mut(to), bytes) };
-        Ok(())
-    }
-
-    unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller gives a block at `from` and writable memory at `to`, distinct from it.
-        unsafe { copy_nonoverlapping(with_exposed_provenance(from as usize), to, bytes) };
-        Ok(())
-    }
-
-    unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller gives two blocks that do not overlap.
-        unsafe { copy_nonoverlapping(with_exposed_provenance::<u8>(from as usize), pointer_mut(to), bytes) };
-        Ok(())
-    }
-
-    fn synchronize(&self) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// The pointer of a block, whose provenance `allocate` exposed.
-fn pointer_mut(address: u64) -> *mut u8 {
-    with_exposed_provenance_mut(address as usize)
 }

@@ -1,0 +1,75 @@
+//! Atomics and cells: those of std, or of the model checker where the tests of this crate are built with `--cfg loom`.
+//!
+//! Loom runs a test again and again, in each order in which its threads can meet, and lets each load return each value
+//! that its ordering allows. Nobody who uses the crate builds it. Statistics are no part of the models and use std.
+
+#[cfg(not(all(loom, test)))]
+pub(crate) use self::plain::UnsafeCell;
+#[cfg(not(all(loom, test)))]
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+#[cfg(not(all(loom, test)))]
+pub(crate) use std::thread::yield_now;
+
+#[cfg(all(loom, test))]
+pub(crate) use self::checked::{AtomicBool, AtomicPtr, AtomicU64};
+#[cfg(all(loom, test))]
+pub(crate) use loom::{cell::UnsafeCell, thread::yield_now};
+
+#[cfg(not(all(loom, test)))]
+mod plain {
+    /// As std's, with loom's way to get at the contents.
+    #[derive(Default)]
+    #[repr(transparent)]
+    pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub(crate) fn new(contents: T) -> UnsafeCell<T> {
+            UnsafeCell(std::cell::UnsafeCell::new(contents))
+        }
+
+        #[inline(always)]
+        pub(crate) fn with_mut<R>(&self, act: impl FnOnce(*mut T) -> R) -> R {
+            act(self.0.get())
+        }
+    }
+}
+
+/// Loom lets a sequentially consistent load return no store that it knows to be older than another sequentially consistent
+/// one. So that it knows them all, the initial value is made such a store, and each of them an exchange.
+#[cfg(all(loom, test))]
+mod checked {
+    use std::ops::Deref;
+    use std::sync::atomic::Ordering::{self, SeqCst};
+
+    macro_rules! atomics {
+        ($($name:ident $(<$of:ident>)?: $value:ty;)*) => {$(
+            pub(crate) struct $name $(<$of>)? (loom::sync::atomic::$name $(<$of>)?);
+
+            impl $(<$of>)? $name $(<$of>)? {
+                pub(crate) fn new(value: $value) -> Self {
+                    let atomic = loom::sync::atomic::$name::new(value);
+                    atomic.store(value, SeqCst);
+                    $name(atomic)
+                }
+
+                #[allow(dead_code)]
+                pub(crate) fn store(&self, value: $value, order: Ordering) {
+                    match order {
+                        SeqCst => _ = self.0.swap(value, SeqCst),
+                        weaker => self.0.store(value, weaker),
+                    }
+                }
+            }
+
+            impl $(<$of>)? Deref for $name $(<$of>)? {
+                type Target = loom::sync::atomic::$name $(<$of>)?;
+
+                fn deref(&self) -> &Self::Target {
+                    &self.0
+                }
+            }
+        )*};
+    }
+
+    atomics! { AtomicBool: bool; AtomicU64: u64; AtomicPtr<T>: *mut T; }
+}

@@ -1,0 +1,138 @@
+//! The epochs of one stream, and the events of those that are closed. Pure structure; calls no device.
+//!
+//! Invariants: epochs are numbered from 1. Those up to `done` are known to be complete, then comes one for each of
+//! `events`, which is behind all work of its epoch and of those before, then the open one. No event is in two places.
+
+use std::collections::VecDeque;
+
+/// A point in a stream's work: all that was put on it until the epoch of this number ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Epoch(pub(super) u64);
+
+impl Epoch {
+    /// The epoch of this number, as a stream tells it.
+    pub(crate) fn numbered(number: u64) -> Epoch {
+        Epoch(number)
+    }
+}
+
+/// What is known of an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State<E> {
+    Complete,
+    /// It has an event, which was not complete when it was looked at last.
+    Closed(E),
+    Open,
+}
+
+#[derive(Debug)]
+pub(super) struct Epochs<E> {
+    done: u64,
+    /// The oldest first.
+    events: VecDeque<E>,
+    spare: Vec<E>,
+}
+
+impl<E> Default for Epochs<E> {
+    fn default() -> Epochs<E> {
+        Epochs { done: 0, events: VecDeque::new(), spare: Vec::new() }
+    }
+}
+
+impl<E> Epochs<E> {
+    /// The epoch of work that is put on the stream now.
+    #[inline]
+    pub(super) fn open(&self) -> Epoch {
+        Epoch(self.newest().0 + 1)
+    }
+
+    /// An epoch that is not there yet counts as open.
+    #[inline]
+    pub(super) fn state(&self, epoch: Epoch) -> State<&E> {
+        match epoch.0.checked_sub(self.done + 1) {
+            None => State::Complete,
+            Some(place) => self.events.get(place as usize).map_or(State::Open, State::Closed),
+        }
+    }
+
+    /// The first epoch that is not known to be complete.
+    pub(super) fn oldest(&self) -> Epoch {
+        Epoch(self.done + 1)
+    }
+
+    /// The epoch that was closed last.
+    pub(super) fn newest(&self) -> Epoch {
+        Epoch(self.done + self.events.len() as u64)
+    }
+
+    /// Closes the open epoch by an event that was recorded behind all work.
+    pub(super) fn close(&mut self, event: E) {
+        self.events.push_back(event);
+    }
+
+    /// An event that can be recorded again.
+    pub(super) fn take_spare(&mut self) -> Option<E> {
+        self.spare.pop()
+    }
+
+    pub(super) fn put_spare(&mut self, event: E) {
+        self.spare.push(event);
+    }
+
+    /// All work up to the end of a closed epoch is complete.
+    pub(super) fn complete(&mut self, epoch: Epoch) {
+        let closed = epoch.0.saturating_sub(self.done).min(self.events.len() as u64);
+        self.done += closed;
+        self.spare.extend(self.events.drain(..closed as usize));
+    }
+
+    /// All work so far is complete, that of the open epoch too, which ends with it.
+    pub(super) fn finish(&mut self) {
+        self.done = self.open().0;
+        self.spare.extend(self.events.drain(..));
+    }
+
+    /// Lets all events go, of a stream that is complete.
+    pub(super) fn retire(&mut self) {
+        self.finish();
+        self.spare = Vec::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Epoch, Epochs, State};
+
+    #[test]
+    fn epochs_close_and_complete_in_order() {
+        let mut epochs = Epochs::default();
+        assert_eq!((epochs.open(), epochs.state(Epoch(1))), (Epoch(1), State::Open));
+        ('a'..='c').for_each(|event| epochs.close(event));
+        assert_eq!(
+            (epochs.open(), epochs.state(Epoch(4)), epochs.state(Epoch(9))),
+            (Epoch(4), State::Open, State::Open)
+        );
+        assert_eq!((epochs.state(Epoch(0)), epochs.state(Epoch(2))), (State::Complete, State::Closed(&'b')));
+        assert_eq!((epochs.oldest(), epochs.newest()), (Epoch(1), Epoch(3)));
+
+        epochs.complete(Epoch(2));
+        assert_eq!((epochs.state(Epoch(2)), epochs.state(Epoch(3))), (State::Complete, State::Closed(&'c')));
+        assert_eq!((epochs.take_spare(), epochs.take_spare(), epochs.take_spare()), (Some('b'), Some('a'), None));
+        epochs.complete(Epoch(1));
+        assert_eq!((epochs.open(), epochs.oldest()), (Epoch(4), Epoch(3)));
+        epochs.complete(Epoch(100));
+        assert_eq!((epochs.open(), epochs.state(Epoch(4))), (Epoch(4), State::Open));
+    }
+
+    #[test]
+    fn what_is_finished_is_complete_and_closed() {
+        let mut epochs = Epochs::default();
+        epochs.close('a');
+        epochs.finish();
+        assert_eq!((epochs.state(Epoch(2)), epochs.state(Epoch(3))), (State::Complete, State::Open));
+        assert_eq!((epochs.open(), epochs.take_spare()), (Epoch(3), Some('a')));
+        epochs.put_spare('a');
+        epochs.retire();
+        assert_eq!((epochs.open(), epochs.take_spare()), (Epoch(4), None));
+    }
+}

@@ -1,0 +1,157 @@
+//! One stream of those that share memory: its epochs, with the calls that close and complete them, and what it waited for.
+//!
+//! Invariants: `waited[s]` is the last epoch of slot `s` that the stream is ordered behind. A slot keeps its stream alive
+//! while the stream's work may use memory; without one, all epochs up to `used` are complete. The numbers of epochs go
+//! on when another stream gets the slot, so that what was known of the old ones stays true.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use super::epochs::{Epoch, Epochs, State};
+use crate::base::error::Result;
+use crate::device::{Backend, Event, Meter, Stream};
+
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub(super) id: u64,
+    /// Until it ended, and all its work is done.
+    pub(super) stream: Option<Arc<dyn Backend>>,
+    epochs: Epochs<Arc<dyn Event>>,
+    /// Where the stream tells its epoch: no work is put on it in a later one than stands there.
+    told: Arc<AtomicU64>,
+    /// The epoch in which it freed memory last, and in which it freed or used some.
+    pub(super) freed: Epoch,
+    used: Epoch,
+    waited: Vec<Epoch>,
+}
+
+impl Slot {
+    /// Takes a stream in. It has waited for nobody, other than the one before.
+    pub(super) fn begin(&mut self, stream: &Stream) {
+        (self.id, self.stream) = (stream.id(), Some(stream.shared_backend().clone()));
+        self.told = stream.epoch_cell().clone();
+        self.told.store(self.epochs.open().0, SeqCst);
+        self.waited.clear();
+    }
+
+    /// Lets the stream go, whose work is done.
+    pub(super) fn end(&mut self) {
+        self.epochs.retire();
+        self.stream = None;
+    }
+
+    /// Memory is used, or freed, in the epoch that is open now.
+    #[inline]
+    pub(super) fn use_now(&mut self) -> Epoch {
+        self.used = self.epochs.open();
+        self.used
+    }
+
+    pub(super) fn waited_for(&self, other: usize) -> Epoch {
+        self.waited.get(other).copied().unwrap_or_default()
+    }
+
+    pub(super) fn is_capturing(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.is_capturing())
+    }
+
+    pub(super) fn is_complete(&self, epoch: Epoch) -> bool {
+        matches!(self.epochs.state(epoch), State::Complete)
+    }
+
+    pub(super) fn is_open(&self, epoch: Epoch) -> bool {
+        matches!(self.epochs.state(epoch), State::Open)
+    }
+
+    /// Asks whether a closed epoch is complete, and remembers it.
+    pub(super) fn ask(&mut self, epoch: Epoch, meter: &Meter) -> Result<bool> {
+        let State::Closed(event) = self.epochs.state(epoch) else { return Ok(false) };
+        meter.queried();
+        let is_complete = event.is_complete()?;
+        if is_complete {
+            self.epochs.complete(epoch);
+        }
+        Ok(is_complete)
+    }
+
+    /// The event of an epoch, which is closed for it if it is open; `None` if the epoch is complete.
+    pub(super) fn event(&mut self, epoch: Epoch, meter: &Meter) -> Result<Option<(Epoch, &dyn Event)>> {
+        if self.is_open(epoch) {
+            self.close(meter)?;
+        }
+        // One that is not there yet is taken for the one that was open.
+        let epoch = epoch.min(self.epochs.newest());
+        Ok(match self.epochs.state(epoch) {
+            State::Closed(event) => Some((epoch, &**event)),
+            State::Complete | State::Open => None,
+        })
+    }
+
+    /// Orders the stream's later work behind an epoch of another slot.
+    pub(super) fn wait(&mut self, other: usize, epoch: Epoch, event: &dyn Event, meter: &Meter) -> Result<()> {
+        let Some(stream) = &self.stream else { return Ok(()) };
+        meter.waited();
+        stream.wait(event)?;
+        if self.waited.len() <= other {
+            self.waited.resize(other + 1, Epoch::default());
+        }
+        self.waited[other] = epoch;
+        Ok(())
+    }
+
+    /// Closes the open epoch, by a complete event if there is one, or else a new one.
+    fn close(&mut self, meter: &Meter) -> Result<()> {
+        let spare = self.spare(meter)?;
+        let Some(stream) = &self.stream else { return Ok(()) };
+        let event = spare.map_or_else(|| stream.new_event(), Ok)?;
+        meter.recorded();
+        // Whoever put work on the stream and then still sees the epoch that is open did so before this is recorded.
+        self.told.store(self.epochs.open().0 + 1, SeqCst);
+        match stream.record(&*event) {
+            Ok(()) => self.epochs.close(event),
+            Err(error) => {
+                self.epochs.put_spare(event);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// An event that can be recorded again.
+    fn spare(&mut self, meter: &Meter) -> Result<Option<Arc<dyn Event>>> {
+        if let Some(event) = self.epochs.take_spare() {
+            return Ok(Some(event));
+        }
+        self.ask(self.epochs.oldest(), meter)?;
+        Ok(self.epochs.take_spare())
+    }
+
+    /// Whether no work uses what the stream freed or used. Asks, and does not wait.
+    pub(super) fn is_done(&mut self, meter: &Meter) -> Result<bool> {
+        if self.is_complete(self.used) {
+            return Ok(true);
+        }
+        if self.is_capturing() {
+            return Ok(false);
+        }
+        if self.is_open(self.used) {
+            self.close(meter)?;
+        }
+        self.ask(self.used, meter)
+    }
+
+    /// As [`is_done`](Slot::is_done), but waits where that can do no harm.
+    pub(super) fn settle(&mut self, meter: &Meter) -> Result<bool> {
+        match &self.stream {
+            Some(stream) if !stream.runs_closures() && !stream.is_capturing() => {
+                if !self.is_complete(self.used) {
+                    self.told.store(self.epochs.open().0 + 1, SeqCst);
+                    stream.synchronize()?;
+                    self.epochs.finish();
+                }
+                Ok(true)
+            }
+            _ => self.is_done(meter),
+        }
+    }
+}

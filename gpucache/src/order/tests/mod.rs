@@ -1,0 +1,292 @@
+//! Random programs beside the model of `world`, and the rules one by one.
+
+mod world;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use proptest::prelude::*;
+
+use self::world::World;
+use super::{Epoch, Streams, Tag};
+use crate::device::{Memory, OrderUse, Stream};
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A stream claims a cell that is free, and the cell beside it if that is free; works on both, and frees them as one.
+    Use {
+        stream: usize,
+        cell: usize,
+        keeps: bool,
+    },
+    /// A stream uses memory that it does not own, and the owner goes on behind that.
+    Lend {
+        stream: usize,
+        owner: usize,
+        work_between: usize,
+    },
+    Advance {
+        stream: usize,
+        most: usize,
+    },
+    Replace(usize),
+    Fail,
+    Capture(usize),
+    Settle,
+    Retire,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (stream, cell) = (0..STREAMS, 0..CELLS);
+    prop_oneof![
+        10 => (stream.clone(), cell, any::<bool>()).prop_map(|(stream, cell, keeps)| Step::Use { stream, cell, keeps }),
+        3 => (stream.clone(), stream.clone(), 0usize..3)
+            .prop_map(|(stream, owner, work_between)| Step::Lend { stream, owner, work_between }),
+        5 => (stream.clone(), 1usize..6).prop_map(|(stream, most)| Step::Advance { stream, most }),
+        1 => stream.clone().prop_map(Step::Replace),
+        1 => Just(Step::Fail),
+        1 => stream.prop_map(Step::Capture),
+        1 => Just(Step::Settle),
+        1 => Just(Step::Retire),
+    ]
+}
+
+const STREAMS: usize = 4;
+const CELLS: usize = 6;
+
+/// A stretch of free memory: its tag, and the last work on it by each lane.
+#[derive(Clone, Debug)]
+struct Cell {
+    tag: Tag,
+    uses: Vec<(usize, usize)>,
+}
+
+struct Program {
+    world: Arc<World>,
+    memory: Arc<Memory>,
+    streams: Streams,
+    handles: Vec<(Stream, usize)>,
+    cells: Vec<Cell>,
+    /// The epochs in which something was freed or used.
+    epochs: BTreeSet<(usize, u64)>,
+}
+
+impl Program {
+    fn new() -> Program {
+        let (world, memory) = (Arc::<World>::default(), Arc::<Memory>::default());
+        let handles = (0..STREAMS).map(|_| world.stream()).collect();
+        let streams = Streams::new(memory.meter().clone());
+        let cells = vec![Cell { tag: Tag::NOBODY, uses: Vec::new() }; CELLS];
+        Program { world, memory, streams, handles, cells, epochs: BTreeSet::new() }
+    }
+
+    fn calls(&self) -> OrderUse {
+        self.memory.meter().read_order()
+    }
+
+    /// What is free now of two neighbours, as one.
+    fn merged(&self, cell: usize) -> Cell {
+        let (left, right) = (&self.cells[cell], &self.cells[(cell + 1) % CELLS]);
+        Cell { tag: left.tag.merge(right.tag), uses: [&left.uses[..], &right.uses[..]].concat() }
+    }
+
+    fn use_memory(&mut self, stream: usize, cell: usize, keeps: bool) {
+        let (stream, lane) = self.handles[stream].clone();
+        let Cell { tag, uses } = self.merged(cell);
+        let (before, is_own) = (self.calls(), uses.iter().all(|&(user, _)| user == lane));
+        let answer = self.streams.claim(&stream, tag);
+        assert!(!is_own || answer.is_ok() && self.calls() == before, "a stream orders itself");
+        if answer.is_err() {
+            return;
+        }
+        for &(user, number) in &uses {
+            assert!(self.world.is_behind(lane, user, number), "{lane} is not behind work {number} of {user}: {uses:?}");
+        }
+        let number = self.world.work(lane);
+        let tag = self.streams.free(&stream);
+        let epoch = self.streams.used(&stream);
+        self.note(lane, epoch);
+        let own = Cell { tag, uses: vec![(lane, number)] };
+        let merged = if keeps {
+            own
+        } else {
+            Cell { tag: tag.merge(self.merged(cell).tag), uses: [&own.uses[..], &uses].concat() }
+        };
+        self.cells[cell] = merged.clone();
+        self.cells[(cell + 1) % CELLS] = merged;
+    }
+
+    fn note(&mut self, lane: usize, Epoch(epoch): Epoch) {
+        self.epochs.insert((lane, epoch));
+    }
+
+    fn lend(&mut self, user: usize, owner: usize, work_between: usize) {
+        let ((user, user_lane), (owner, owner_lane)) = (self.handles[user].clone(), self.handles[owner].clone());
+        let number = self.world.work(user_lane);
+        let epoch = self.streams.used(&user);
+        self.note(user_lane, epoch);
+        (0..work_between).for_each(|_| _ = self.world.work(user_lane));
+        if self.streams.order(&owner, &user, epoch).is_ok() {
+            assert!(self.world.is_behind(owner_lane, user_lane, number), "a loan is not waited for");
+            let before = self.calls();
+            self.streams.order(&owner, &user, epoch).unwrap();
+            assert_eq!(self.calls(), before, "what is ordered is ordered again");
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Use { stream, cell, keeps } => self.use_memory(stream, cell, keeps),
+            Step::Lend { stream, owner, work_between } => self.lend(stream, owner, work_between),
+            Step::Advance { stream, most } => self.world.advance(self.handles[stream].1, most),
+            Step::Replace(stream) => self.handles[stream] = self.world.stream(),
+            Step::Fail => self.world.fails.store(true, Relaxed),
+            Step::Capture(stream) => {
+                let lane = self.handles[stream].1;
+                let capturing = &mut *self.world.capturing.lock().unwrap();
+                _ = capturing.remove(&lane) || capturing.insert(lane);
+            }
+            Step::Settle => self.settle(),
+            Step::Retire => self.streams.retire(),
+        }
+    }
+
+    fn settle(&mut self) {
+        if let Ok(true) = self.streams.settle() {
+            for &(user, number) in self.cells.iter().flat_map(|cell| &cell.uses) {
+                assert!(self.world.lanes.lock().unwrap()[user].done >= number, "free memory is in use");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whoever_claims_memory_is_behind_all_who_used_it(steps in prop::collection::vec(step(), 1..120)) {
+        let mut program = Program::new();
+        for step in &steps {
+            program.step(step);
+            program.world.fails.fetch_and(matches!(step, Step::Fail), Relaxed);
+        }
+        // Events that failed are counted as well: a try each.
+        let failed = steps.iter().filter(|step| matches!(step, Step::Fail)).count();
+        let OrderUse { events, .. } = program.calls();
+        prop_assert!(events as usize <= program.epochs.len() + failed, "{events} events, {:?}", program.epochs);
+    }
+}
+
+/// Streams on one memory, each with the number of its lane.
+type Some<const N: usize> = (Arc<World>, Arc<Memory>, Streams, [(Stream, usize); N]);
+
+fn some<const N: usize>() -> Some<N> {
+    let (world, memory) = (Arc::<World>::default(), Arc::<Memory>::default());
+    let streams = Streams::new(memory.meter().clone());
+    let handles = std::array::from_fn(|_| world.stream());
+    (world, memory, streams, handles)
+}
+
+fn counted(memory: &Memory) -> [u64; 3] {
+    let OrderUse { events, queries, waits } = memory.meter().read_order();
+    [events, queries, waits]
+}
+
+#[test]
+fn one_event_and_one_wait_for_all_that_was_freed() {
+    let (world, memory, mut streams, [(a, lane), (b, _), (c, _)]) = some();
+    world.work(lane);
+    let tags = [(); 100].map(|()| streams.free(&a));
+    assert_eq!(counted(&memory), [0, 0, 0]);
+    tags.iter().for_each(|&tag| streams.claim(&a, tag).unwrap());
+    assert_eq!(counted(&memory), [0, 0, 0]);
+    tags.iter().for_each(|&tag| streams.claim(&b, tag).unwrap());
+    assert_eq!(counted(&memory), [1, 0, 1]);
+    tags.iter().for_each(|&tag| streams.claim(&c, tag).unwrap());
+    assert_eq!(counted(&memory), [1, 1, 2]);
+}
+
+#[test]
+fn an_answer_is_remembered_and_the_event_used_again() {
+    let (world, memory, mut streams, [(a, lane), (b, _), (c, _)]) = some();
+    world.work(lane);
+    let old = streams.free(&a);
+    streams.claim(&b, old).unwrap();
+    world.advance(lane, 1);
+    streams.claim(&c, old).unwrap();
+    assert_eq!(counted(&memory), [1, 1, 1]);
+    let (d, _) = world.stream();
+    streams.claim(&d, old).unwrap();
+    assert_eq!(counted(&memory), [1, 1, 1]);
+
+    for round in 1..=10 {
+        world.work(lane);
+        let tag = streams.free(&a);
+        streams.claim(&b, tag).unwrap();
+        world.advance(lane, 1);
+        // The event of the first round, found complete above, serves the second; from then on the last one is asked.
+        assert_eq!(counted(&memory), [1 + round, round, 1 + round]);
+    }
+}
+
+#[test]
+fn streams_are_kept_while_their_work_may_use_memory() {
+    let (world, memory, mut streams, [(a, lane), (b, _)]) = some();
+    world.work(lane);
+    let tag = streams.free(&a);
+    let backend = Arc::downgrade(a.shared_backend());
+    drop(a);
+    streams.retire();
+    assert!(backend.upgrade().is_some(), "its work is not done");
+    streams.claim(&b, tag).unwrap();
+    assert_eq!(counted(&memory)[2], 1);
+    world.advance(lane, 1);
+    streams.retire();
+    assert!(backend.upgrade().is_none(), "nobody needs it");
+    // Another stream in its slot finds the old memory free for all, and its own ordered.
+    let (c, other) = world.stream();
+    world.work(other);
+    let own = streams.free(&c);
+    let before = counted(&memory);
+    streams.claim(&c, tag).unwrap();
+    streams.claim(&b, tag).unwrap();
+    assert_eq!(counted(&memory), before);
+    streams.claim(&b, own).unwrap();
+    assert_eq!(counted(&memory)[2], 2);
+}
+
+#[test]
+fn a_stream_in_anothers_slot_has_waited_for_nobody() {
+    let (world, memory, mut streams, [(a, lane), (b, _)]) = some();
+    world.work(lane);
+    let tag = streams.free(&a);
+    streams.claim(&b, tag).unwrap();
+    drop(b);
+    // It gets the slot at once, since the one before used nothing.
+    let (c, _) = world.stream();
+    streams.claim(&c, tag).unwrap();
+    assert_eq!(counted(&memory), [1, 1, 2]);
+}
+
+#[test]
+fn a_capture_is_left_alone() {
+    let (world, memory, mut streams, [(a, lane), (b, other)]) = some();
+    world.work(lane);
+    let [first, second] = [streams.free(&a), streams.free(&a)];
+    world.capturing.lock().unwrap().insert(other);
+    assert!(streams.claim(&b, first).unwrap_err().is_unavailable());
+    assert_eq!(counted(&memory), [0, 0, 0]);
+    world.capturing.lock().unwrap().remove(&other);
+    streams.claim(&b, first).unwrap();
+    world.capturing.lock().unwrap().insert(other);
+    streams.claim(&b, second).unwrap();
+    // Nor is the stream that freed it: what is closed is waited for, what is open is refused.
+    world.capturing.lock().unwrap().insert(lane);
+    let open = streams.free(&a);
+    let (c, _) = world.stream();
+    streams.claim(&c, first).unwrap();
+    assert!(streams.claim(&c, open).unwrap_err().is_unavailable());
+    assert_eq!(counted(&memory), [1, 0, 2]);
+    assert!(!streams.settle().unwrap());
+}
