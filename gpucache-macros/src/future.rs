@@ -5,14 +5,15 @@
 //! parameter, moved in and dropped in order, and the return type before the first statement.
 
 use crate::guard;
+use crate::mentions::Mentions;
 use crate::valid::{Name, Scope};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::parse::Parser;
 use syn::spanned::Spanned;
 use syn::{
-    Expr, ExprAsync, ExprCall, ExprPath, FnArg, GenericArgument, Ident, Pat, PathArguments, ReturnType, Signature,
-    Stmt, Token, Type,
+    Expr, ExprAsync, ExprCall, ExprPath, FnArg, GenericArgument, Ident, Local, LocalInit, Pat, PathArguments,
+    ReturnType, Signature, Stmt, Token, Type,
 };
 
 /// The statements of an `async fn` whose block is `here`. Its bindings lose the `mut` that they get inside.
@@ -23,7 +24,9 @@ pub(crate) fn of_async_fn(
     here: Span,
     statements: TokenStream,
 ) -> TokenStream {
-    let parameters = signature.inputs.iter_mut().enumerate().map(moved_in).collect::<TokenStream>();
+    let mentions = Mentions::of(scope);
+    let parameters = signature.inputs.iter_mut().enumerate();
+    let parameters = parameters.map(|parameter| moved_in(parameter, &mentions)).collect::<TokenStream>();
     let inference = fake_return(&signature.output);
     let body = guard::block(here, statements);
     let body = guard::block(here, quote!(#inference #parameters #body));
@@ -48,10 +51,30 @@ pub(crate) fn returned(
     let mut statements = syn::Block::parse_within.parse2(statements.clone()).ok()?;
     let Some(Stmt::Expr(tail, None)) = statements.last_mut() else { return None };
     let outer = async_block(tail)?;
-    let inner = ExprAsync { attrs: Vec::new(), ..outer.clone() };
+    let mut inner = ExprAsync { attrs: Vec::new(), ..outer.clone() };
+    inner.block.stmts = with_uses(std::mem::take(&mut inner.block.stmts), &Mentions::of(scope));
     let scoped = polled(krate, scope, &inner.to_token_stream());
     outer.block.stmts = vec![Stmt::Expr(Expr::Verbatim(scoped), None)];
     Some(quote_spanned!(Span::mixed_site()=> #(#statements)*))
+}
+
+/// The statements of an async block with a use behind each `let x = x` that moves in what the name mentions, as the
+/// code of `async_trait` does with all parameters.
+fn with_uses(statements: Vec<Stmt>, mentions: &Mentions) -> Vec<Stmt> {
+    let with_use = |statement: Stmt| {
+        let used = moved_by(&statement).and_then(|variable| mentions.use_of(variable));
+        std::iter::once(statement).chain(used.map(|used| Stmt::Expr(Expr::Verbatim(used), None)))
+    };
+    statements.into_iter().flat_map(with_use).collect()
+}
+
+/// The variable of `let x = x;`.
+fn moved_by(statement: &Stmt) -> Option<&Ident> {
+    let Stmt::Local(Local { pat: Pat::Ident(to), init: Some(LocalInit { expr, .. }), .. }) = statement else {
+        return None;
+    };
+    let Expr::Path(ExprPath { path, .. }) = &**expr else { return None };
+    path.get_ident().filter(|from| **from == to.ident)
 }
 
 /// Awaits `future` with a guard held during each poll.
@@ -97,7 +120,7 @@ fn is_box_pin(function: &Expr) -> bool {
 
 /// Moves one parameter into the async block. Left to itself the block would capture single fields, and a body that
 /// assigns to one would assign to a copy.
-fn moved_in((position, parameter): (usize, &mut FnArg)) -> TokenStream {
+fn moved_in((position, parameter): (usize, &mut FnArg), mentions: &Mentions) -> TokenStream {
     let parameter = match parameter {
         FnArg::Typed(parameter) => parameter,
         FnArg::Receiver(receiver) => {
@@ -114,10 +137,12 @@ fn moved_in((position, parameter): (usize, &mut FnArg)) -> TokenStream {
     take_bindings(&mut parameter.pat, &mut bindings);
     let attributes = &parameter.attrs;
     let moved = bindings.iter().map(|(mutability, name)| {
+        let used = mentions.use_of(name);
         quote_spanned! {Span::mixed_site()=>
             #(#attributes)*
             #[allow(clippy::used_underscore_binding, clippy::no_effect_underscore_binding)]
             let #mutability #name = #name;
+            #used
         }
     });
     moved.collect()

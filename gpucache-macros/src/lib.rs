@@ -12,6 +12,7 @@ mod ast;
 mod expand;
 mod future;
 mod guard;
+mod mentions;
 mod valid;
 
 use proc_macro::TokenStream;
@@ -42,7 +43,11 @@ use proc_macro2::TokenStream as TokenStream2;
 /// An `async fn` enters its scope at each poll and leaves it at each suspension, so that tasks which share a thread do
 /// not allocate from each other's scopes; its future is `Send` if it was without the attribute. The same holds for the
 /// async block of a body that ends in `Box::pin(async move { .. })` or in an async block; the statements before that
-/// block run when the function is called, outside the scope. A computed name is evaluated once, at the first poll.
+/// block run when the function is called, outside the scope. A computed name is evaluated once, at the first poll; it may
+/// borrow the parameters of an `async fn`, but not move or change them.
+///
+/// An attribute that makes a plain function of an `async fn` (`#[tokio::main]`, say) goes below this one: above it, the
+/// scope would be that of the thread which runs everybody's tasks, from the first to the last.
 ///
 /// # Errors
 ///

@@ -4,6 +4,7 @@
 //! through its events; while there is one stream, none does, and no event is recorded.
 #![allow(unsafe_code)]
 
+mod launch;
 mod lent;
 
 use std::ops::{Deref, RangeBounds};
@@ -14,6 +15,7 @@ use cudarc::driver::{
     CudaSlice, CudaStream, CudaViewMut, DevicePtr, DevicePtrMut, DeviceSlice, LaunchArgs, PushKernelArg, SyncOnDrop,
 };
 
+pub use launch::Launch;
 use lent::Lent;
 
 use super::{Array, Element};
@@ -23,18 +25,32 @@ use crate::cache::Block;
 use crate::device::{Cuda, Device};
 
 impl<T: Element> Array<T, Cuda> {
+    /// The block's slice, behind all that was announced so far.
     fn lent(&self) -> &Lent<T> {
-        match self.block.view(|| Lent::of(&self.block)) {
+        // Who is not known by a slice yet is waited for by the stream, on which its first event is recorded.
+        let make = || {
+            let ordered = self.block.read_on(self.block.stream());
+            ordered.unwrap_or_else(|error| self.block.stream().keep(error));
+            Lent::of(&self.block)
+        };
+        match self.block.view(make) {
             Some(lent) => lent,
             // A block's dtype is `T` in all its lives, and this is the one place that makes its view.
             None => unreachable!("a block's view of another type"),
         }
     }
 
+    /// The block's slice, exclusively, for a write.
     fn lent_mut(&mut self) -> &mut Lent<T> {
+        let has_users = self.block.end_uses();
         self.lent();
         match self.block.view_mut::<Lent<T>>() {
-            Some(lent) => lent,
+            Some(lent) => {
+                if has_users {
+                    lent.fall_behind();
+                }
+                lent
+            }
             None => unreachable!("a block's view of another type"),
         }
     }
@@ -49,6 +65,13 @@ impl<T: Element> Array<T, Cuda> {
             lent.settle();
         }
         Some(self.block.address_ref())
+    }
+
+    /// As [`plain`](Array::plain), for a use of this stream, which may be the array's own.
+    fn plain_on(&self, stream: &CudaStream) -> Option<&u64> {
+        let is_at_home = || self.block.known_view::<Lent<T>>().is_none() && **self.device().stream() == *stream;
+        let follows = || self.block.read_on(self.block.stream()).is_ok();
+        self.plain().or_else(|| (is_at_home() && follows()).then(|| self.block.address_ref()))
     }
 
     /// All elements as a mutable view, for calls that take views by value.
@@ -89,7 +112,7 @@ impl<T: Element> DeviceSlice<T> for Array<T, Cuda> {
 
 impl<T: Element> DevicePtr<T> for Array<T, Cuda> {
     fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
-        match self.plain() {
+        match self.plain_on(stream) {
             Some(address) => (*address, SyncOnDrop::Record(None)),
             None => self.lent().reading().device_ptr(stream),
         }
@@ -98,7 +121,8 @@ impl<T: Element> DevicePtr<T> for Array<T, Cuda> {
 
 impl<T: Element> DevicePtrMut<T> for Array<T, Cuda> {
     fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
-        match self.plain() {
+        self.block.end_uses();
+        match self.plain_on(stream) {
             Some(address) => (*address, SyncOnDrop::Record(None)),
             None => self.lent_mut().writing().device_ptr_mut(stream),
         }
@@ -122,6 +146,7 @@ unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b mut Array<T, Cuda>> for La
     #[inline(always)]
     fn arg(&mut self, array: &'b mut Array<T, Cuda>) -> &mut Self {
         if array.plain().is_some() {
+            array.block.end_uses();
             return self.arg(array.block.address_ref());
         }
         self.arg(array.lent_mut().writing())

@@ -15,7 +15,10 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
+#[cfg(feature = "cuda")]
+pub use cuda::Launch;
 pub use element::Element;
+pub use host::Arguments;
 pub use shape::Shape;
 
 use crate::base::error::{Error, Result};
@@ -150,6 +153,46 @@ impl<T: Element, D: Device> Array<T, D> {
     pub fn device(&self) -> &D {
         // SAFETY: the block was allocated on the stream of a `D`.
         unsafe { D::from_stream_handle(self.block.stream()) }
+    }
+
+    /// Where the first element lies in the device's memory; 0 without elements. This waits for nothing: work on the
+    /// array's own stream is in order with its other uses, work on other streams once it was announced
+    /// ([`used_on`](Array::used_on), [`written_on`](Array::written_on)).
+    pub fn address(&self) -> u64 {
+        self.block.bare_address()
+    }
+
+    /// Lets work that is put on the stream of `device` from now on read this array, through its address or otherwise.
+    ///
+    /// That work waits for what is on the array's own stream now, and for writes that were announced before; the array's
+    /// memory is used again, and written by whoever announces it, only after that work, put there before the array is
+    /// dropped or written. It costs one event for everything that is on a stream, and none for an array's own.
+    ///
+    /// Launches and copies that show their stream ([`Host::launch`](crate::device::Host::launch), cudarc's copies and cuBLAS,
+    /// kernel launches) need no such word.
+    ///
+    /// # Errors
+    /// [`is_unavailable`](Error::is_unavailable) for a stream of another device, or while a graph is captured; a failure
+    /// of the device.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let (mine, other) = (Host::new_stream()?, Host::new_stream()?);
+    /// let array = Array::full(&mine, 100, 1u8)?;
+    /// array.used_on(&other)?; // `other` may be given work on the array's address now
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn used_on(&self, device: &D) -> Result<()> {
+        self.block.read_on(device.stream_handle())
+    }
+
+    /// As [`used_on`](Array::used_on), for work that writes: it also waits for all work that was announced to read.
+    ///
+    /// # Errors
+    /// As for [`used_on`](Array::used_on).
+    pub fn written_on(&mut self, device: &D) -> Result<()> {
+        self.block.write_on(device.stream_handle())
     }
 
     /// Copies the elements to the host, and waits for them.

@@ -52,6 +52,19 @@ impl Block {
         self.0.address
     }
 
+    /// The address, for whoever writes there without a word.
+    pub(crate) fn bare_address(&self) -> u64 {
+        self.0.forget_write();
+        self.0.address
+    }
+
+    /// Tells that work of the block's own stream that writes it is there now. Others wait for what is there at the time
+    /// otherwise.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn note_write(&self) {
+        self.0.note_write();
+    }
+
     /// The address as a place in memory, for kernels that take a pointer to it.
     #[cfg(feature = "cuda")]
     pub(crate) fn address_ref(&self) -> &u64 {
@@ -74,6 +87,12 @@ impl Block {
     pub(crate) fn reshape(&mut self, dims: &[usize]) {
         self.0.shape = Shape::new(dims);
         self.0.is_reshaped = true;
+    }
+
+    /// Makes the block's own stream wait for other users that said so. Returns whether there were any.
+    pub(crate) fn end_uses(&mut self) -> bool {
+        self.0.forget_write();
+        self.0.needs_care() && self.0.end_uses()
     }
 
     /// What the front end keeps with the memory; made by `make` once, found again in the next lives.
@@ -123,19 +142,53 @@ impl Block {
 
     /// Runs an operation that reads the memory, behind what other streams wrote.
     pub(super) fn reading(&self, mut operation: impl FnMut() -> Result<()>) -> Result<()> {
+        self.read_on(self.stream())?;
         match self.0.view.get() {
             Some(view) => view.read(&mut operation),
             None => operation(),
         }
     }
 
+    /// Lets work that is put on `stream` from now on read the memory, until the block is dropped.
+    ///
+    /// # Errors
+    /// A failure of the device; a stream of another device; a graph that is captured.
+    #[inline]
+    pub(crate) fn read_on(&self, stream: &Stream) -> Result<()> {
+        let is_plain = self.0.stream.id() == stream.id() && !self.0.needs_care();
+        if is_plain { Ok(()) } else { self.0.read_on(stream) }
+    }
+
+    /// Lets work that is put on `stream` from now on write the memory, until the block is dropped or used otherwise.
+    ///
+    /// # Errors
+    /// As for [`read_on`](Block::read_on).
+    #[inline]
+    pub(crate) fn write_on(&mut self, stream: &Stream) -> Result<()> {
+        self.0.forget_write();
+        let is_plain = self.0.stream.id() == stream.id() && !self.0.needs_care();
+        if is_plain { Ok(()) } else { self.0.write_on(stream) }
+    }
+
     /// Runs an operation that writes the memory, behind what other streams read and wrote.
     pub(super) fn writing(&mut self, operation: impl Fn(&Stream, u64) -> Result<()>) -> Result<()> {
+        if self.0.needs_care() {
+            self.0.end_uses();
+        }
         let Record { view, stream, address, .. } = &mut **self.0;
         match view.get_mut() {
-            Some(view) => view.write(&mut || operation(stream, *address)),
-            None => operation(stream, *address),
+            Some(view) => view.write(&mut || operation(stream, *address))?,
+            None => operation(stream, *address)?,
         }
+        self.0.note_write();
+        Ok(())
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl std::fmt::Debug for Block {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes at {:#x}", self.0.bytes, self.0.address)
     }
 }
 

@@ -162,6 +162,24 @@ impl Lists {
         self.lists.iter_mut().flat_map(|list| list.idle.drain(..)).collect()
     }
 
+    /// Hands out the idle blocks of all streams but the one that was asked for last.
+    pub(super) fn take_idle_of_other_streams(&mut self) -> Vec<Box<Record>> {
+        let stream = self.last_stream();
+        let others = self.lists.iter_mut().filter(|list| list.key.stream() != stream);
+        let idle: Vec<_> = others.flat_map(|list| list.idle.drain(..)).collect();
+        idle.iter().for_each(|record| self.count_out(record));
+        idle
+    }
+
+    pub(super) fn keys_of_other_streams(&self) -> usize {
+        let stream = self.last_stream();
+        self.lists.iter().filter(|list| list.key.stream() != stream).count()
+    }
+
+    fn last_stream(&self) -> u64 {
+        self.lists.get(self.last as usize).map_or(0, |list| list.key.stream())
+    }
+
     /// Forgets all keys. Blocks that return to one of them must not be pushed here any more.
     pub(super) fn forget_keys(&mut self) {
         self.index.clear();

@@ -3,15 +3,19 @@
 //! Invariants: a record in `lists` has the generation that [`Shared::generation`] names, one in `spares` has no memory;
 //! no method calls a device or any code of the user: what is to be released is handed to the caller.
 
+use super::deferred::Deferred;
 use super::lists::Lists;
 use super::owner::Cache;
 use super::planner::{Begin, Planner};
 use super::policy::{Recycle, Use};
 use super::record::{Home, Record};
 use super::shared::Shared;
-use super::supply::Store;
+use super::supply::{Moves, Store};
 use crate::base::key::Request;
 use crate::device::Stream;
+
+/// Threads that come one after the other, each with a stream of its own, leave keys behind: so many are too many.
+const CLUTTER: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Local {
@@ -19,21 +23,19 @@ pub(super) struct Local {
     pub(super) planner: Planner,
     /// Of the latest entry.
     recycle: Recycle,
+    /// Blocks that came back while other streams may still use them.
+    pub(super) deferred: Deferred,
     /// Records whose memory went back, for the next misses.
     spares: Vec<Box<Record>>,
-    /// How many reasons the owner has to keep the cache: open entries of the scope, and calls under way.
-    pub(super) depth: usize,
 }
 
 impl Local {
-    /// Recycles as the entry that begins says; one that keeps nothing leaves what others keep alone. Returns whether it is
-    /// the outermost entry.
-    pub(super) fn enter(&mut self, recycle: Recycle) -> bool {
+    /// Recycles as the entry that begins says; one that keeps nothing leaves what others keep alone.
+    pub(super) fn enter(&mut self, recycle: Recycle) {
         if recycle != self.recycle && recycle != Recycle::Off {
             self.recycle = recycle;
             self.lists.age_all();
         }
-        self.depth == 1
     }
 
     /// Begins an outermost entry.
@@ -91,7 +93,12 @@ impl Local {
 
     /// What there is for a miss.
     pub(super) fn store(&mut self) -> Store {
-        Store { spare: self.spares.pop(), is_settled: self.recycle == Recycle::Auto && self.planner.is_settled() }
+        let moves = match self.recycle {
+            Recycle::Auto if self.planner.is_settled() => Moves::First,
+            Recycle::Auto => Moves::WhereFar,
+            Recycle::Keyed | Recycle::Range | Recycle::Off => Moves::Never,
+        };
+        Store { spare: self.spares.pop(), moves }
     }
 
     /// Keeps a record whose memory went back.
@@ -169,6 +176,20 @@ impl Local {
         self.planner.forget(shared);
         shared.renew();
         records
+    }
+
+    /// Once its thread has ended: hands out what keeps a stream alive that the next thread may not have, for the caller to
+    /// release.
+    pub(super) fn leave_behind(&mut self, shared: &Shared) -> Vec<Box<Record>> {
+        let mut records = self.lists.take_idle_of_other_streams();
+        records.iter().for_each(|record| shared.counters.released(record.bytes()));
+        records.append(&mut self.spares);
+        records
+    }
+
+    /// Whether there are many keys of streams that the next thread may not have.
+    pub(super) fn is_cluttered(&self) -> bool {
+        self.lists.keys_of_other_streams() > CLUTTER
     }
 
     /// Hands out every idle block for the caller to release.

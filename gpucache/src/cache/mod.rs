@@ -11,8 +11,13 @@ pub(crate) mod registry;
 mod access;
 mod arena;
 mod block;
+mod deferred;
+mod generations;
+mod hold;
 mod lists;
 mod local;
+#[cfg(all(loom, test))]
+mod model;
 mod owner;
 mod plan_stats;
 mod planner;
@@ -22,6 +27,7 @@ mod returns;
 mod shared;
 mod stats;
 mod supply;
+mod uses;
 
 pub(crate) use block::Block;
 pub(crate) use owner::Cache;

@@ -1,19 +1,20 @@
 //! A cache: the owner's side, everyone's side, and the rule that says when the first may be touched.
 //!
-//! Invariants: `local` is touched only by the thread whose token `shared.owner` holds, while `depth` is above zero, and
-//! no reference into it is alive while a device is called. A thread owns the cache from its outermost entry of the
-//! scope to the exit of it; others take it for a moment, while nobody is inside. A cache lives as long as the process.
+//! Invariants: `local` is touched only by the thread that holds it ([`hold`](super::hold)), and no reference into it is alive
+//! while a device is called. A cache lives as long as the process. When its thread ends it is left as it is, for the next
+//! thread that enters the scope; until then all may take idle memory out of it.
 #![allow(unsafe_code)]
 
-use std::cell::{Cell, UnsafeCell};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::hold::{Duties, Hold};
 use super::local::{Fresh, Local, Put};
 use super::plan_stats::PlanStats;
 use super::policy::Recycle;
 use super::record::{Home, Record};
 use super::registry::{self, Idle};
-use super::shared::{NOBODY, Shared};
+use super::shared::Shared;
 use super::stats::ScopeStats;
 use super::supply::{self, Supplied};
 use crate::base::error::Result;
@@ -23,35 +24,29 @@ use crate::device::Stream;
 /// One scope's cache on one thread.
 pub(crate) struct Cache {
     shared: Shared,
-    local: UnsafeCell<Local>,
+    local: Hold<Local>,
 }
-
-// SAFETY: `shared` is made of atomics. `local` is touched only by the thread that won `shared.owner` by an exchange,
-// and is given up by a store, both sequentially consistent, so its uses by different threads are ordered; what it
-// contains (boxed records) is `Send`.
-unsafe impl Sync for Cache {}
 
 impl Cache {
     pub(super) fn new() -> Cache {
-        Cache { shared: Shared::new(), local: UnsafeCell::default() }
+        Cache { shared: Shared::new(), local: Hold::new(Local::default()) }
     }
 
     /// Enters the scope: the calling thread owns the cache until it has left as often. Waits while another thread takes
     /// idle blocks out.
     pub(crate) fn enter(&'static self, recycle: Recycle) {
-        while !self.try_hold() {
-            std::thread::yield_now();
-        }
-        self.shared.is_entered.store(true, SeqCst);
+        self.local.enter(claim_token());
         self.shared.counters.entries.add(1);
         // SAFETY: this thread owns the cache.
-        let is_outermost = unsafe { self.owned(|local, _| local.enter(recycle)) };
+        unsafe { self.owned(|local, _| local.enter(recycle)) };
         if self.shared.is_unsettled() {
             self.settle();
         }
-        if is_outermost {
-            // SAFETY: as above.
-            unsafe { self.begin() };
+        // SAFETY: as above.
+        unsafe {
+            if self.local.depth() == 1 {
+                self.begin();
+            }
         }
     }
 
@@ -59,11 +54,13 @@ impl Cache {
     pub(crate) fn leave(&'static self) {
         if self.is_mine() {
             // SAFETY: this thread owns the cache.
-            if unsafe { self.owned(|local, _| local.depth == 1) } {
-                // SAFETY: as above.
-                unsafe { self.end() };
+            unsafe {
+                if self.local.depth() == 1 {
+                    self.take_deferred();
+                    self.end();
+                }
+                self.let_go();
             }
-            self.let_go();
         }
     }
 
@@ -98,6 +95,7 @@ impl Cache {
         if self.shared.is_unsettled() {
             self.settle();
         }
+        self.take_deferred();
         // SAFETY: as in `allocate`.
         if let Some(record) = unsafe { self.owned(|local, shared| local.pop(shared, request, stream)) } {
             return Ok(record);
@@ -159,6 +157,7 @@ impl Cache {
     pub(super) fn give_back(&self, mut record: Box<Record>) {
         record.leave_view();
         match self.is_mine() {
+            true if record.users().next().is_some() => self.defer(record),
             true => self.put(record),
             false => self.give_back_from_outside(record),
         }
@@ -166,7 +165,7 @@ impl Cache {
 
     /// Takes a block back. The calling thread owns the cache.
     #[inline]
-    fn put(&self, record: Box<Record>) {
+    pub(super) fn put(&self, record: Box<Record>) {
         // SAFETY: this thread owns the cache; `put` touches plain data alone.
         match unsafe { self.owned(|local, shared| local.put(shared, record)) } {
             Put::Kept if !self.shared.is_stale() => {}
@@ -179,7 +178,7 @@ impl Cache {
     #[inline(never)]
     fn release(&self, mut record: Box<Record>) {
         let generation = record.home().generation;
-        let is_trimmed = self.shared.is_trimmed(generation);
+        let is_old = self.shared.generations.is_old(generation);
         record.vacate();
         if generation == Home::NEVER_KEPT {
             drop(record);
@@ -187,7 +186,7 @@ impl Cache {
             // SAFETY: this thread owns the cache.
             unsafe { self.owned(|local, _| local.keep_spare(record)) };
         }
-        if is_trimmed {
+        if is_old {
             registry::trim_to_demand(|device| self.serves(device));
         }
         if self.shared.is_unsettled() {
@@ -204,11 +203,12 @@ impl Cache {
 
     /// Releases the idle blocks now, and the busy ones when they return, all the way to the device.
     pub(crate) fn invalidate(&self) {
-        self.shared.invalidate();
+        self.shared.generations.raise();
         // A thread inside the scope deals with it there.
-        if self.hold_unless_entered() {
+        if self.local.hold_unless_entered(claim_token()) {
             self.settle();
-            self.let_go();
+            // SAFETY: this thread owns the cache.
+            unsafe { self.let_go() };
         }
     }
 
@@ -216,13 +216,13 @@ impl Cache {
     /// better than to let the range grow by `need` bytes. Returns their bytes.
     pub(super) fn release_idle(&self, which: Idle, need: u64) -> u64 {
         let has_none = matches!(which, Idle::Budgeted) && self.stats().idle_bytes == 0;
-        if has_none || !self.hold_unless_entered() {
+        if has_none || !self.local.hold_unless_entered(claim_token()) {
             return 0;
         }
         let held = &self.shared.counters.held_bytes;
         let before = held.get();
         self.settle();
-        // SAFETY: `try_hold` made this thread the owner; the records are released after the borrow.
+        // SAFETY: this thread owns the cache; the records are released after the borrow.
         drop(unsafe {
             self.owned(|local, shared| match which {
                 Idle::Budgeted if local.recycle() == Recycle::Keyed => Vec::new(),
@@ -233,7 +233,8 @@ impl Cache {
         unsafe { self.release_plans(need) };
         let bytes = before.saturating_sub(held.get());
         registry::count_release(bytes);
-        self.let_go();
+        // SAFETY: as above.
+        unsafe { self.let_go() };
         bytes
     }
 
@@ -247,15 +248,23 @@ impl Cache {
         self.shared.demand(device)
     }
 
-    /// The end of the thread that the cache belonged to, however many entries it left open.
-    pub(crate) fn close(&self) {
-        self.shared.outdate();
+    /// The end of the thread that the cache belonged to, however many entries it left open. What is idle stays, but for
+    /// what keeps streams alive that the next thread may not have.
+    pub(crate) fn close(&'static self) {
         if self.is_mine() {
             // SAFETY: this thread owns the cache.
-            unsafe { self.owned(|local, _| local.depth = 1) };
-            self.let_go();
-        } else {
-            self.attend();
+            unsafe { self.local.set_depth(1) };
+            self.leave();
+        }
+        if self.local.hold_unless_entered(claim_token()) {
+            // SAFETY: this thread owns the cache; the records are released after the borrow.
+            drop(unsafe { self.owned(Local::leave_behind) });
+            // SAFETY: as above.
+            if unsafe { self.owned(|local, _| local.is_cluttered()) } {
+                self.shared.generations.raise();
+            }
+            // SAFETY: as above.
+            unsafe { self.let_go() };
         }
     }
 
@@ -274,7 +283,7 @@ impl Cache {
 
     /// Whether a thread is inside the scope.
     pub(super) fn is_entered(&self) -> bool {
-        self.shared.is_entered.load(SeqCst)
+        self.local.is_entered()
     }
 
     pub(crate) fn stats(&self) -> ScopeStats {
@@ -284,91 +293,21 @@ impl Cache {
 
     /// Deals with what is due, unless another thread owns the cache.
     fn attend(&self) {
-        if self.try_hold() {
-            self.settle();
-            self.let_go();
-        }
-    }
-
-    /// Makes this thread the owner, once others that only have the cache for a moment are done. False if another thread
-    /// is inside the scope.
-    fn hold_unless_entered(&self) -> bool {
-        while !self.try_hold() {
-            if self.is_entered() {
-                return false;
-            }
-            std::thread::yield_now();
-        }
-        true
-    }
-
-    /// Deals with what is due: releases blocks after an invalidation, takes back what other threads returned, and gives
-    /// back what has been idle longest while that is too much. The calling thread owns the cache.
-    fn settle(&self) {
-        if self.shared.is_stale() {
-            let is_trimmed = self.shared.is_trimmed(self.shared.generation());
-            // SAFETY: this thread owns the cache; the records are released after the borrow.
-            drop(unsafe { self.owned(Local::renew) });
-            // SAFETY: as above.
-            unsafe { self.perform(self.owned(|local, _| local.planner.errands())) };
-            if is_trimmed {
-                registry::trim_to_demand(|device| self.serves(device));
-            }
-        }
-        for mut record in self.shared.returns.take() {
-            record.leave_view();
-            // SAFETY: as above.
-            if let Put::Released(record) = unsafe { self.owned(|local, shared| local.put(shared, record)) } {
-                self.release(record);
-            }
-        }
-        // SAFETY: as above.
-        while let Some(record) = unsafe { self.owned(Local::overflow) } {
-            self.release(record);
-        }
-        self.publish();
+        self.local.attend(claim_token(), self);
     }
 
     #[inline]
     fn is_mine(&self) -> bool {
-        self.shared.owner.load(Relaxed) == TOKEN.get()
+        self.local.is_mine(TOKEN.get())
     }
 
-    /// Makes this thread the owner, or the owner once more. False while another thread is.
-    fn try_hold(&self) -> bool {
-        // Looks first: an exchange takes the line away from the owner even where it fails.
-        let is_free = || self.shared.owner.load(SeqCst) == NOBODY;
-        let take = || self.shared.owner.compare_exchange(NOBODY, claim_token(), SeqCst, SeqCst).is_ok();
-        let holds = self.is_mine() || is_free() && take();
-        if holds {
-            // SAFETY: this thread owns the cache.
-            unsafe { self.owned(|local, _| local.depth += 1) };
-        }
-        holds
-    }
-
-    /// Undoes one [`try_hold`](Cache::try_hold). Who holds the cache last settles it, gives it up, and looks again;
-    /// the others push or invalidate first and then try to hold it: one of the two sees what was done.
-    fn let_go(&self) {
-        // SAFETY: this thread owns the cache.
-        let is_last = || unsafe { self.owned(|local, _| local.depth == 1) };
-        while is_last() && self.shared.is_unsettled() {
-            self.settle();
-        }
-        // SAFETY: as above.
-        let depth = unsafe {
-            self.owned(|local, _| {
-                local.depth -= 1;
-                local.depth
-            })
-        };
-        if depth == 0 {
-            self.shared.is_entered.store(false, SeqCst);
-            self.shared.owner.store(NOBODY, SeqCst);
-            if self.shared.is_unsettled() {
-                self.attend();
-            }
-        }
+    /// Undoes one entry or hold.
+    ///
+    /// # Safety
+    /// This thread owns the cache.
+    unsafe fn let_go(&self) {
+        // SAFETY: as here.
+        unsafe { self.local.let_go(TOKEN.get(), self) };
     }
 
     /// Runs `act` on the owner's side.
@@ -377,8 +316,41 @@ impl Cache {
     /// The calling thread owns the cache, and `act` reaches no code that could come back to this cache.
     #[inline]
     pub(super) unsafe fn owned<R>(&self, act: impl FnOnce(&mut Local, &Shared) -> R) -> R {
-        // SAFETY: by the contract this thread alone touches `local`, and no other call of this function is under way.
-        act(unsafe { &mut *self.local.get() }, &self.shared)
+        // SAFETY: as here.
+        unsafe { self.local.owned(|local| act(local, &self.shared)) }
+    }
+}
+
+impl Duties for Cache {
+    fn is_due(&self) -> bool {
+        self.shared.is_unsettled()
+    }
+
+    /// Deals with what is due: releases blocks after an invalidation, takes back what other threads returned, and gives
+    /// back what has been idle longest while that is too much. The calling thread owns the cache.
+    fn settle(&self) {
+        if self.shared.is_stale() {
+            // SAFETY: this thread owns the cache; the records are released after the borrow.
+            drop(unsafe { self.owned(Local::renew) });
+            // SAFETY: as above.
+            unsafe { self.perform(self.owned(|local, _| local.planner.errands())) };
+            registry::trim_to_demand(|device| self.serves(device));
+        }
+        for mut record in self.shared.returns.take() {
+            record.leave_view();
+            if record.users().next().is_some() {
+                self.defer(record);
+            // SAFETY: as above.
+            } else if let Put::Released(record) = unsafe { self.owned(|local, shared| local.put(shared, record)) } {
+                self.release(record);
+            }
+        }
+        self.take_deferred();
+        // SAFETY: as above.
+        while let Some(record) = unsafe { self.owned(Local::overflow) } {
+            self.release(record);
+        }
+        self.publish();
     }
 }
 

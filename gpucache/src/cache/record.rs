@@ -5,11 +5,13 @@
 #![allow(unsafe_code)]
 
 use std::any::{Any, TypeId};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::owner::Cache;
-use super::supply;
+use super::returns::Node;
+use super::supply::{self, Moment};
+use super::uses::Uses;
 use crate::base::error::Result;
 use crate::base::key::{Request, Shape, same_dims};
 use crate::device::{Stream, process_exits};
@@ -27,14 +29,18 @@ pub(crate) struct Record {
     below: Option<Box<Record>>,
     /// Its list within its home's generation, or its position in the plan.
     list: u32,
+    /// The epoch of its stream in which it was written last, if that is known; else 0.
+    written: AtomicU32,
     pub(super) shape: Shape,
     pub(super) is_reshaped: bool,
     pub(super) home: Home,
     pub(super) stream: Stream,
     /// What the front end made of the memory and wants to find again in the next life.
     pub(super) view: OnceLock<Box<dyn View>>,
+    /// What other streams do with the memory, as far as they said so.
+    uses: OnceLock<Box<Mutex<Uses>>>,
     /// The next record of a return stack.
-    pub(super) next: AtomicPtr<Record>,
+    next: AtomicPtr<Record>,
     /// When it came into an idle list, counted by the list's owner.
     pub(super) seen: u64,
     /// The entry that recorded its allocation last, and the allocation's number there.
@@ -128,11 +134,13 @@ impl Record {
             ticket: AtomicU64::new(ticket(stream, UNPLANNED)),
             below: None,
             list: 0,
+            written: AtomicU32::new(0),
             shape: Shape::new(request.dims),
             is_reshaped: false,
             home: Home::default(),
             stream: stream.clone(),
             view: OnceLock::new(),
+            uses: OnceLock::new(),
             next: AtomicPtr::default(),
             seen: 0,
             recorded: (0, 0),
@@ -161,8 +169,9 @@ impl Record {
         if process_exits() {
             return std::mem::forget(view);
         }
-        // The view may order the stream behind foreign uses of the memory: it goes first.
+        // The view may order the stream behind foreign uses of the memory, as this does: both go first.
         drop(view);
+        self.end_uses();
         match origin {
             // SAFETY: `allocate` of this stream gave `bytes` at `address`, and the origin is taken once. A record is
             // vacated when neither a block nor a list has it, so no later work uses the memory.
@@ -194,6 +203,7 @@ impl Record {
         self.address = address;
         self.bytes = bytes;
         self.list = position;
+        *self.written.get_mut() = 0;
     }
 
     /// Takes a shape on, if there is room for it in place.
@@ -232,8 +242,91 @@ impl Record {
         self.ticket() == CARE
     }
 
-    /// There is a view from now on.
-    #[cfg(feature = "cuda")]
+    /// Lets later work of another stream read the memory.
+    pub(super) fn read_on(&self, stream: &Stream) -> Result<()> {
+        if let Some(view) = self.view.get() {
+            // The block's own stream is behind the view's writes then.
+            view.read(&mut || Ok(()))?;
+        }
+        let written = u64::from(self.written.load(Relaxed));
+        self.uses().read(&self.stream, stream, |stream, writer| match written {
+            1.. if writer.id() == self.stream.id() && writer.memory_id() == stream.memory_id() => {
+                Moment::at(writer, written).precede(stream)
+            }
+            _ => supply::order(stream, writer),
+        })
+    }
+
+    /// Its own stream has written it, by work that is there already.
+    pub(super) fn note_write(&self) {
+        // One that does not fit is not known.
+        self.written.store(u32::try_from(self.stream.epoch()).unwrap_or(0), Relaxed);
+    }
+
+    /// It may be written by work that nobody tells of.
+    #[inline]
+    pub(super) fn forget_write(&self) {
+        self.written.store(0, Relaxed);
+    }
+
+    /// Lets later work of another stream write the memory.
+    pub(super) fn write_on(&mut self, stream: &Stream) -> Result<()> {
+        // The block's own stream is behind its uses then. It knows of writes by this one alone.
+        drop(self.view.take());
+        let home = self.stream.clone();
+        self.uses().write(&home, stream, supply::order)
+    }
+
+    fn uses(&self) -> MutexGuard<'_, Uses> {
+        let uses = self.uses.get_or_init(Box::default);
+        self.take_care();
+        uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The streams that may still use the memory, as far as they said so.
+    pub(super) fn users(&mut self) -> impl Iterator<Item = &Stream> {
+        self.known_uses().into_iter().flat_map(|uses| uses.users())
+    }
+
+    fn known_uses(&mut self) -> Option<&mut Uses> {
+        Some(self.uses.get_mut()?.get_mut().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Orders the memory's own stream behind uses by others, up to moments that cover them.
+    ///
+    /// # Errors
+    /// A failure of the device, or a capture. The uses go on then.
+    pub(super) fn follow_uses(&mut self, moments: &[Moment]) -> Result<()> {
+        let home = self.stream.clone();
+        let Some(uses) = self.known_uses() else { return Ok(()) };
+        for user in uses.users() {
+            match moments.iter().find(|moment| moment.stream().id() == user.id()) {
+                _ if user.id() == home.id() => {}
+                Some(moment) => moment.precede(&home)?,
+                None => supply::order(&home, user)?,
+            }
+        }
+        uses.clear();
+        if self.view.get().is_none() {
+            *self.ticket.get_mut() = ticket(&self.stream, self.own_ticket());
+        }
+        Ok(())
+    }
+
+    /// As [`follow_uses`](Record::follow_uses), now. Returns whether there were any.
+    pub(super) fn end_uses(&mut self) -> bool {
+        let has_any = self.users().next().is_some();
+        if let Err(error) = self.follow_uses(&[]) {
+            self.stream.keep(error);
+        }
+        has_any
+    }
+
+    fn own_ticket(&self) -> u64 {
+        if matches!(self.origin, Origin::Plan) { self.home.generation } else { UNPLANNED }
+    }
+
+    /// A drop has more to do than to give the memory back.
     pub(super) fn take_care(&self) {
         self.ticket.store(CARE, Relaxed);
     }
@@ -266,6 +359,16 @@ impl Record {
     #[cold]
     pub(super) fn set_shape(&mut self, shape: &Shape) {
         self.shape = shape.clone();
+    }
+}
+
+impl Node for Record {
+    fn next(&mut self) -> &mut *mut Record {
+        self.next.get_mut()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 

@@ -1,13 +1,13 @@
 //! All scopes by name, and in each the caches of all threads.
 //!
-//! Scopes and caches live as long as the process, so that a block can always find its home. A thread that ends leaves
-//! its caches empty, and a later thread continues them: their number is bounded by names times threads at one time.
+//! Scopes and caches live as long as the process, so that a block can always find its home. A thread that ends leaves its
+//! caches as they are, orphans, and the next thread that enters the scope goes on with one of them: their number is bounded
+//! by names times threads at one time. Invariant: an orphan stands in `orphans` once, and no thread has it.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
-use thread_local::ThreadLocal;
 
 use super::owner::Cache;
 use super::plan_stats::PlanStats;
@@ -19,7 +19,21 @@ use crate::range::{self, DeviceRange};
 /// The caches of one name.
 pub(crate) struct Scope {
     name: &'static str,
-    caches: ThreadLocal<Cache>,
+    threads: Mutex<Threads>,
+}
+
+/// Who has a cache of a scope, and who had.
+#[derive(Default)]
+struct Threads {
+    newest: Option<&'static Place>,
+    /// Caches whose threads have ended, the one that ended last on top.
+    orphans: Vec<&'static Cache>,
+}
+
+/// A cache in the list of all of its scope.
+struct Place {
+    cache: Cache,
+    older: Option<&'static Place>,
 }
 
 type Scopes = HashMap<&'static str, &'static Scope>;
@@ -36,7 +50,7 @@ impl Scope {
         if let Some(scope) = scopes.get(name) {
             return scope;
         }
-        let scope = Box::leak(Box::new(Scope { name: Box::leak(name.into()), caches: ThreadLocal::new() }));
+        let scope = Box::leak(Box::new(Scope { name: Box::leak(name.into()), threads: Mutex::default() }));
         scopes.insert(scope.name, scope);
         scope
     }
@@ -53,14 +67,30 @@ impl Scope {
         self.name
     }
 
-    /// This thread's cache of the name.
-    pub(crate) fn cache(&'static self) -> &'static Cache {
-        self.caches.get_or(Cache::new)
+    /// A cache for a thread that has none of this name yet: one whose thread has ended, as it was left, or a new one.
+    pub(crate) fn adopt(&'static self) -> &'static Cache {
+        let mut threads = self.threads();
+        threads.orphans.pop().unwrap_or_else(|| {
+            let place: &Place = Box::leak(Box::new(Place { cache: Cache::new(), older: threads.newest }));
+            threads.newest = Some(place);
+            &place.cache
+        })
+    }
+
+    /// Takes back what [`adopt`](Scope::adopt) gave, when the thread ends.
+    pub(crate) fn orphan(&'static self, cache: &'static Cache) {
+        cache.close();
+        self.threads().orphans.push(cache);
     }
 
     /// Every thread's cache of the name.
     pub(crate) fn caches(&'static self) -> impl Iterator<Item = &'static Cache> {
-        self.caches.iter()
+        let newest = self.threads().newest;
+        std::iter::successors(newest, |place| place.older).map(|place| &place.cache)
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Threads> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn plan_stats(&'static self) -> PlanStats {
@@ -136,10 +166,4 @@ pub(super) fn releases() -> u64 {
 
 pub(super) fn count_release(bytes: u64) {
     RELEASES.fetch_add(u64::from(bytes > 0), SeqCst);
-}
-
-/// Takes this thread's place among the threads of every scope, so that it outlives what is made after this call.
-pub(crate) fn register_thread() {
-    static PLACES: LazyLock<ThreadLocal<()>> = LazyLock::new(ThreadLocal::new);
-    PLACES.get_or(|| ());
 }

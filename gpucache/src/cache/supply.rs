@@ -5,9 +5,10 @@
 
 use super::record::{Origin, Record};
 use super::registry::{self, Idle};
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::base::key::Request;
 use crate::device::Stream;
+use crate::order::Epoch;
 use crate::range::{self, Carved, DeviceRange, Limit, Occupancy};
 
 /// A record with memory, and how many calls to the device it took.
@@ -20,8 +21,18 @@ pub(super) struct Supplied {
 pub(super) struct Store {
     /// A record without memory.
     pub(super) spare: Option<Box<Record>>,
-    /// Whether it is known how much memory is enough.
-    pub(super) is_settled: bool,
+    pub(super) moves: Moves,
+}
+
+/// When pages move before the range grows. That costs calls, which a scope that does not plan never asks for once it is
+/// warm.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Moves {
+    Never,
+    /// Where far more than was in use at once would be reserved.
+    WhereFar,
+    /// It is known how much memory is enough.
+    First,
 }
 
 /// Pages move for a block of more than this share of what is reserved, rather than that the range grows.
@@ -35,12 +46,12 @@ pub(super) fn from_device(stream: &Stream, request: &Request<'_>) -> Result<Box<
 
 /// Memory from the device's range, for a spare record if there is one; straight from a device that has no range.
 pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store) -> Result<Supplied> {
-    let Store { spare, is_settled } = store;
+    let Store { spare, moves } = store;
     let bytes = request.bytes as u64;
     let (address, origin, calls) = match DeviceRange::of(stream) {
         _ if bytes == 0 => (0, Origin::Nowhere, 0),
         Some(range) => {
-            let Carved { block, address, calls } = carve(range, stream, bytes, is_settled)?;
+            let Carved { block, address, calls } = carve(range, stream, request, moves)?;
             (address, Origin::Range(block), calls)
         }
         None => (insist(stream, || stream.allocate(request.bytes))?, Origin::Device, 1),
@@ -55,9 +66,17 @@ pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store) -
     Ok(Supplied { record, calls })
 }
 
-fn carve(range: &DeviceRange, stream: &Stream, bytes: u64, is_settled: bool) -> Result<Carved> {
+fn carve(range: &DeviceRange, stream: &Stream, request: &Request<'_>, moves: Moves) -> Result<Carved> {
+    let bytes = request.bytes as u64;
     if let Some(carved) = range.reuse(stream, bytes)? {
         return Ok(carved);
+    }
+    if stream.is_capturing() {
+        return Err(Error::unavailable(
+            format_args!("an array of shape {:?}, {bytes} bytes", request.dims),
+            "its scope has no memory for it, and the device cannot be asked while a graph is captured on the stream",
+            "run the step once on the stream before its capture",
+        ));
     }
     if registry::release_idle(Idle::Budgeted, stream.memory_id(), bytes) > 0
         && let Some(carved) = range.reuse(stream, bytes)?
@@ -66,9 +85,10 @@ fn carve(range: &DeviceRange, stream: &Stream, bytes: u64, is_settled: bool) -> 
     }
     let Occupancy { reserved, .. } = range.occupancy();
     if bytes > reserved / MOVED {
-        let moved = match is_settled {
-            true => range.gather(stream, bytes, Limit { aim: reserved, most: u64::MAX }),
-            false => range.exchange(stream, bytes),
+        let moved = match moves {
+            Moves::Never => Ok(None),
+            Moves::WhereFar => range.exchange(stream, bytes),
+            Moves::First => range.gather(stream, bytes, Limit { aim: reserved, most: u64::MAX }),
         };
         if let Ok(Some(carved)) = moved {
             return Ok(carved);
@@ -90,6 +110,56 @@ fn insist<R>(stream: &Stream, call: impl Fn() -> Result<R>) -> Result<R> {
             + DeviceRange::of(stream).map_or(Ok(0), trim)?;
         if given_back > 0 || registry::releases() != before { call() } else { Err(error) }
     })
+}
+
+/// A point in a stream's work.
+pub(super) struct Moment {
+    stream: Stream,
+    /// `None` on a device without a range, which knows of no epochs.
+    epoch: Option<Epoch>,
+}
+
+impl Moment {
+    /// Now. Calls no device.
+    pub(super) fn now(stream: &Stream) -> Moment {
+        let epoch = DeviceRange::of(stream).map(|range| range.used(stream));
+        Moment { stream: stream.clone(), epoch }
+    }
+
+    /// The end of an epoch that the stream told.
+    pub(super) fn at(stream: &Stream, epoch: u64) -> Moment {
+        Moment { stream: stream.clone(), epoch: Some(Epoch::numbered(epoch)) }
+    }
+
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Orders later work of `stream` behind it.
+    ///
+    /// # Errors
+    /// A failure of the device, or a capture on either stream.
+    pub(super) fn precede(&self, stream: &Stream) -> Result<()> {
+        match (DeviceRange::of(stream), self.epoch) {
+            (Some(range), Some(epoch)) => range.order(stream, &self.stream, epoch),
+            _ => stream.follow(&self.stream),
+        }
+    }
+}
+
+/// Orders later work of `stream` behind all that is on `other` now.
+///
+/// # Errors
+/// [`is_unavailable`](crate::Error::is_unavailable) for streams of two devices; otherwise as for [`Moment::precede`].
+pub(super) fn order(stream: &Stream, other: &Stream) -> Result<()> {
+    if stream.memory_id() != other.memory_id() {
+        return Err(Error::unavailable(
+            "an array of another device",
+            "its memory and this stream share no events",
+            "copy it to this stream's device, or use a stream of its own",
+        ));
+    }
+    Moment::now(other).precede(stream)
 }
 
 /// Gives a block of the range back.

@@ -117,13 +117,14 @@ impl Cursor {
             .then(|| Served { position: self.next as u32, offset: slot.start() })
     }
 
-    /// Serves the position that [`expects`](Cursor::expects) gave.
+    /// Serves the position that [`expects`](Cursor::expects) gave, after which so many bytes are live. (Both are known to the
+    /// caller: nothing is read again here.)
     #[inline]
-    pub(crate) fn step(&mut self, bytes: u64) {
-        if let Some(life) = self.lives.get_mut(self.next) {
+    pub(crate) fn step(&mut self, served: Served, live_bytes: u64) {
+        if let Some(life) = self.lives.get_mut(served.position as usize) {
             *life = Life::Live;
-            self.next += 1;
-            self.live_bytes += bytes;
+            self.next = served.position as usize + 1;
+            self.live_bytes = live_bytes;
         }
     }
 
@@ -133,7 +134,7 @@ impl Cursor {
         let slot = self.slots.get(position).filter(|slot| slot.fits(bytes) && slot.blockers == 0)?;
         let served = Served { position: position as u32, offset: slot.start() };
         let is_free = self.first_reusers.before(position).iter().all(|&other| self.is_idle(other));
-        is_free.then(|| self.step(bytes))?;
+        is_free.then(|| self.step(served, self.live_bytes + bytes))?;
         Some(served)
     }
 

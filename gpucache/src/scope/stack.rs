@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use hashbrown::HashMap;
 
 use crate::cache::current::{self, Current};
-use crate::cache::registry::{Scope, register_thread};
+use crate::cache::registry::Scope;
 use crate::cache::{Cache, Recycle};
 use crate::device::{process_exits_now, thread_is_main};
 
@@ -33,14 +33,11 @@ struct Stack {
     entries: RefCell<Vec<Entry>>,
     next_id: Cell<u64>,
     /// This thread's caches by name, found without a lock.
-    caches: RefCell<HashMap<&'static str, &'static Cache>>,
+    caches: RefCell<HashMap<&'static str, (&'static Scope, &'static Cache)>>,
 }
 
 thread_local! {
-    static STACK: Stack = {
-        register_thread();
-        Stack::default()
-    };
+    static STACK: Stack = Stack::default();
 }
 
 /// Enters the scope `name`; what is allocated on this thread until the guard goes comes from its cache.
@@ -74,11 +71,11 @@ impl Drop for Guard {
 
 impl Stack {
     fn cache(&self, name: &str) -> &'static Cache {
-        let known = self.caches.borrow().get(name).copied();
+        let known = self.caches.borrow().get(name).map(|&(_, cache)| cache);
         known.unwrap_or_else(|| {
             let scope = Scope::of(name);
-            let cache = scope.cache();
-            self.caches.borrow_mut().insert(scope.name(), cache);
+            let cache = scope.adopt();
+            self.caches.borrow_mut().insert(scope.name(), (scope, cache));
             cache
         })
     }
@@ -110,13 +107,13 @@ impl Stack {
 }
 
 impl Drop for Stack {
-    /// The end of the thread: its caches give back what is idle, and what is busy goes back when it is dropped.
+    /// The end of the thread: its caches wait for the next one, and what is busy goes back there when it is dropped.
     fn drop(&mut self) {
         // SAFETY: nobody serves this thread any more.
         unsafe { current::set(None) };
         if thread_is_main() {
             return process_exits_now();
         }
-        self.caches.borrow().values().for_each(|cache| cache.close());
+        self.caches.borrow().values().for_each(|(scope, cache)| scope.orphan(cache));
     }
 }

@@ -16,11 +16,12 @@ impl Planner {
             return None;
         }
         let served = self.cursor.expects(bytes as u64)?;
-        if self.cursor.live_bytes() + bytes as u64 > self.room {
+        let live_bytes = self.cursor.live_bytes() + bytes as u64;
+        if live_bytes > self.room {
             return None;
         }
         let mut record = self.records.pop()?;
-        self.cursor.step(bytes as u64);
+        self.cursor.step(served, live_bytes);
         record.place(bytes, self.base + served.offset, served.position);
         record.take_shape(dims);
         Some(record)

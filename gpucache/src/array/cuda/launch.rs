@@ -1,0 +1,113 @@
+//! Kernel launches that know their stream, and so need no events for arrays of that stream.
+#![allow(unsafe_code)]
+
+use cudarc::driver::{CudaFunction, LaunchArgs, LaunchConfig, PushKernelArg};
+
+use super::Lent;
+use crate::array::{Array, Element};
+use crate::base::error::{Error, Result};
+use crate::cache::Block;
+use crate::device::{Cuda, Device};
+
+impl Cuda {
+    /// Begins a launch of `function` on this stream.
+    ///
+    /// As cudarc's own builder does, it orders the kernel behind other streams' uses of its arrays, and their later uses
+    /// behind the kernel. cudarc's cannot tell an array on which stream it will be used, and so has each array record and
+    /// wait for events once a context has several streams; this one does so only for arrays of other streams, by one
+    /// event for everything that is on a stream.
+    ///
+    /// ```no_run
+    /// # #![allow(unsafe_code)]
+    /// use cudarc::driver::LaunchConfig;
+    /// use gpucache::prelude::*;
+    ///
+    /// # fn run(gpu: &Cuda, scale: &cudarc::driver::CudaFunction) -> gpucache::Result<()> {
+    /// let input = Array::from_slice(gpu, 3, &[1.0f32, 2.0, 3.0])?;
+    /// let mut output = Array::<f32, _>::zeros(gpu, 3)?;
+    /// let (factor, len) = (2.0f32, 3u32);
+    /// let mut launch = gpu.launch_builder(scale);
+    /// launch.array_mut(&mut output).array(&input).arg(&factor).arg(&len);
+    /// // SAFETY: these are the kernel's arguments, and it stays within both arrays.
+    /// unsafe { launch.launch(LaunchConfig::for_num_elems(len))? };
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn launch_builder<'a>(&'a self, function: &'a CudaFunction) -> Launch<'a> {
+        Launch { arguments: self.stream().launch_builder(function), device: self, failure: None, written: Vec::new() }
+    }
+}
+
+/// A kernel's arguments, in order, and the stream that it is launched on; made by [`Cuda::launch_builder`].
+#[derive(Debug)]
+pub struct Launch<'a> {
+    arguments: LaunchArgs<'a>,
+    device: &'a Cuda,
+    /// The first array that could not be ordered.
+    failure: Option<Error>,
+    /// Arrays of this stream that it writes, where there are several streams to know of it.
+    written: Vec<&'a Block>,
+}
+
+impl<'a> Launch<'a> {
+    /// An array that the kernel reads.
+    #[inline]
+    pub fn array<'b: 'a, T: Element>(&mut self, array: &'b Array<T, Cuda>) -> &mut Self {
+        if array.block.known_view::<Lent<T>>().is_some() {
+            self.arguments.arg(array);
+            return self;
+        }
+        let ordered = array.block.read_on(self.device.stream_handle());
+        self.failure = self.failure.take().or(ordered.err());
+        self.arguments.arg(array.block.address_ref());
+        self
+    }
+
+    /// An array that the kernel writes.
+    #[inline]
+    pub fn array_mut<'b: 'a, T: Element>(&mut self, array: &'b mut Array<T, Cuda>) -> &mut Self {
+        if array.block.known_view::<Lent<T>>().is_some() {
+            self.arguments.arg(array);
+            return self;
+        }
+        let stream = self.device.stream_handle();
+        let ordered = array.block.write_on(stream);
+        self.failure = self.failure.take().or(ordered.err());
+        if array.block.stream().id() == stream.id() && self.device.stream().context().is_in_multi_stream_mode() {
+            self.written.push(&array.block);
+        }
+        self.arguments.arg(array.block.address_ref());
+        self
+    }
+
+    /// Any other argument that cudarc's builder takes: a number, a slice, a view.
+    #[inline]
+    pub fn arg<A>(&mut self, argument: A) -> &mut Self
+    where
+        LaunchArgs<'a>: PushKernelArg<A>,
+    {
+        self.arguments.arg(argument);
+        self
+    }
+
+    /// Launches the kernel.
+    ///
+    /// # Errors
+    /// A failure of the driver; of an array's order, and then nothing was launched.
+    ///
+    /// # Safety
+    /// The arguments are those that the kernel declares, in order and type, and it stays within its arrays, and writes
+    /// only those that it was given to write.
+    #[inline]
+    pub unsafe fn launch(&mut self, config: LaunchConfig) -> Result<()> {
+        if let Some(error) = self.failure.take() {
+            return Err(error);
+        }
+        let failed = |error| Error::device_failure(format_args!("{:?}", self.device), "a launch", error);
+        // SAFETY: the caller's contract is that of cudarc's `launch`.
+        unsafe { self.arguments.launch(config) }.map_err(failed)?;
+        self.written.iter().for_each(|block| block.note_write());
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! Blocks that came back while other streams may still use them.
+//!
+//! Their own stream has to wait for those before the memory is used again, and waits as late as it can: when something
+//! is missing, or when the entry ends. So one event a stream serves all blocks that came back until then, and work that
+//! needs none of them is not held up.
+#![allow(unsafe_code)]
+
+use super::owner::Cache;
+use super::record::Record;
+use super::supply::Moment;
+
+/// Blocks that wait for other streams; belongs to a cache's owner.
+#[derive(Default)]
+pub(super) struct Deferred {
+    records: Vec<Box<Record>>,
+    /// Kept for its memory.
+    moments: Vec<Moment>,
+}
+
+impl Deferred {
+    pub(super) fn push(&mut self, record: Box<Record>) {
+        self.records.push(record);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Orders each block's own stream behind its other users, and keeps those for which this fails, which is tried again.
+    fn order(&mut self) {
+        for user in self.records.iter_mut().flat_map(|record| record.users()) {
+            if !self.moments.iter().any(|known| known.stream().id() == user.id()) {
+                self.moments.push(Moment::now(user));
+            }
+        }
+        for record in &mut self.records {
+            // While a graph is captured there is no way to wait, and nothing wrong.
+            if let Err(error) = record.follow_uses(&self.moments)
+                && !error.is_unavailable()
+            {
+                record.stream().keep(error);
+            }
+        }
+        self.moments.clear();
+    }
+
+    /// One that waits for nobody.
+    fn pop(&mut self) -> Option<Box<Record>> {
+        let ready = self.records.iter_mut().rposition(|record| record.users().next().is_none())?;
+        Some(self.records.swap_remove(ready))
+    }
+}
+
+impl Cache {
+    /// Takes in what came back while other streams may still use it. The calling thread owns the cache.
+    #[inline]
+    pub(super) fn take_deferred(&self) {
+        // SAFETY: this thread owns the cache; nothing is called in here.
+        if unsafe { !self.owned(|local, _| local.deferred.is_empty()) } {
+            self.order_deferred();
+        }
+    }
+
+    #[cold]
+    fn order_deferred(&self) {
+        // SAFETY: as above. Devices are called while the blocks are out of the cache.
+        let mut deferred = unsafe { self.owned(|local, _| std::mem::take(&mut local.deferred)) };
+        deferred.order();
+        while let Some(record) = deferred.pop() {
+            self.put(record);
+        }
+        // SAFETY: as above.
+        let more = unsafe { self.owned(|local, _| std::mem::replace(&mut local.deferred, deferred)) };
+        // SAFETY: as above.
+        more.records.into_iter().for_each(|record| unsafe { self.owned(|local, _| local.deferred.push(record)) });
+    }
+
+    /// Keeps a block that other streams may still use. The calling thread owns the cache.
+    pub(super) fn defer(&self, record: Box<Record>) {
+        // SAFETY: this thread owns the cache; nothing is called in here.
+        unsafe { self.owned(|local, _| local.deferred.push(record)) };
+    }
+}
