@@ -115,6 +115,27 @@ impl Kernels {
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
+    /// As [`add`](Kernels::add), by this crate's own builder.
+    #[allow(unsafe_code)]
+    pub fn add_on(&self, stream: &Cuda, out: &mut Array<u32, Cuda>, input: &Array<u32, Cuda>, value: u32, cycles: i64) {
+        assert_eq!(out.len(), input.len());
+        let len = out.len() as u32;
+        let mut launch = stream.launch_builder(&self.add);
+        launch.array_mut(out).array(input).arg(&value).arg(&len).arg(&cycles);
+        // SAFETY: as in `add`.
+        unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
+    }
+
+    /// As [`fill`](Kernels::fill), by this crate's own builder.
+    #[allow(unsafe_code)]
+    pub fn fill_on(&self, stream: &Cuda, out: &mut Array<u32, Cuda>, value: u32, cycles: i64) {
+        let len = out.len() as u32;
+        let mut launch = stream.launch_builder(&self.fill);
+        launch.array_mut(out).arg(&value).arg(&len).arg(&cycles);
+        // SAFETY: as in `fill`.
+        unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
+    }
+
     /// `out = value` on `stream`, after so many cycles.
     #[allow(unsafe_code)]
     pub fn fill(&self, stream: &CudaStream, out: &mut Array<u32, Cuda>, value: u32, cycles: i64) {

@@ -7,6 +7,7 @@ pub mod conformance;
 pub mod faulty;
 #[cfg(feature = "cuda")]
 pub mod gpu;
+pub mod late;
 pub mod marked;
 pub mod model;
 pub mod play;

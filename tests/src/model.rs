@@ -1,8 +1,9 @@
 //! What one scope should do and count, said as naively as possible: a count of idle blocks per key.
 //!
-//! The model is of one thread that lives, beside threads that come, do something and end. A scope that a thread is inside
-//! of is settled by that thread alone: it notices invalidations and returned blocks when it enters, finds nothing idle,
-//! releases something, or leaves.
+//! The model is of one thread that lives, beside threads that come, do something and end. Each thread has a cache of its
+//! own; who comes later goes on with the one whose thread ended last. A cache that a thread is inside of is settled by that
+//! thread alone: it notices invalidations and returned blocks when it enters, finds nothing idle, releases something, or
+//! leaves.
 
 use std::collections::HashMap;
 
@@ -35,17 +36,27 @@ pub struct Block {
 pub enum Home {
     /// No scope: to the device.
     Plain,
-    /// The living thread's cache, in a generation.
-    Kept { name: usize, generation: u64 },
-    /// A scope that releases it: it is of an entry without recycling, or of a thread that ended.
-    Released { name: usize, by_this_thread: bool },
+    /// A cache of a scope, in a generation.
+    Kept { name: usize, cache: usize, generation: u64 },
+    /// A cache that releases it: it is of an entry without recycling.
+    Released { name: usize, cache: usize },
 }
 
-/// One scope.
+/// One scope: the caches of its threads.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
-    /// Entries of the living thread that are open.
-    pub inside: usize,
+    caches: Vec<Cache>,
+    /// The living thread's.
+    mine: Option<usize>,
+    /// Those whose threads ended, the last one on top.
+    orphans: Vec<usize>,
+}
+
+/// One thread's cache.
+#[derive(Clone, Debug, Default)]
+pub struct Cache {
+    /// Entries that are open.
+    inside: usize,
     /// All entries so far.
     pub entries: u64,
     /// Allocations that an idle block served.
@@ -56,13 +67,13 @@ pub struct Scope {
     pub device_allocations: u64,
     /// Blocks in use, and their bytes.
     pub busy: (u64, u64),
-    /// The most bytes in use at once, where no other thread was inside: each has a mark of its own.
+    /// The most bytes in use at once.
     pub high_water: u64,
-    /// Invalidations so far, and those that the living thread has noticed.
+    /// Invalidations so far, and those that its thread has noticed.
     generation: u64,
     noticed: u64,
     idle: HashMap<Key, u64>,
-    /// Dropped by other threads while the living one was inside.
+    /// Dropped by other threads while its own was inside.
     returned: Vec<Block>,
 }
 
@@ -84,40 +95,111 @@ impl Key {
 impl Scope {
     /// The living thread enters the scope.
     pub fn enter(&mut self) {
+        let mine = self.mine.unwrap_or_else(|| self.adopt());
+        self.mine = Some(mine);
+        self.caches[mine].enter();
+    }
+
+    /// The living thread leaves the scope once.
+    pub fn leave(&mut self) {
+        self.mine().1.leave();
+    }
+
+    /// An allocation by the living thread in an entry that keeps blocks or does not. Returns where the block returns to.
+    pub fn allocate(&mut self, name: usize, key: Key, keeps: bool) -> Home {
+        let (cache, mine) = self.mine();
+        match keeps {
+            true => Home::Kept { name, cache, generation: mine.allocate(key) },
+            false => {
+                mine.count(key, false);
+                Home::Released { name, cache }
+            }
+        }
+    }
+
+    /// A drop of a block of this scope, by the living thread or `elsewhere`.
+    pub fn dropped(&mut self, block: Block, elsewhere: bool) {
+        if let Home::Kept { cache, .. } | Home::Released { cache, .. } = block.home {
+            self.caches[cache].dropped(block, elsewhere);
+        }
+    }
+
+    /// An invalidation by the living thread or `elsewhere`.
+    pub fn invalidated(&mut self, elsewhere: bool) {
+        self.caches.iter_mut().for_each(|cache| cache.invalidated(elsewhere));
+    }
+
+    /// A thread entered, allocated, dropped, allocated again, and ended, while the second array lives on. Returns where that
+    /// returns to.
+    pub fn visited(&mut self, name: usize, key: Key) -> Home {
+        let cache = self.adopt();
+        let visitor = &mut self.caches[cache];
+        visitor.enter();
+        let generation = visitor.allocate(key);
+        let home = Home::Kept { name, cache, generation };
+        visitor.dropped(Block { key, home }, false);
+        visitor.allocate(key);
+        visitor.leave();
+        self.orphans.push(cache);
+        home
+    }
+
+    /// A number of all caches.
+    pub fn sum(&self, number: impl Fn(&Cache) -> u64) -> u64 {
+        self.caches.iter().map(number).sum()
+    }
+
+    /// Blocks in use, and their bytes.
+    pub fn busy(&self) -> (u64, u64) {
+        (self.sum(|cache| cache.busy.0), self.sum(|cache| cache.busy.1))
+    }
+
+    /// Idle blocks, and their bytes.
+    pub fn idle(&self) -> (u64, u64) {
+        (self.sum(|cache| cache.idle().0), self.sum(|cache| cache.idle().1))
+    }
+
+    fn mine(&mut self) -> (usize, &mut Cache) {
+        let mine = self.mine.expect("the living thread is inside");
+        (mine, &mut self.caches[mine])
+    }
+
+    fn adopt(&mut self) -> usize {
+        self.orphans.pop().unwrap_or_else(|| {
+            self.caches.push(Cache::default());
+            self.caches.len() - 1
+        })
+    }
+}
+
+impl Cache {
+    fn enter(&mut self) {
         self.entries += 1;
         self.inside += 1;
         self.settle();
     }
 
-    /// The living thread leaves the scope once.
-    pub fn leave(&mut self) {
+    fn leave(&mut self) {
         self.inside -= 1;
         if self.inside == 0 {
             self.settle();
         }
     }
 
-    /// An allocation by the living thread in an entry that keeps blocks or does not. Returns where the block returns to.
-    pub fn allocate(&mut self, name: usize, key: Key, keeps: bool) -> Home {
-        if !keeps {
-            self.count(key, false);
-            return Home::Released { name, by_this_thread: true };
-        }
+    /// Returns the generation of the block.
+    fn allocate(&mut self, key: Key) -> u64 {
         let mut hits = self.noticed == self.generation && self.serve(key);
         if !hits {
             self.settle();
             hits = self.serve(key);
         }
         self.count(key, hits);
-        Home::Kept { name, generation: self.noticed }
+        self.noticed
     }
 
-    /// A drop of a block of this scope, by the living thread or `elsewhere`.
-    pub fn dropped(&mut self, block: Block, elsewhere: bool) {
+    /// A drop by its own thread or `elsewhere`.
+    fn dropped(&mut self, block: Block, elsewhere: bool) {
         self.busy = (self.busy.0 - 1, self.busy.1 - block.key.bytes());
-        if matches!(block.home, Home::Released { by_this_thread: false, .. }) {
-            return;
-        }
         if elsewhere && self.inside > 0 {
             self.returned.push(block);
         } else if !self.keep(block) || self.noticed != self.generation {
@@ -125,25 +207,15 @@ impl Scope {
         }
     }
 
-    /// An invalidation by the living thread or `elsewhere`.
-    pub fn invalidated(&mut self, elsewhere: bool) {
+    fn invalidated(&mut self, elsewhere: bool) {
         self.generation += 1;
         if !elsewhere || self.inside == 0 {
             self.settle();
         }
     }
 
-    /// A thread entered, allocated, dropped, allocated again, and ended, while the second array lives on.
-    pub fn visited(&mut self, key: Key) {
-        self.entries += 1;
-        self.hits += 1;
-        let own_mark = self.high_water;
-        self.count(key, false);
-        self.high_water = own_mark;
-    }
-
     /// Idle blocks, and their bytes.
-    pub fn idle(&self) -> (u64, u64) {
+    fn idle(&self) -> (u64, u64) {
         let listed = self.idle.iter().map(|(key, count)| (*count, count * key.bytes()));
         let returned = self.returned.iter().map(|block| (1, block.key.bytes()));
         listed.chain(returned).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))

@@ -5,10 +5,15 @@ use gpucache::prelude::*;
 use gpucache_tests::{Faulty, conformance};
 
 conformance!(host, host_device);
+conformance!(host_stream, host_stream);
 conformance!(faulty, faulty_device);
 
 fn host_device() -> Option<Host> {
     Some(Host::new())
+}
+
+fn host_stream() -> Option<Host> {
+    Host::new_stream().ok()
 }
 
 /// Checks, when the test drops it, that every block was freed and no rule was broken.

@@ -53,9 +53,9 @@ fn arrays_are_kernel_arguments() {
     let _ = invalidate("kernel arguments");
 }
 
-/// Whether a use of the array on its own stream records an event.
-fn records_events(array: &Array<u32, Cuda>) -> bool {
-    !matches!(array.device_ptr(array.device().stream()).1, SyncOnDrop::Record(None))
+/// Whether a use of the array on a stream records an event.
+fn records_events(array: &Array<u32, Cuda>, stream: &Cuda) -> bool {
+    !matches!(array.device_ptr(stream.stream()).1, SyncOnDrop::Record(None))
 }
 
 #[test]
@@ -63,12 +63,14 @@ fn one_stream_records_no_events_and_several_do() {
     let Some(gpu) = Gpu::get() else { return };
     let array = patterned(&gpu.cuda, LEN, 3).unwrap();
     assert!(!gpu.cuda.stream().context().is_in_multi_stream_mode(), "another test left a stream behind");
-    assert!(!records_events(&array));
+    assert!(!records_events(&array, &gpu.cuda));
     let other = gpu.new_stream();
-    assert!(records_events(&array));
+    assert!(!records_events(&array, &gpu.cuda), "on its own stream");
+    assert!(records_events(&array, &other));
     assert_pattern(&array, 3);
     drop(other);
-    assert!(!records_events(&array));
+    gpucache::trim(&gpu.cuda).unwrap();
+    assert!(!records_events(&array, &gpu.cuda));
     assert_pattern(&array, 3);
 }
 

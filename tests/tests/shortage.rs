@@ -69,6 +69,7 @@ fn idle_memory_of_an_outer_scope_and_of_another_thread() {
         done.send(()).unwrap();
         other.join().unwrap();
     });
+    let _ = invalidate("a thread's idle memory");
     device.assert_clean();
 }
 
@@ -98,6 +99,7 @@ fn what_a_thread_inside_its_scope_holds_is_left_alone() {
         other.join().unwrap();
     });
     assert_eq!(stats("a thread inside").unwrap().hits, 1);
+    let _ = invalidate("a thread inside");
     device.assert_clean();
 }
 

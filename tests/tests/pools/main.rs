@@ -1,0 +1,35 @@
+//! Scopes on thread pools and on threads that come and go: each thread has its own cache of a name, arrays go where they
+//! like, and what is asked from outside (statistics, invalidation) sees all threads.
+//!
+//! Every array has contents of its own, so that one that is recycled while it lives fails the test; what a scope served
+//! is counted exactly; at the end the device must have everything back.
+#![allow(clippy::unwrap_used)]
+
+mod counted;
+mod crowd;
+mod locals;
+mod stolen;
+
+use gpucache::device::Device;
+use gpucache::{Array, invalidate};
+use gpucache_tests::Faulty;
+use gpucache_tests::conformance::stats_of;
+
+type Words = Array<u32, Faulty>;
+
+/// The allocations that the scope has served.
+fn served(name: &str) -> u64 {
+    let stats = stats_of(name);
+    stats.hits + stats.misses
+}
+
+/// Gives back what the scopes have, and fails if anything is left, or still counted as in use.
+fn assert_all_back(device: &Faulty, names: &[&str]) {
+    for name in names {
+        assert_eq!(invalidate(name).busy, 0, "arrays of `{name}` are in use");
+        let stats = stats_of(name);
+        assert_eq!((stats.busy_blocks, stats.busy_bytes, stats.idle_blocks), (0, 0, 0), "{name}");
+    }
+    device.assert_clean();
+    assert_eq!(device.memory().bytes, 0);
+}
