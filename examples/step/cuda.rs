@@ -3,7 +3,7 @@
 
 use cudarc::driver::result::{device::get_mem_pool, mem_pool};
 use cudarc::driver::sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
-use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, LaunchConfig};
 use cudarc::nvrtc::compile_ptx;
 use gpucache::prelude::*;
 
@@ -55,8 +55,8 @@ impl Machine for CudaMachine {
         let (a, b, count) = (1.0f32, 1.0f32, x.len().min(y.len()));
         let blocks = u32::try_from(count.div_ceil(THREADS as usize))?;
         let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (THREADS, 1, 1), shared_mem_bytes: 0 };
-        let mut launch = self.device.stream().launch_builder(&self.layer);
-        launch.arg(y).arg(x).arg(&a).arg(&b).arg(&count);
+        let mut launch = self.device.launch_builder(&self.layer);
+        launch.array_mut(y).array(x).arg(&a).arg(&b).arg(&count);
         // SAFETY: the arguments are those of the kernel, in order and type (`size_t` is `usize` on the 64-bit systems that
         // CUDA runs on); `count` is within both arrays.
         unsafe { launch.launch(config) }?;

@@ -1,0 +1,79 @@
+//! Times streams that hand arrays to each other, with a scope and with plain cudarc, and counts what ordering them takes.
+//!
+//! ```text
+//! cargo run --release --example streams -- --streams 2,8,32 --json
+//! ```
+//!
+//! In a step each stream writes some new arrays, then reads those of the stream before it, and drops them while that
+//! work may still be under way. `ring.rs` is what is timed; `cuda.rs` and `host.rs` do one write or read.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod host;
+mod ring;
+
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::common::{DeviceChoice, Result};
+use crate::ring::{Machine, Size, measure};
+
+/// Times streams that hand arrays to each other.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Streams that share arrays; several numbers are measured one after the other.
+    #[arg(long, value_delimiter = ',', default_value = "2,8,32")]
+    streams: Vec<NonZeroUsize>,
+    /// Arrays that a stream makes in a step.
+    #[arg(long, default_value = "32")]
+    arrays: NonZeroUsize,
+    /// Numbers (f32) in each array.
+    #[arg(long, default_value = "4096")]
+    elements: NonZeroUsize,
+    /// Steps to time of each kind.
+    #[arg(long, default_value = "100")]
+    steps: NonZeroUsize,
+    /// Where to compute: auto (the first GPU, else the host), host or cuda:N.
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+    /// Print one JSON object for each number of streams.
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("streams: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn run(options: &Options) -> Result<()> {
+    match options.device.open_gpu(cuda::CudaMachine::new)? {
+        Some(gpu) => measure_all(&gpu, options),
+        None => measure_all(&host::HostMachine, options),
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+fn run(options: &Options) -> Result<()> {
+    options.device.refuse_gpu()?;
+    measure_all(&host::HostMachine, options)
+}
+
+fn measure_all<M: Machine>(machine: &M, options: &Options) -> Result<()> {
+    for streams in &options.streams {
+        let size = Size { streams: streams.get(), arrays: options.arrays.get(), elements: options.elements.get() };
+        let report = measure(machine, size, options.steps.get())?;
+        if options.json { println!("{}", serde_json::to_string(&report)?) } else { println!("{report}") }
+    }
+    Ok(())
+}
