@@ -1,7 +1,8 @@
 //! The plans of a scope: one for each order that its entries were seen to have, in bounded number.
 //!
 //! Invariants: `active` and `last` are plans, if there are any; the cursor of the active one is with the caller, who
-//! hands it to each method that needs it, and all others are in `cursor`. Nothing is live in a plan that is not active.
+//! hands it to each method that needs it, and all others are in `cursor`. Nothing is live in a plan that is not active. A plan
+//! that is not active has a cursor only with its draft: the block has room for no other.
 
 use crate::cache::plan_stats::PlanCounters;
 use crate::device::Stream;
@@ -88,7 +89,7 @@ impl Plans {
         // The active one, where others were not gone by more often.
         let likely = (0..self.plans.len()).max_by_key(|&place| (last.next[place], place == self.active));
         if let Some(likely) = likely.filter(|&likely| likely != self.active) {
-            self.activate(likely, cursor);
+            let _ = self.activate(likely, cursor);
         }
     }
 
@@ -99,17 +100,19 @@ impl Plans {
             return false;
         }
         let other = self.plans.iter().position(expects);
-        other.inspect(|&other| self.activate(other, cursor)).is_some()
+        other.is_some_and(|other| self.activate(other, cursor))
     }
 
-    fn activate(&mut self, next: usize, cursor: &mut Cursor) {
-        let Some(mut new) = self.plans.get_mut(next).and_then(|plan| plan.cursor.take()) else { return };
+    /// Goes by another plan from now on, if that has a layout.
+    fn activate(&mut self, next: usize, cursor: &mut Cursor) -> bool {
+        let Some(mut new) = self.plans.get_mut(next).and_then(|plan| plan.cursor.take()) else { return false };
         new.count_on(cursor);
         let old = std::mem::replace(cursor, new);
         if let Some(plan) = self.plans.get_mut(self.active).filter(|plan| plan.cursor.is_none()) {
             plan.cursor = Some(old);
         }
         self.active = next;
+        true
     }
 
     /// The entry that ends went by this plan.
@@ -164,7 +167,7 @@ impl Plans {
         self.stream().filter(|stream| stream.id() == log.stream())?;
         for (place, plan) in self.plans.iter_mut().enumerate() {
             if let Some(both) = plan.envelope.absorb(log) {
-                (plan.envelope, plan.draft) = (both, None);
+                plan.hold(both);
                 return Some(place);
             }
         }
@@ -177,7 +180,7 @@ impl Plans {
         self.stream.get_or_insert(stream);
         for (place, plan) in self.plans.iter_mut().enumerate() {
             if let Some(both) = plan.envelope.merge(&envelope) {
-                (plan.envelope, plan.draft) = (both, None);
+                plan.hold(both);
                 return place;
             }
         }
@@ -250,6 +253,11 @@ impl Plans {
 }
 
 impl Plan {
+    /// Has to hold more; its layout follows.
+    fn hold(&mut self, envelope: Envelope) {
+        (self.envelope, self.draft, self.cursor) = (envelope, None, None);
+    }
+
     /// Whether it has to hold more than it was laid out for.
     fn is_outgrown(&self) -> bool {
         self.draft.is_none() || self.widened * WIDENED > self.envelope.len() as u64
