@@ -1,23 +1,23 @@
 //! Which entries are recorded though a plan serves the scope: those that may teach what deviates from it.
 //!
 //! A deviation has the entries after it recorded, as long as something that recurs is likely to come again. If they teach
-//! nothing, the next such session waits: the longer, and the longer it then is, the more were in vain.
+//! nothing, the next such spell waits: the longer, and the longer it then is, the more were in vain.
 
 #[derive(Debug, Default)]
 pub(super) struct Curiosity {
-    /// Entries of this session that are left.
+    /// Entries of this spell that are left.
     left: u32,
-    /// Entries until the next session may begin.
+    /// Entries until the next spell may begin.
     rest: u32,
     /// Sessions that taught nothing since the last one that did.
     in_vain: u32,
 }
 
-/// Entries of the first session.
-const SESSION: u32 = 16;
+/// Entries of the first spell.
+const SPELL: u32 = 16;
 /// Each one is at most so many times as long.
 const LONGEST: u32 = 4;
-/// As many times a session's entries are not recorded after it.
+/// As many times a spell's entries are not recorded after it.
 const REST: u32 = 3;
 
 impl Curiosity {
@@ -28,7 +28,7 @@ impl Curiosity {
 
     /// An entry ended.
     pub(super) fn ended(&mut self, deviated: bool) {
-        let length = SESSION * LONGEST.min(1 << self.in_vain);
+        let length = SPELL * LONGEST.min(1 << self.in_vain);
         match self.left {
             0 => self.rest = self.rest.saturating_sub(1),
             1 => (self.left, self.rest, self.in_vain) = (0, REST * length, LONGEST.min(self.in_vain + 1)),
@@ -41,7 +41,7 @@ impl Curiosity {
 
     /// Something new was learned, or is to be.
     pub(super) fn renew(&mut self) {
-        *self = Curiosity { left: SESSION, ..Curiosity::default() };
+        *self = Curiosity { left: SPELL, ..Curiosity::default() };
     }
 
     /// Has the next entry recorded.
@@ -69,10 +69,10 @@ mod tests {
     #[test]
     fn what_recurs_is_soon_recorded_twice() {
         for period in [1, 2, 3, 5, 8] {
-            let (_, deviating) = recorded(SESSION + period, period);
+            let (_, deviating) = recorded(SPELL + period, period);
             assert!(deviating >= 2, "{deviating} with period {period}");
         }
-        assert!(recorded(1000, 30).1 >= 2, "a longer period in a longer session");
+        assert!(recorded(1000, 30).1 >= 2, "a longer period in a longer spell");
     }
 
     #[test]
