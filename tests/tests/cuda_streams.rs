@@ -196,6 +196,24 @@ fn two_readers_on_two_streams_are_waited_for() {
     let _ = invalidate(name);
 }
 
+/// A slice that an array became is freed behind those who read the array.
+#[test]
+fn an_array_that_leaves_as_a_slice_is_waited_for() {
+    let Some(Two { gpu: _gpu, kernels, a, b }) = two_streams() else { return };
+    for seed in 0..4 {
+        let mut out = zeros(&b);
+        b.synchronize().unwrap();
+        let array = uncached!({ patterned(&a, LEN, seed).unwrap() });
+        kernels.add_on(&b, &mut out, &array, 1, SLOWLY);
+        let slice: cudarc::driver::CudaSlice<u32> = array.try_into().unwrap();
+        drop(slice);
+        // The driver's pool gives the same memory again, if it may.
+        let others = uncached!({ [(); 4].map(|()| patterned(&a, LEN, 100).unwrap()) });
+        assert_eq!(out.to_vec().unwrap(), added(seed, 1));
+        others.iter().for_each(|other| assert_pattern(other, 100));
+    }
+}
+
 /// More streams read at once than a slice can tell apart, then one writes: it waits for all of them, as the next life does.
 #[test]
 fn many_readers_are_waited_for() {
