@@ -126,6 +126,16 @@ impl Kernels {
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
+    /// As [`add`](Kernels::add), from a bare address: only what was announced orders it.
+    #[allow(unsafe_code)]
+    pub fn add_at(&self, stream: &CudaStream, out: &mut Array<u32, Cuda>, input: u64, value: u32, cycles: i64) {
+        let len = out.len() as u32;
+        let mut launch = stream.launch_builder(&self.add);
+        launch.arg(out).arg(&input).arg(&value).arg(&len).arg(&cycles);
+        // SAFETY: as in `add`; the caller's address is that of an array as long.
+        unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
+    }
+
     /// As [`fill`](Kernels::fill), by this crate's own builder.
     #[allow(unsafe_code)]
     pub fn fill_on(&self, stream: &Cuda, out: &mut Array<u32, Cuda>, value: u32, cycles: i64) {

@@ -214,6 +214,22 @@ fn an_array_that_leaves_as_a_slice_is_waited_for() {
     }
 }
 
+/// A copy that shows its stream waits for a reader that was announced, which the array's slice knows nothing of.
+#[test]
+fn an_announced_reader_is_waited_for_by_a_copy() {
+    let Some(Two { gpu, kernels, a, b }) = two_streams() else { return };
+    let c = gpu.new_stream();
+    let mut out = zeros(&b);
+    b.synchronize().unwrap();
+    let mut array = patterned(&a, LEN, 1).unwrap();
+    let _ = array.as_view();
+    array.used_on(&b).unwrap();
+    kernels.add_at(b.stream(), &mut out, array.address(), 1, SLOWLY);
+    c.stream().memcpy_htod(&pattern(2, LEN), &mut array).unwrap();
+    assert_eq!(out.to_vec().unwrap(), added(1, 1));
+    assert_pattern(&array, 2);
+}
+
 /// More streams read at once than a slice can tell apart, then one writes: it waits for all of them, as the next life does.
 #[test]
 fn many_readers_are_waited_for() {

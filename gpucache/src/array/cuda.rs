@@ -1,7 +1,8 @@
 //! Arrays on CUDA: `CudaSlice`s for whoever wants one, plain pointers for launches.
 //!
-//! Invariant: while cudarc manages several streams, every use goes through the block's `CudaSlice` ([`Lent`]) and so
-//! through its events; while there is one stream, none does, and no event is recorded.
+//! Invariant: a use on the array's own stream, or on one that is shown ([`Launch`]), is ordered by what the block knows of
+//! others, and needs no event of its own. Any other use while cudarc manages several streams goes through the block's
+//! `CudaSlice` ([`Lent`]) and so through its events, and once there is that slice, every use does.
 #![allow(unsafe_code)]
 
 mod launch;
@@ -121,9 +122,11 @@ impl<T: Element> DevicePtr<T> for Array<T, Cuda> {
 
 impl<T: Element> DevicePtrMut<T> for Array<T, Cuda> {
     fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
-        self.block.end_uses();
-        match self.plain_on(stream) {
-            Some(address) => (*address, SyncOnDrop::Record(None)),
+        match self.plain_on(stream).copied() {
+            Some(address) => {
+                self.block.end_uses();
+                (address, SyncOnDrop::Record(None))
+            }
             None => self.lent_mut().writing().device_ptr_mut(stream),
         }
     }

@@ -89,10 +89,15 @@ impl Block {
         self.0.is_reshaped = true;
     }
 
-    /// Makes the block's own stream wait for other users that said so. Returns whether there were any.
+    /// Makes the block's own stream wait for other users that said so. Returns whether there were any. For callers that
+    /// cannot return a failure, which is kept for the next fallible call.
     pub(crate) fn end_uses(&mut self) -> bool {
         self.0.forget_write();
-        self.0.needs_care() && self.0.end_uses()
+        let ended = if self.0.needs_care() { self.0.end_uses() } else { Ok(false) };
+        ended.unwrap_or_else(|error| {
+            self.0.stream.keep(error);
+            true
+        })
     }
 
     /// What the front end keeps with the memory; made by `make` once, found again in the next lives.
@@ -173,7 +178,7 @@ impl Block {
     /// Runs an operation that writes the memory, behind what other streams read and wrote.
     pub(super) fn writing(&mut self, operation: impl Fn(&Stream, u64) -> Result<()>) -> Result<()> {
         if self.0.needs_care() {
-            self.0.end_uses();
+            self.0.end_uses()?;
         }
         let Record { view, stream, address, .. } = &mut **self.0;
         match view.get_mut() {

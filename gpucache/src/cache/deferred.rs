@@ -5,9 +5,9 @@
 //! needs none of them is not held up.
 #![allow(unsafe_code)]
 
+use super::moment::Moment;
 use super::owner::Cache;
 use super::record::Record;
-use super::supply::Moment;
 
 /// Blocks that wait for other streams; belongs to a cache's owner.
 #[derive(Default)]

@@ -18,6 +18,7 @@ mod lists;
 mod local;
 #[cfg(all(loom, test))]
 mod model;
+mod moment;
 mod owner;
 mod plan_stats;
 mod planner;

@@ -8,9 +8,10 @@ use std::any::{Any, TypeId};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::moment::{self, Moment};
 use super::owner::Cache;
 use super::returns::Node;
-use super::supply::{self, Moment};
+use super::supply;
 use super::uses::Uses;
 use crate::base::error::Result;
 use crate::base::key::{Request, Shape, same_dims};
@@ -171,7 +172,10 @@ impl Record {
         }
         // The view may order the stream behind foreign uses of the memory, as this does: both go first.
         drop(view);
-        self.end_uses();
+        if let Err(error) = self.end_uses() {
+            // Who uses it cannot be waited for: it is nobody's then.
+            return self.stream.keep(error);
+        }
         match origin {
             // SAFETY: `allocate` of this stream gave `bytes` at `address`, and the origin is taken once. A record is
             // vacated when neither a block nor a list has it, so no later work uses the memory.
@@ -253,7 +257,7 @@ impl Record {
             1.. if writer.id() == self.stream.id() && writer.memory_id() == stream.memory_id() => {
                 Moment::at(writer, written).precede(stream)
             }
-            _ => supply::order(stream, writer),
+            _ => moment::order(stream, writer),
         })
     }
 
@@ -274,7 +278,7 @@ impl Record {
         // The block's own stream is behind its uses then. It knows of writes by this one alone.
         drop(self.view.take());
         let home = self.stream.clone();
-        self.uses().write(&home, stream, supply::order)
+        self.uses().write(&home, stream, moment::order)
     }
 
     fn uses(&self) -> MutexGuard<'_, Uses> {
@@ -303,7 +307,7 @@ impl Record {
             match moments.iter().find(|moment| moment.stream().id() == user.id()) {
                 _ if user.id() == home.id() => {}
                 Some(moment) => moment.precede(&home)?,
-                None => supply::order(&home, user)?,
+                None => moment::order(&home, user)?,
             }
         }
         uses.clear();
@@ -314,12 +318,10 @@ impl Record {
     }
 
     /// As [`follow_uses`](Record::follow_uses), now. Returns whether there were any.
-    pub(super) fn end_uses(&mut self) -> bool {
+    pub(super) fn end_uses(&mut self) -> Result<bool> {
         let has_any = self.users().next().is_some();
-        if let Err(error) = self.follow_uses(&[]) {
-            self.stream.keep(error);
-        }
-        has_any
+        self.follow_uses(&[])?;
+        Ok(has_any)
     }
 
     fn own_ticket(&self) -> u64 {

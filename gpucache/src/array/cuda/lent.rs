@@ -142,7 +142,8 @@ impl<T: Element> Lent<T> {
             // There was a second stream, and is none now: too rare for something finer.
             let context = self.slice.context();
             context.record_err(context.synchronize());
-            *reads = Reads::default();
+            // Not the count: tickets that were lent out may still be borrowed.
+            reads.is_shared = false;
         }
     }
 
