@@ -74,7 +74,9 @@ impl Faulty {
 
     fn over(machine: Arc<Machine>) -> Faulty {
         let stream = machine.streams.fetch_add(1, Relaxed);
-        Faulty(Stream::new(machine.memory.clone(), FaultyMemory { machine, stream }))
+        let memory = machine.memory.clone();
+        // SAFETY: both are of one machine, whose memory is this process's.
+        Faulty(unsafe { Stream::new(memory, FaultyMemory { machine, stream }) })
     }
 
     fn memory_of_this(&self) -> &FaultyMemory {
@@ -139,7 +141,8 @@ impl Default for Faulty {
     }
 }
 
-impl Device for Faulty {
+// SAFETY: a transparent struct around a `Stream`, which both methods pass on as it is.
+unsafe impl Device for Faulty {
     fn stream_handle(&self) -> &Stream {
         &self.0
     }
@@ -168,7 +171,8 @@ impl fmt::Debug for FaultyEvent {
     }
 }
 
-impl Event for FaultyEvent {
+// SAFETY: work of these streams is done when a call returns.
+unsafe impl Event for FaultyEvent {
     fn is_complete(&self) -> Result<bool> {
         self.machine.call(Call::Query, "asking for an event", 0).map(|()| true)
     }

@@ -83,9 +83,9 @@ impl<T: Element, D: Device> Array<T, D> {
     /// [`is_invalid_shape`](Error::is_invalid_shape) too if `values` are not as many as the shape says; otherwise as for
     /// [`zeros`](Array::zeros).
     pub fn from_slice(device: &D, shape: impl Shape, values: &[T]) -> Result<Self> {
-        let request = Request::of::<T>(shape.dims())?;
-        same_len(&request, values.len())?;
-        let mut array = Self::serve(device, shape.dims())?;
+        let dims = shape.dims();
+        same_len(&Request::of::<T>(dims)?, values.len())?;
+        let mut array = Self::serve(device, dims)?;
         array.copy_from_slice(values)?;
         Ok(array)
     }
@@ -233,8 +233,10 @@ impl<T: Element, D: Device> Array<T, D> {
     /// # Errors
     /// [`is_invalid_shape`](Error::is_invalid_shape) if the shape does not have exactly [`len`](Array::len) elements.
     pub fn reshape(mut self, shape: impl Shape) -> Result<Self> {
-        same_len(&Request::of::<T>(shape.dims())?, self.len())?;
-        self.block.reshape(shape.dims());
+        // Asked once: what safe code answers the second time may be another shape.
+        let dims = shape.dims();
+        same_len(&Request::of::<T>(dims)?, self.len())?;
+        self.block.reshape(dims);
         Ok(self)
     }
 }

@@ -56,6 +56,14 @@ impl Error {
         Error(Box::new(Kind::InvalidShape(message)))
     }
 
+    /// The same where it stopped a request of so many bytes, of which the device was asked for a piece.
+    pub(crate) fn stopping(mut self, request: usize) -> Error {
+        if let Kind::OutOfMemory { bytes, .. } = &mut *self.0 {
+            *bytes = request;
+        }
+        self
+    }
+
     pub(crate) fn deferred(self) -> Error {
         Error(Box::new(Kind::Deferred(self)))
     }

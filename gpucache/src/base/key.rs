@@ -1,18 +1,15 @@
 //! The key under which a block is cached: dtype, shape, and the stream (which implies the device).
 //!
-//! A [`Shape`] keeps up to [`INLINE`] dimensions in place and shares longer ones, so that copying a shape never allocates.
-//! One that had a longer shape before keeps that until it has another.
+//! A [`Shape`] keeps up to [`INLINE`] dimensions in place, and more in memory of its own, which it keeps for the next long
+//! one: a place that has had a shape as long before takes any other on without an allocation.
 
 use std::any::TypeId;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 
 use super::error::{Error, Result};
 
 /// Dimensions kept in place.
 const INLINE: usize = 6;
-/// The rank of a shape whose dimensions are shared.
-const LONG: u8 = u8::MAX;
 
 /// What a block is asked for: a dtype, the dimensions, and the bytes they come to.
 #[derive(Clone, Copy, Debug)]
@@ -27,10 +24,10 @@ pub(crate) struct Request<'a> {
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Shape {
-    /// [`LONG`] for a longer shape than has room in place.
-    rank: u8,
+    rank: usize,
     dims: [usize; INLINE],
-    long: Option<Arc<[usize]>>,
+    /// All dimensions of a shape that has no room in place; room for the next such one until then.
+    long: Box<[usize]>,
 }
 
 /// What must be equal for a block to be handed out again.
@@ -78,11 +75,26 @@ fn require_empty<T>(dims: &[usize]) -> Result<()> {
 
 impl Shape {
     pub(crate) fn new(dims: &[usize]) -> Shape {
-        let mut shape = Shape { rank: LONG, dims: [0; INLINE], long: None };
-        if !shape.set(dims) {
-            shape.long = Some(dims.into());
-        }
+        let mut shape = Shape { rank: 0, dims: [0; INLINE], long: Box::default() };
+        shape.assign(dims);
         shape
+    }
+
+    /// Becomes another shape; allocates if it is longer than any that it was before.
+    #[inline]
+    pub(crate) fn assign(&mut self, dims: &[usize]) {
+        if !self.set(dims) {
+            self.assign_long(dims);
+        }
+    }
+
+    #[cold]
+    fn assign_long(&mut self, dims: &[usize]) {
+        if self.long.len() < dims.len() {
+            self.long = vec![0; dims.len().next_power_of_two()].into();
+        }
+        self.long[..dims.len()].copy_from_slice(dims);
+        self.rank = dims.len();
     }
 
     /// Becomes another shape, if there is room for it in place.
@@ -90,7 +102,7 @@ impl Shape {
     pub(crate) fn set(&mut self, dims: &[usize]) -> bool {
         let has_room = Shape::has_room(dims);
         if has_room {
-            self.rank = dims.len() as u8;
+            self.rank = dims.len();
             std::iter::zip(&mut self.dims, dims).for_each(|(place, dim)| *place = *dim);
         }
         has_room
@@ -105,8 +117,8 @@ impl Shape {
     #[inline]
     pub(crate) fn dims(&self) -> &[usize] {
         match self.rank {
-            LONG => self.long.as_deref().unwrap_or_default(),
-            rank => &self.dims[..usize::from(rank).min(INLINE)],
+            0..=INLINE => &self.dims[..self.rank],
+            rank => &self.long[..rank],
         }
     }
 }

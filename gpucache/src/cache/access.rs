@@ -4,7 +4,7 @@
 use std::mem::MaybeUninit;
 
 use super::block::Block;
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 
 impl Block {
     /// Writes `pattern` again and again; its length divides the block's.
@@ -29,11 +29,28 @@ impl Block {
         self.reading(|| unsafe { self.stream().read(self.address(), to.as_mut_ptr().cast(), bytes) })
     }
 
-    /// Copies another block of the same stream.
+    /// Copies another block of the same device and of as many bytes.
+    ///
+    /// # Errors
+    /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal bytes, of which a copy would leave a part
+    /// unwritten; [`is_unavailable`](Error::is_unavailable) for blocks of two devices; a failure of the device.
     pub(crate) fn copy_from(&mut self, other: &Block) -> Result<()> {
-        let (from, bytes) = (other.address(), other.bytes().min(self.bytes()));
-        // SAFETY: two blocks in use at the same time are disjoint, and have `bytes` bytes each; this one is borrowed
-        // exclusively.
+        let (from, bytes) = (other.address(), other.bytes());
+        if bytes != self.bytes() {
+            return Err(Error::invalid_shape(format!(
+                "{bytes} bytes cannot be copied to {}: copy between arrays of one size",
+                self.bytes()
+            )));
+        }
+        if self.stream().memory_id() != other.stream().memory_id() {
+            return Err(Error::unavailable(
+                "a copy between two devices",
+                "neither reads the other's memory",
+                "copy by way of the host",
+            ));
+        }
+        // SAFETY: two blocks in use at the same time are disjoint, and lie in one device's memory with `bytes` bytes each;
+        // this one is borrowed exclusively.
         let copy = |stream: &crate::device::Stream, to: u64| unsafe { stream.copy(from, to, bytes) };
         self.writing(|stream, to| other.reading(|| copy(stream, to)))
     }

@@ -14,7 +14,7 @@ use super::record::Record;
 #[cfg(feature = "cuda")]
 use super::record::{Home, Origin, View};
 use crate::base::error::Result;
-use crate::base::key::{Request, Shape};
+use crate::base::key::Request;
 use crate::device::Stream;
 
 /// Memory on a stream, in use until dropped. A drop hands it back to the cache that served it, from any thread.
@@ -85,7 +85,7 @@ impl Block {
 
     /// Gives the block another shape of as many bytes; its next life has the old one again.
     pub(crate) fn reshape(&mut self, dims: &[usize]) {
-        self.0.shape = Shape::new(dims);
+        self.0.shape.assign(dims);
         self.0.is_reshaped = true;
     }
 

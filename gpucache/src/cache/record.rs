@@ -14,7 +14,7 @@ use super::returns::Node;
 use super::supply;
 use super::uses::Uses;
 use crate::base::error::Result;
-use crate::base::key::{Request, Shape, same_dims};
+use crate::base::key::{Request, Shape};
 use crate::device::{Stream, process_exits};
 use crate::range;
 
@@ -156,9 +156,9 @@ impl Record {
         *self.ticket.get_mut() = ticket(stream, UNPLANNED);
         self.origin = origin;
         self.is_reshaped = false;
-        if !same_dims(request.dims, self.shape.dims()) {
-            self.shape = Shape::new(request.dims);
-        }
+        // Work of its last life wrote the memory that it had then.
+        *self.written.get_mut() = 0;
+        self.shape.assign(request.dims);
         if self.stream.id() != stream.id() {
             self.stream = stream.clone();
         }
@@ -208,12 +208,6 @@ impl Record {
         self.bytes = bytes;
         self.list = position;
         *self.written.get_mut() = 0;
-    }
-
-    /// Takes a shape on, if there is room for it in place.
-    #[inline]
-    pub(super) fn take_shape(&mut self, dims: &[usize]) -> bool {
-        self.shape.set(dims)
     }
 
     /// Lets a planned record go its own way: from now on it has memory of the range.
@@ -353,14 +347,9 @@ impl Record {
     #[inline(always)]
     pub(super) fn restore_shape(&mut self, shape: &Shape) {
         if self.is_reshaped {
-            self.set_shape(shape);
+            self.shape.assign(shape.dims());
             self.is_reshaped = false;
         }
-    }
-
-    #[cold]
-    pub(super) fn set_shape(&mut self, shape: &Shape) {
-        self.shape = shape.clone();
     }
 }
 

@@ -93,7 +93,7 @@ fn carve(range: &DeviceRange, stream: &Stream, request: &Request<'_>, moves: Mov
             return Ok(carved);
         }
     }
-    insist(stream, || range.allocate(stream, bytes))
+    insist(stream, || range.allocate(stream, bytes)).map_err(|error| error.stopping(request.bytes))
 }
 
 /// Makes a call that may run out of memory, and makes it again once everything idle went back to the device, by this

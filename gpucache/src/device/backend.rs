@@ -20,13 +20,18 @@ use crate::base::error::Result;
 ///     until: AtomicU64,
 /// }
 ///
-/// impl Event for Place {
+/// // SAFETY: pieces are counted once they are done, so `done` reaches `until` only then.
+/// unsafe impl Event for Place {
 ///     fn is_complete(&self) -> gpucache::Result<bool> {
 ///         Ok(self.done.load(SeqCst) >= self.until.load(SeqCst))
 ///     }
 /// }
 /// ```
-pub trait Event: Any + fmt::Debug + Send + Sync {
+///
+/// # Safety
+/// Once [`is_complete`](Event::is_complete) answered that it is, no work that it was recorded behind last is under way:
+/// memory that the work used is handed out again then.
+pub unsafe trait Event: Any + fmt::Debug + Send + Sync {
     /// Whether all work is done that it was recorded behind last. Does not wait.
     ///
     /// # Errors
@@ -38,7 +43,8 @@ pub trait Event: Any + fmt::Debug + Send + Sync {
 #[derive(Debug)]
 struct Complete;
 
-impl Event for Complete {
+// SAFETY: it is the event of streams whose work is done when a call returns, so that nothing it is behind is under way.
+unsafe impl Event for Complete {
     fn is_complete(&self) -> Result<bool> {
         Ok(true)
     }
@@ -51,8 +57,7 @@ impl Event for Complete {
 /// # Safety
 /// [`allocate`](Backend::allocate) must return memory that nothing else uses and that stays valid until it is freed.
 /// On a machine whose arrays are read through pointers ([`Host`](super::Host)) it must be ordinary memory of the process.
-/// Once [`Event::is_complete`] said so of an event, and behind a [`wait`](Backend::wait) for it, no work that it was
-/// recorded behind is under way.
+/// Behind a [`wait`](Backend::wait) for an event no work that it was recorded behind is under way.
 pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// Memory for `bytes`, usable by work that is put on this stream from now on.
     ///

@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use super::meter::Meter;
@@ -54,24 +55,37 @@ enum Kind {
 }
 
 /// The memory of one device, shared by its streams.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Memory {
+    /// Never given again, so that what is counted for a device that is gone is not taken for another one's.
+    id: u64,
     meter: Arc<Meter>,
     kind: Kind,
     /// What the layer above keeps for the device.
     range: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory::of(Kind::default())
+    }
+}
+
 impl Memory {
     /// Memory that can be mapped behind addresses, of which the device's range is made. The default has no range: scopes
     /// ask the streams' backends for each block.
     pub fn with_pages(pages: impl VirtualMemory) -> Memory {
-        Memory { kind: Kind::Pages(Arc::new(pages)), ..Memory::default() }
+        Memory::of(Kind::Pages(Arc::new(pages)))
     }
 
     /// Memory whose range is made of chunks, allocated by the streams' backends.
     pub fn with_chunks() -> Memory {
-        Memory { kind: Kind::Chunks, ..Memory::default() }
+        Memory::of(Kind::Chunks)
+    }
+
+    fn of(kind: Kind) -> Memory {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Memory { id: NEXT.fetch_add(1, Relaxed), meter: Arc::default(), kind, range: OnceLock::new() }
     }
 
     /// Whether there is to be a range over it.
@@ -91,9 +105,10 @@ impl Memory {
         }
     }
 
-    /// Names the device while it is in use.
+    /// Names the device, for the life of the process.
+    #[inline]
     pub(crate) fn id(&self) -> u64 {
-        std::ptr::from_ref(self).addr() as u64
+        self.id
     }
 
     /// What the layer above keeps for the device, if it does.

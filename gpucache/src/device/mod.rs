@@ -39,7 +39,12 @@ use crate::base::error::Result;
 /// # Implementing it
 /// A handle is a `#[repr(transparent)]` struct around its [`Stream`], so that an array can lend it out again.
 /// `gpucache` brings [`Host`] and `Cuda`; tests and other front ends add their own, over a [`Backend`].
-pub trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
+///
+/// # Safety
+/// The handle is a `#[repr(transparent)]` struct around the [`Stream`] that [`stream_handle`](Device::stream_handle) gives
+/// out, always the same one, and [`from_stream_handle`](Device::from_stream_handle) gives the handle around just the
+/// stream it is given: an array is freed and copied on the stream that it was allocated on.
+pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// The stream behind this handle.
     fn stream_handle(&self) -> &Stream;
 

@@ -45,7 +45,11 @@ fn ready_id(id: u64, watches: bool) -> u64 {
 
 impl Stream {
     /// A stream of its own over `backend`; streams of one device share a `memory`.
-    pub fn new(memory: Arc<Memory>, backend: impl Backend) -> Stream {
+    ///
+    /// # Safety
+    /// What `memory` maps is usable by `backend`, and so is what the backends of other streams over it allocate: they are
+    /// of one device. Memory changes hands between streams that share it, and arrays are copied between them.
+    pub unsafe fn new(memory: Arc<Memory>, backend: impl Backend) -> Stream {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         super::exit::watch();
         let id = NEXT.fetch_add(1, Relaxed);
@@ -96,7 +100,7 @@ impl Stream {
         &self.0.memory
     }
 
-    /// Names the device while it is in use.
+    /// Names the device, for the life of the process.
     pub(crate) fn memory_id(&self) -> u64 {
         self.0.memory.id()
     }

@@ -56,13 +56,37 @@ struct Slot {
     blockers: u32,
 }
 
+/// What lives at a position, in a word: 0 for nothing, else how much memory it takes, so that it keeps no more when the
+/// plan's block is given up, and whether it is displaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
-    Idle,
-    /// Its reuser is its first one.
-    Live,
-    /// Its reuser is another one.
-    Displaced,
+struct Life(u32);
+
+impl Life {
+    const IDLE: Life = Life(0);
+    /// Stands for what always lives.
+    const ALWAYS: Life = Life(1);
+    /// Its reuser is another one than its first. All positions together are shorter than this many units.
+    const DISPLACED: u32 = 1 << 31;
+
+    /// A life of so many bytes, of which there is at least one.
+    #[inline]
+    fn of(bytes: u64) -> Life {
+        Life(bytes.div_ceil(ALIGN) as u32)
+    }
+
+    fn displaced(self) -> Life {
+        Life(self.0 | Life::DISPLACED)
+    }
+
+    #[inline]
+    fn is_displaced(self) -> bool {
+        self.0 & Life::DISPLACED != 0
+    }
+
+    /// Its bytes, rounded up to [`ALIGN`].
+    fn bytes(self) -> u64 {
+        u64::from(self.0 & !Life::DISPLACED) * ALIGN
+    }
 }
 
 /// Where nothing lies that is not planned.
@@ -89,8 +113,8 @@ impl Cursor {
             Slot { least, spread, offset: (layout.offsets[position] / ALIGN) as u32, blockers: 0, before }
         };
         let slots: Vec<Slot> = (0..buffers.len()).map(slot).collect();
-        let mut lives = vec![Life::Idle; slots.len() + 1];
-        lives.push(Life::Live);
+        let mut lives = vec![Life::IDLE; slots.len() + 1];
+        lives.push(Life::ALWAYS);
         let (next, passed_over) = (slots.len(), slots.len() as u64);
         Cursor { slots, lives, next, passed_over, first_reusers, ..Cursor::default() }
     }
@@ -117,12 +141,12 @@ impl Cursor {
             .then(|| Served { position: self.next as u32, offset: slot.start() })
     }
 
-    /// Serves the position that [`expects`](Cursor::expects) gave, after which so many bytes are live. (Both are known to the
-    /// caller: nothing is read again here.)
+    /// Serves so many bytes at the position that [`expects`](Cursor::expects) gave, after which `live_bytes` are live. (All
+    /// are known to the caller: nothing is read again here.)
     #[inline]
-    pub(crate) fn step(&mut self, served: Served, live_bytes: u64) {
+    pub(crate) fn step(&mut self, served: Served, bytes: u64, live_bytes: u64) {
         if let Some(life) = self.lives.get_mut(served.position as usize) {
-            *life = Life::Live;
+            *life = Life::of(bytes);
             self.next = served.position as usize + 1;
             self.live_bytes = live_bytes;
         }
@@ -134,7 +158,7 @@ impl Cursor {
         let slot = self.slots.get(position).filter(|slot| slot.fits(bytes) && slot.blockers == 0)?;
         let served = Served { position: position as u32, offset: slot.start() };
         let is_free = self.first_reusers.before(position).iter().all(|&other| self.is_idle(other));
-        is_free.then(|| self.step(served, self.live_bytes + bytes))?;
+        is_free.then(|| self.step(served, bytes, self.live_bytes + bytes))?;
         Some(served)
     }
 
@@ -143,7 +167,7 @@ impl Cursor {
     pub(crate) fn take_back(&mut self, position: u32, bytes: u64) {
         self.live_bytes -= bytes;
         if let Some(life) = self.lives.get_mut(position as usize)
-            && std::mem::replace(life, Life::Idle) == Life::Displaced
+            && std::mem::replace(life, Life::IDLE).is_displaced()
         {
             self.unblock(position);
         }
@@ -151,11 +175,11 @@ impl Cursor {
 
     #[inline]
     fn is_idle(&self, position: u32) -> bool {
-        self.lives.get(position as usize) == Some(&Life::Idle)
+        self.lives.get(position as usize) == Some(&Life::IDLE)
     }
 
     fn is_live(&self, position: usize) -> bool {
-        self.lives[position] != Life::Idle
+        self.lives[position] != Life::IDLE
     }
 
     /// Whether nothing was asked for in this entry yet.
@@ -193,13 +217,15 @@ impl Cursor {
         (self.slots.len() - self.next) as u64
     }
 
-    /// Takes every live position out of the plan: hands out its number, offset and bytes, in order of address.
+    /// Takes every live position out of the plan: hands out its number and offset, and the bytes that it was served with,
+    /// which may be far fewer than it has a place for; in order of address.
     pub(crate) fn evict(&mut self) -> Vec<Evicted> {
         let mut evicted = Vec::new();
         self.forget_displaced();
         for (position, slot) in self.slots.iter().enumerate() {
-            if std::mem::replace(&mut self.lives[position], Life::Idle) != Life::Idle {
-                evicted.push(Evicted { position: position as u32, offset: slot.start(), bytes: slot.size() });
+            let life = std::mem::replace(&mut self.lives[position], Life::IDLE);
+            if life != Life::IDLE {
+                evicted.push(Evicted { position: position as u32, offset: slot.start(), bytes: life.bytes() });
             }
         }
         evicted.sort_unstable_by_key(|evicted| evicted.offset);

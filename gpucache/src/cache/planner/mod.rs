@@ -20,7 +20,6 @@ use super::owner::Cache;
 use super::plan_stats::Deviations;
 use super::record::Stack;
 use super::shared::Shared;
-use crate::base::key::Shape;
 use crate::device::Stream;
 use crate::plan::{Cursor, Envelope, Learner};
 use crate::range::{self, Carved};
@@ -53,8 +52,6 @@ pub(super) struct Planner {
     /// Names the block; 0 for none.
     epoch: u64,
     cursor: Cursor,
-    /// Shapes that records have no room for, by plan and position.
-    shapes: HashMap<(usize, u32), Shape>,
     /// The most that it had in use at once since it was laid out or looked at.
     peak: u64,
     /// Entries until that is looked at.
@@ -306,7 +303,6 @@ impl Planner {
     fn forget_active(&mut self, shared: &Shared) {
         self.vacate(shared);
         self.plans.remove_active(&mut self.cursor);
-        self.shapes.clear();
         self.learn_anew();
     }
 
@@ -320,7 +316,6 @@ impl Planner {
         self.vacate(shared);
         self.errands.streams.extend(self.plans.clear(&mut self.cursor));
         self.errands.records.push(std::mem::take(&mut self.records));
-        self.shapes.clear();
     }
 
     /// Forgets all plans and all that was recorded.

@@ -21,9 +21,9 @@ impl Planner {
             return None;
         }
         let mut record = self.records.pop()?;
-        self.cursor.step(served, live_bytes);
+        self.cursor.step(served, bytes as u64, live_bytes);
         record.place(bytes, self.base + served.offset, served.position);
-        record.take_shape(dims);
+        record.shape.set(dims);
         Some(record)
     }
 
@@ -31,9 +31,7 @@ impl Planner {
         let Served { position, offset } = served;
         let mut record = self.records.pop().unwrap_or_else(|| Record::planned(stream, self.cache, self.epoch));
         record.place(request.bytes, self.base + offset, position);
-        if !record.take_shape(request.dims) {
-            self.place_long_shape(&mut record, request.dims, position);
-        }
+        record.shape.assign(request.dims);
         if self.cursor.live_bytes() > self.room {
             self.note_use(shared);
         }
@@ -51,16 +49,6 @@ impl Planner {
     #[inline]
     pub(in crate::cache) fn look_again(&mut self) {
         self.room = 0;
-    }
-
-    /// Long shapes are kept by position, so that their next life does not allocate on the host.
-    #[cold]
-    fn place_long_shape(&mut self, record: &mut Record, dims: &[usize], position: u32) {
-        let known = self.shapes.entry((self.plans.active(), position)).or_insert_with(|| Shape::new(dims));
-        if known.dims() != dims {
-            *known = Shape::new(dims);
-        }
-        record.set_shape(known);
     }
 
     /// Whether there is a plan to go by for requests of this stream.

@@ -145,7 +145,8 @@ unsafe impl Backend for CudaMemory {
 #[derive(Debug)]
 struct Mark(CudaEvent);
 
-impl Event for Mark {
+// SAFETY: the driver answers that an event is complete once the work before its last record is done.
+unsafe impl Event for Mark {
     fn is_complete(&self) -> Result<bool> {
         let context = self.0.context();
         // It may have been made by another thread, and the context is bound to each on its own.

@@ -98,7 +98,8 @@ impl Cuda {
                 return Ok(Cuda(known));
             }
             let memory = gpu.memory.get_or_insert_with(|| memory_of(stream.context())).clone();
-            let new = Stream::new(memory, CudaMemory::new(stream));
+            // SAFETY: the memory is that of the stream's GPU, whose address space all streams of the process on it share.
+            let new = unsafe { Stream::new(memory, CudaMemory::new(stream)) };
             gpu.streams.push((raw, new.downgrade()));
             Ok(Cuda(new))
         })
@@ -112,7 +113,8 @@ impl Cuda {
     }
 }
 
-impl Device for Cuda {
+// SAFETY: a transparent struct around a `Stream`, which both methods pass on as it is.
+unsafe impl Device for Cuda {
     #[inline]
     fn stream_handle(&self) -> &Stream {
         &self.0

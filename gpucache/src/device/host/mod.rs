@@ -38,7 +38,8 @@ impl Host {
     /// one costs nothing.
     pub fn new() -> Host {
         static STREAM: OnceLock<Stream> = OnceLock::new();
-        Host(STREAM.get_or_init(|| Stream::new(memory().into(), HostMemory)).clone())
+        // SAFETY: pages and backend are both memory of this process.
+        Host(STREAM.get_or_init(|| unsafe { Stream::new(memory().into(), HostMemory) }).clone())
     }
 
     /// A new stream of the host, with a thread that does its work later and in order, as a GPU's stream does:
@@ -65,7 +66,9 @@ impl Host {
     pub fn new_stream() -> Result<Host> {
         static MEMORY: OnceLock<Arc<Memory>> = OnceLock::new();
         let queue = Queue::start()?;
-        let host = Host(Stream::new(MEMORY.get_or_init(|| memory().into()).clone(), Queued(queue)));
+        let memory = MEMORY.get_or_init(|| memory().into()).clone();
+        // SAFETY: pages and backend are both memory of this process, which every stream of it can use.
+        let host = Host(unsafe { Stream::new(memory, Queued(queue)) });
         if let Some(queued) = host.queued() {
             queued.0.report_to(host.0.downgrade());
         }
@@ -130,7 +133,8 @@ impl Default for Host {
     }
 }
 
-impl Device for Host {
+// SAFETY: a transparent struct around a `Stream`, which both methods pass on as it is.
+unsafe impl Device for Host {
     #[inline]
     fn stream_handle(&self) -> &Stream {
         &self.0

@@ -156,6 +156,7 @@ impl Cursor {
         })?;
         self.spend(self.slots.len());
         let position = self.off_order.passed.remove(place);
+        self.lives[position as usize] = Life::of(bytes);
         self.block(position as usize);
         self.passed_over = self.passed_over.wrapping_sub(1);
         self.live_bytes += bytes;
@@ -184,7 +185,7 @@ impl Cursor {
         self.passed_over += 1;
         for place in 0..self.first_reusers.before(position).len() {
             let live = self.first_reusers.before(position)[place] as usize;
-            if self.lives[live] == Life::Live {
+            if self.is_live(live) && !self.lives[live].is_displaced() {
                 self.block(live);
             }
         }
@@ -216,7 +217,7 @@ impl Cursor {
             None => before.iter().position(overlaps).unwrap_or(live),
         };
         self.spend(reuser.abs_diff(self.next));
-        self.lives[live] = Life::Displaced;
+        self.lives[live] = self.lives[live].displaced();
         self.off_order.reusers.insert(live as u32, reuser as u32);
         self.set_blockers(reuser, self.slots[reuser].blockers + 1);
     }
