@@ -1,7 +1,10 @@
 //! Keyed lists: the idle blocks of a cache, by the exact dtype, shape and stream. Pure structure; releases nothing.
 //!
-//! Invariants: `idle_bytes` and `idle_blocks` are those of all lists. While blocks age, each idle one has an entry in
-//! `aging` with its list and the time it came, in order; entries of blocks that were handed out since are skipped.
+//! A key has a list while blocks of it are idle or in use, or were asked for lately: where shapes change all the time, the
+//! lists of those that never come again are given to new ones. Invariants: `idle_bytes` and `idle_blocks` are those of all lists.
+//! No two keys that a cache ever had have the same number; a block returns to its key's list as long as the list still has
+//! that number. While blocks age, each idle one has an entry in `aging` with its list and the time it came, in order;
+//! entries of blocks that were handed out since are skipped.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -18,20 +21,47 @@ pub(super) struct Lists {
     /// The list that served last: its `next` is where to look first.
     last: u32,
     hasher: DefaultHashBuilder,
+    /// What the idle blocks take in a range.
     idle_bytes: u64,
     idle_blocks: usize,
     aging: VecDeque<(u32, u64)>,
     /// Counts pushes.
     clock: u64,
+    /// Counts keys.
+    keys: u64,
+    /// The list that is looked at next for one to be given to a new key.
+    hand: usize,
 }
 
 struct List {
+    /// Names the key among all that the cache ever had, from 1.
+    number: u64,
     key: Key,
     /// The oldest first.
     idle: VecDeque<Box<Record>>,
     /// The list that served after this one the last time. Programs repeat themselves, so this is mostly right.
     next: u32,
+    /// Blocks that are to return.
+    out: u32,
+    /// Whether it served since it was looked at last.
+    has_served: bool,
 }
+
+/// Where blocks of a key return to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) list: u32,
+    /// The key's number; 0 for a block that returns to no list.
+    pub(super) key: u64,
+}
+
+/// With more keys than this a new one takes the list of one that is not in use: each takes about 200 bytes, and programs
+/// that repeat themselves ask for far fewer.
+const MANY: usize = 1024;
+/// So many lists are looked at for a new key, so that it costs no more the more there are.
+const LOOKS: usize = 4;
+/// What a block takes at least: blocks of a range begin at multiples of this.
+const LEAST: u64 = 256;
 
 impl Lists {
     /// Pops an idle block of exactly this key, the one returned last, as its memory is the likeliest in a cache.
@@ -39,7 +69,9 @@ impl Lists {
     pub(super) fn pop(&mut self, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
         let place = self.find(request, stream)?;
         let list = &mut self.lists[place as usize];
+        list.has_served = true;
         let mut record = list.idle.pop_back()?;
+        list.out = list.out.saturating_add(1);
         record.restore_shape(list.key.shape());
         self.count_out(&record);
         Some(record)
@@ -66,29 +98,82 @@ impl Lists {
         Some(place)
     }
 
-    /// The list that blocks of this key return to, made if there is none yet.
-    pub(super) fn place_of(&mut self, request: &Request<'_>, stream: u64) -> u32 {
+    /// Where a new block of this key returns to, with a list of its own if the key had none.
+    pub(super) fn place_of(&mut self, request: &Request<'_>, stream: u64) -> Place {
         // A pop that found the list empty has just been here.
         let here = self.lists.get(self.last as usize).is_some_and(|list| list.key.matches(request, stream));
-        if let Some(place) = if here { Some(self.last) } else { self.find(request, stream) } {
-            return place;
-        }
-        let key = Key::new(request, stream);
-        let place = self.lists.len() as u32;
-        let hash = key.hash(self.hasher.build_hasher());
-        // Room for one block at once, so that the first return of a fresh key does not allocate.
-        self.lists.push(List { key, idle: VecDeque::with_capacity(1), next: place });
-        self.lists[self.last as usize].next = place;
-        let (lists, hasher) = (&self.lists, &self.hasher);
-        self.index.insert_unique(hash, place, |&other| lists[other as usize].key.hash(hasher.build_hasher()));
-        self.last = place;
-        place
+        let known = if here { Some(self.last) } else { self.find(request, stream) };
+        let list = known.unwrap_or_else(|| self.add(Key::new(request, stream)));
+        let known = &mut self.lists[list as usize];
+        known.out = known.out.saturating_add(1);
+        Place { list, key: known.number }
     }
 
-    /// Takes a block in; one that `ages` can be found by [`pop_oldest`](Lists::pop_oldest).
+    /// Gives a new key a list.
+    fn add(&mut self, key: Key) -> u32 {
+        self.keys += 1;
+        let hash = key.hash(self.hasher.build_hasher());
+        let (place, number) = (self.disused().unwrap_or(self.lists.len()), self.keys);
+        let next = place as u32;
+        match self.lists.get_mut(place) {
+            Some(list) => (list.number, list.key, list.next, list.has_served) = (number, key, next, true),
+            None => {
+                // Room for one block at once, so that the first return of a fresh key does not allocate.
+                let idle = VecDeque::with_capacity(1);
+                self.lists.push(List { number, key, idle, next, out: 0, has_served: true });
+            }
+        }
+        self.lists[self.last as usize].next = next;
+        let (lists, hasher) = (&self.lists, &self.hasher);
+        self.index.insert_unique(hash, next, |&other| lists[other as usize].key.hash(hasher.build_hasher()));
+        self.last = next;
+        next
+    }
+
+    /// Where there are many keys: takes the list of one away that has no blocks, if there is one among the next few; of those
+    /// rather one that did not serve since it was looked at last.
+    fn disused(&mut self) -> Option<usize> {
+        if self.lists.len() < MANY {
+            return None;
+        }
+        let mut found = None;
+        for _ in 0..LOOKS {
+            self.hand = (self.hand + 1) % self.lists.len();
+            let list = &mut self.lists[self.hand];
+            let has_served = std::mem::replace(&mut list.has_served, false);
+            if list.idle.is_empty() && list.out == 0 && (found.is_none() || !has_served) {
+                found = Some(self.hand);
+            }
+            if found.is_some() && !has_served {
+                break;
+            }
+        }
+        let place = found?;
+        let hash = self.lists[place].key.hash(self.hasher.build_hasher());
+        if let Ok(entry) = self.index.find_entry(hash, |&other| other as usize == place) {
+            entry.remove();
+        }
+        Some(place)
+    }
+
+    /// Whether a block that returns to this place still has its list there; it counts as returned.
+    #[inline]
+    pub(super) fn expects(&mut self, place: Place) -> bool {
+        match self.lists.get_mut(place.list as usize) {
+            Some(list) if list.number == place.key => {
+                list.out = list.out.saturating_sub(1);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes a block in that its list [`expects`](Lists::expects); one that `ages` can be found by
+    /// [`pop_oldest`](Lists::pop_oldest).
     #[inline(always)]
-    pub(super) fn push(&mut self, place: u32, mut record: Box<Record>, ages: bool) {
-        self.idle_bytes += record.bytes() as u64;
+    pub(super) fn push(&mut self, mut record: Box<Record>, ages: bool) {
+        let place = record.list();
+        self.idle_bytes += taken_by(&record);
         self.idle_blocks += 1;
         if ages {
             self.clock += 1;
@@ -139,11 +224,12 @@ impl Lists {
         None
     }
 
+    /// What the idle blocks take in a range.
     pub(super) fn idle_bytes(&self) -> u64 {
         self.idle_bytes
     }
 
-    /// How many keys blocks were asked for by.
+    /// How many keys have a list.
     #[inline]
     pub(super) fn keys(&self) -> usize {
         self.lists.len()
@@ -151,15 +237,20 @@ impl Lists {
 
     #[inline]
     fn count_out(&mut self, record: &Record) {
-        self.idle_bytes -= record.bytes() as u64;
+        self.idle_bytes -= taken_by(record);
         self.idle_blocks -= 1;
     }
 
-    /// Hands out all idle blocks; the keys stay, for busy blocks to return to.
+    /// Hands out all idle blocks; the keys stay, for busy blocks to return to. Takes time by those that age alone, as all do
+    /// but in a scope that keeps everything.
     pub(super) fn take_idle(&mut self) -> Vec<Box<Record>> {
-        self.aging.clear();
-        (self.idle_bytes, self.idle_blocks) = (0, 0);
-        self.lists.iter_mut().flat_map(|list| list.idle.drain(..)).collect()
+        let mut idle = Vec::with_capacity(self.idle_blocks);
+        idle.extend(std::iter::from_fn(|| self.pop_oldest()));
+        if self.idle_blocks > 0 {
+            (self.idle_bytes, self.idle_blocks) = (0, 0);
+            idle.extend(self.lists.iter_mut().flat_map(|list| list.idle.drain(..)));
+        }
+        idle
     }
 
     /// Hands out the idle blocks of all streams but the one that was asked for last.
@@ -180,10 +271,16 @@ impl Lists {
         self.lists.get(self.last as usize).map_or(0, |list| list.key.stream())
     }
 
-    /// Forgets all keys. Blocks that return to one of them must not be pushed here any more.
+    /// Forgets all keys, and gives back what they took on the process's heap. Nothing is idle, and blocks that return have
+    /// no list any more.
     pub(super) fn forget_keys(&mut self) {
-        self.index.clear();
-        self.lists.clear();
-        self.last = 0;
+        let Lists { keys, clock, .. } = *self;
+        *self = Lists { keys, clock, ..Lists::default() };
     }
+}
+
+/// What a block takes in a range, where small ones take as much as the least that there is.
+#[inline]
+fn taken_by(record: &Record) -> u64 {
+    (record.bytes() as u64).max(LEAST)
 }

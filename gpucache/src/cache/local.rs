@@ -1,10 +1,10 @@
 //! The owner's side of a cache: plain data that only the thread which owns the cache touches, without locks.
 //!
-//! Invariants: a record in `lists` has the generation that [`Shared::generation`] names, one in `spares` has no memory;
+//! Invariants: a record in `lists` came after the last invalidation that the owner settled, one in `spares` has no memory;
 //! no method calls a device or any code of the user: what is to be released is handed to the caller.
 
 use super::deferred::Deferred;
-use super::lists::Lists;
+use super::lists::{Lists, Place};
 use super::owner::Cache;
 use super::planner::{Begin, Planner};
 use super::policy::{Recycle, Use};
@@ -109,11 +109,11 @@ impl Local {
     /// Takes a fresh record into account. A kept one returns to the list of its key, another is released when dropped.
     pub(super) fn adopt(&mut self, cache: &'static Cache, shared: &Shared, fresh: Fresh<'_>) {
         let Fresh { record, request, stream, keeps, calls } = fresh;
-        let (generation, list) = match keeps {
-            true => (shared.generation(), self.lists.place_of(request, stream)),
-            false => (Home::NEVER_KEPT, 0),
-        };
-        record.set_home(Home { cache: Some(cache), generation }, list);
+        let generation = if keeps { shared.generation() } else { Home::NEVER_KEPT };
+        // Without memory there is nothing to keep.
+        let has_list = keeps && request.bytes > 0;
+        let place = if has_list { self.lists.place_of(request, stream) } else { Place::default() };
+        record.set_home(Home { cache: Some(cache), generation }, place);
         shared.counters.allocated(record.bytes(), calls);
         match keeps {
             true => self.hand_out(shared, record),
@@ -131,17 +131,16 @@ impl Local {
                 Some(rest) => record = rest,
             }
         }
-        let (home, list) = (record.home(), record.list());
         shared.counters.dropped(record.bytes());
         self.planner.look_again();
-        let is_known = home.generation == shared.generation();
+        let is_known = self.lists.expects(record.place_in_lists());
         if is_known && self.recycle == Recycle::Keyed {
-            self.lists.push(list, record, false);
+            self.lists.push(record, false);
             return Put::Kept;
         }
         let budget = self.budget(shared);
         if is_known && record.bytes() as u64 <= budget {
-            self.lists.push(list, record, true);
+            self.lists.push(record, true);
             return if self.lists.idle_bytes() > budget { Put::KeptTooMuch } else { Put::Kept };
         }
         self.planner.take_evicted(&mut record);
@@ -171,7 +170,7 @@ impl Local {
     /// release. (A record may be the last to hold its stream, so that none is dropped in here.)
     pub(super) fn renew(&mut self, shared: &Shared) -> Vec<Box<Record>> {
         let mut records = self.take_idle(shared);
-        records.append(&mut self.spares);
+        records.append(&mut std::mem::take(&mut self.spares));
         self.lists.forget_keys();
         self.planner.forget(shared);
         shared.renew();

@@ -8,6 +8,7 @@ use std::any::{Any, TypeId};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::lists::Place;
 use super::moment::{self, Moment};
 use super::owner::Cache;
 use super::returns::Node;
@@ -28,7 +29,7 @@ pub(crate) struct Record {
     ticket: AtomicU64,
     /// The record under it in a [`Stack`].
     below: Option<Box<Record>>,
-    /// Its list within its home's generation, or its position in the plan.
+    /// Its list, or its position in the plan.
     list: u32,
     /// The epoch of its stream in which it was written last, if that is known; else 0.
     written: AtomicU32,
@@ -42,6 +43,8 @@ pub(crate) struct Record {
     uses: OnceLock<Box<Mutex<Uses>>>,
     /// The next record of a return stack.
     next: AtomicPtr<Record>,
+    /// The number of the key whose list it returns to, if that still has it.
+    key: u64,
     /// When it came into an idle list, counted by the list's owner.
     pub(super) seen: u64,
     /// The entry that recorded its allocation last, and the allocation's number there.
@@ -71,8 +74,8 @@ pub(super) enum Origin {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Home {
     pub(super) cache: Option<&'static Cache>,
-    /// The cache's generation that allocated it: another one releases it when it returns. For a place in a plan's block
-    /// the epoch of that block.
+    /// The cache's generation that allocated it: what is of an older one when it returns was invalidated. For a place in a
+    /// plan's block the epoch of that block.
     pub(super) generation: u64,
 }
 
@@ -143,6 +146,7 @@ impl Record {
             view: OnceLock::new(),
             uses: OnceLock::new(),
             next: AtomicPtr::default(),
+            key: 0,
             seen: 0,
             recorded: (0, 0),
             origin,
@@ -339,8 +343,14 @@ impl Record {
         self.list
     }
 
-    pub(super) fn set_home(&mut self, home: Home, list: u32) {
-        (self.home, self.list) = (home, list);
+    /// The place in its home's lists, for a record that is not planned.
+    #[inline]
+    pub(super) fn place_in_lists(&self) -> Place {
+        Place { list: self.list, key: self.key }
+    }
+
+    pub(super) fn set_home(&mut self, home: Home, place: Place) {
+        (self.home, self.list, self.key) = (home, place.list, place.key);
     }
 
     /// Has its list's shape again, if it was given another one.

@@ -13,7 +13,7 @@ use super::returns::Returns;
 pub struct ScopeStats {
     /// How often the scope was entered, nested entries included.
     pub entries: u64,
-    /// Allocations that an idle block served.
+    /// Allocations that an idle block served, and those of no bytes.
     pub hits: u64,
     /// Allocations that the device, or the range of its memory, served.
     pub misses: u64,
@@ -62,9 +62,10 @@ pub(super) struct Counters {
 pub(super) struct Counter(AtomicU64);
 
 impl Counters {
-    /// Counts a block that was supplied, by so many calls to the device.
+    /// Counts a block that was supplied, by so many calls to the device. One without bytes took no memory from anywhere.
     pub(super) fn allocated(&self, bytes: usize, calls: u64) {
-        self.misses.add(1);
+        let served = if bytes == 0 { &self.hits } else { &self.misses };
+        served.add(1);
         self.device_allocations.add(calls);
         self.held_blocks.add(1);
         self.held_bytes.add(bytes as u64);

@@ -1,10 +1,11 @@
 //! What entries of the same order have in common: for each position the bytes and the lifetime that hold all of them.
 //!
 //! Orders are the same if they have as many allocations and their envelope needs hardly more memory than the larger one
-//! of them: sizes may vary, and drops may change places.
+//! of them: sizes may vary, and drops may change places. To find that two entries have nothing in common allocates nothing
+//! ([`Scratch`]), since a program that never repeats itself is compared again and again.
 
+use super::Buffer;
 use super::log::{Log, Logged, OUTLIVES};
-use super::{Buffer, lower_bound};
 
 /// Sizes and lifetimes for each allocation of an entry, in order.
 #[derive(Clone, Debug)]
@@ -12,6 +13,14 @@ pub(crate) struct Envelope {
     positions: Vec<Expected>,
     /// How often entries made it another one.
     changes: u32,
+}
+
+/// Room for comparisons, kept from one to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    positions: Vec<Expected>,
+    /// By time the bytes whose lives end then.
+    ends: Vec<u128>,
 }
 
 /// What is expected at a position.
@@ -36,16 +45,14 @@ const CHANGES: u32 = 64;
 const VARIATION: u64 = 4;
 
 impl Envelope {
-    /// The envelope of two entries; `None` if their orders are not the same.
-    pub(crate) fn of(one: &Log, other: &Log) -> Option<Envelope> {
+    /// The envelope of two entries; `None` if their orders are not the same, or nothing of them can be laid out.
+    pub(crate) fn of(one: &Log, other: &Log, scratch: &mut Scratch) -> Option<Envelope> {
         if one.stream() != other.stream() || one.allocations().len() != other.allocations().len() {
             return None;
         }
         let pairs = one.allocations().iter().zip(other.allocations());
-        let positions = pairs.map(|(one, other)| Expected::of(one, other)).collect();
-        let envelope = Envelope { positions, changes: 0 };
-        let bound = lower_bound(&one.buffers()).max(lower_bound(&other.buffers()));
-        (envelope.bound() <= bound + bound / SLACK).then_some(envelope)
+        let bound = scratch.bound(one.allocations()).max(scratch.bound(other.allocations()));
+        scratch.envelope(pairs.map(|(one, other)| Expected::of(one, other)), bound, 0)
     }
 
     /// Whether an entry has this order, with sizes that were seen before, and no array of it lives longer or needs a place
@@ -87,8 +94,13 @@ impl Envelope {
     }
 
     /// The envelope of this order that holds an entry too; `None` if that has another order.
-    pub(crate) fn absorb(&self, log: &Log) -> Option<Envelope> {
-        self.merge(&Envelope::of(log, log)?)
+    pub(crate) fn absorb(&self, log: &Log, scratch: &mut Scratch) -> Option<Envelope> {
+        if self.len() != log.allocations().len() {
+            return None;
+        }
+        let bound = scratch.bound(&self.positions).max(scratch.bound(log.allocations()));
+        let pairs = self.positions.iter().zip(log.allocations());
+        scratch.envelope(pairs.map(|(one, logged)| one.merge(&Expected::of(logged, logged))), bound, self.changes + 1)
     }
 
     /// The envelope of both; `None` if their orders are not the same.
@@ -96,38 +108,80 @@ impl Envelope {
         if self.len() != other.len() {
             return None;
         }
-        let pairs = self.positions.iter().zip(&other.positions);
-        let positions = pairs.map(|(one, other)| one.merge(other)).collect();
-        let both = Envelope { positions, changes: self.changes + 1 };
+        let (mut scratch, pairs) = (Scratch::default(), self.positions.iter().zip(&other.positions));
         let bound = self.bound().max(other.bound());
-        (both.bound() <= bound + bound / SLACK && both.is_plannable()).then_some(both)
-    }
-
-    /// Whether there is anything to lay out, and a layout could hold it.
-    pub(crate) fn is_plannable(&self) -> bool {
-        let total =
-            self.positions.iter().filter(|expected| expected.is_planned()).map(|expected| u128::from(expected.most));
-        (1..MOST).contains(&total.map(|bytes| bytes.next_multiple_of(u128::from(ALIGN))).sum::<u128>())
+        scratch.envelope(pairs.map(|(one, other)| one.merge(other)), bound, self.changes + 1)
     }
 
     /// The most bytes that are in use at once if each position takes all that it may.
     pub(crate) fn bound(&self) -> u64 {
-        lower_bound(&self.unrounded())
+        Scratch::default().bound(&self.positions)
     }
 
     /// What a layout is made of: a buffer for each position, of no size where nothing is planned.
     pub(crate) fn buffers(&self) -> Vec<Buffer> {
-        let rounded = |buffer: Buffer| Buffer { size: buffer.size.next_multiple_of(ALIGN), ..buffer };
-        self.unrounded().into_iter().map(rounded).collect()
-    }
-
-    fn unrounded(&self) -> Vec<Buffer> {
         let buffer = |(position, expected): (usize, &Expected)| match expected.is_planned() {
-            true => Buffer { lower: position as u32, upper: expected.upper, size: expected.most },
+            true => {
+                let size = expected.most.next_multiple_of(ALIGN);
+                Buffer { lower: position as u32, upper: expected.upper, size }
+            }
             false => Buffer { lower: 0, upper: 0, size: 0 },
         };
         self.positions.iter().enumerate().map(buffer).collect()
     }
+}
+
+/// A life that begins at its position: its bytes, and at which position it has ended.
+trait Lives {
+    fn life(&self) -> (u64, u32);
+}
+
+impl Lives for Logged {
+    fn life(&self) -> (u64, u32) {
+        (self.bytes, self.upper)
+    }
+}
+
+impl Lives for Expected {
+    fn life(&self) -> (u64, u32) {
+        (self.most, self.upper)
+    }
+}
+
+impl Scratch {
+    /// The envelope of these positions, if it needs hardly more than `bound` bytes, and can be laid out.
+    fn envelope(&mut self, positions: impl Iterator<Item = Expected>, bound: u64, changes: u32) -> Option<Envelope> {
+        let mut all = std::mem::take(&mut self.positions);
+        all.clear();
+        all.extend(positions);
+        let is_same = self.bound(&all) <= bound + bound / SLACK && is_plannable(&all);
+        let envelope = is_same.then(|| Envelope { positions: all.clone(), changes });
+        self.positions = all;
+        envelope
+    }
+
+    /// The most bytes that are in use at once, but for what outlives its entry: no layout of them is lower.
+    fn bound<L: Lives>(&mut self, lives: &[L]) -> u64 {
+        self.ends.clear();
+        self.ends.resize(lives.len() + 1, 0);
+        let (mut load, mut peak) = (0u128, 0u128);
+        for (position, (bytes, upper)) in lives.iter().map(Lives::life).enumerate() {
+            load -= self.ends[position];
+            if let Some(end) = self.ends.get_mut(upper as usize) {
+                load += u128::from(bytes);
+                *end += u128::from(bytes);
+                peak = peak.max(load);
+            }
+        }
+        u64::try_from(peak).unwrap_or(u64::MAX)
+    }
+}
+
+/// Whether there is anything to lay out, and a layout could hold it.
+fn is_plannable(positions: &[Expected]) -> bool {
+    let planned = positions.iter().filter(|expected| expected.is_planned());
+    let rounded = planned.map(|expected| u128::from(expected.most).next_multiple_of(u128::from(ALIGN)));
+    (1..MOST).contains(&rounded.sum::<u128>())
 }
 
 impl Expected {
@@ -189,10 +243,14 @@ mod tests {
         log
     }
 
+    fn of(one: &Log, other: &Log) -> Option<Envelope> {
+        Envelope::of(one, other, &mut Scratch::default())
+    }
+
     #[test]
     fn positions_hold_the_largest_and_the_longest() {
         let (one, other) = (log(&[1000, 20], &[1, 2]), log(&[400, 21], &[2, 2]));
-        let envelope = Envelope::of(&one, &other).unwrap();
+        let envelope = of(&one, &other).unwrap();
         assert_eq!(envelope.at(0), Some(&Expected { least: 400, most: 1000, upper: 2 }));
         assert_eq!(
             envelope.buffers(),
@@ -205,11 +263,11 @@ mod tests {
     #[test]
     fn what_outlives_its_entry_is_kept_out() {
         let kept = log(&[512, 256], &[OUTLIVES, 2]);
-        let envelope = Envelope::of(&kept, &kept).unwrap();
+        let envelope = of(&kept, &kept).unwrap();
         assert_eq!(envelope.buffers()[0].size, 0);
         assert!(!envelope.at(0).unwrap().is_planned() && envelope.at(1).unwrap().is_planned());
         assert!(envelope.holds(&kept) && !envelope.holds(&log(&[512, 256], &[1, 2])));
-        let newer = envelope.absorb(&log(&[512, 256], &[1, 2])).unwrap();
+        let newer = envelope.absorb(&log(&[512, 256], &[1, 2]), &mut Scratch::default()).unwrap();
         assert!(newer.at(0).unwrap().is_planned(), "it outlives its entry no more");
     }
 
@@ -217,17 +275,35 @@ mod tests {
     fn other_orders_are_told_from_other_sizes() {
         let large_first = log(&[1 << 20, 256, 256, 256], &[1, 2, 3, 4]);
         let large_last = log(&[256, 256, 256, 1 << 20], &[1, 2, 3, 4]);
-        assert!(Envelope::of(&large_first, &large_last).is_some(), "nothing lives at once");
+        assert!(of(&large_first, &large_last).is_some(), "nothing lives at once");
         let large_first = log(&[1 << 20, 256, 256, 256], &[4, 4, 4, 4]);
         let large_last = log(&[256, 256, 256, 1 << 20], &[4, 4, 4, 4]);
-        assert!(Envelope::of(&large_first, &large_last).is_none(), "twice the memory");
-        assert!(Envelope::of(&large_first, &log(&[256], &[1])).is_none(), "another number");
+        assert!(of(&large_first, &large_last).is_none(), "twice the memory");
+        assert!(of(&large_first, &log(&[256], &[1])).is_none(), "another number");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn the_bound_is_that_of_any_layout(lives in proptest::collection::vec((1..100u64, 1..9u32, 0..4u32), 1..40)) {
+            let last = lives.len() as u32;
+            let upper = |(place, (_, length, kind)): (u32, (u64, u32, u32))| {
+                if kind == 0 { OUTLIVES } else { last.min(place + length) }
+            };
+            let logged: Vec<Logged> = (0..).zip(lives)
+                .map(|(place, life)| Logged { bytes: life.0, upper: upper((place, life)) })
+                .collect();
+            let buffers: Vec<Buffer> = (0..).zip(&logged)
+                .filter(|(_, logged)| logged.upper != OUTLIVES)
+                .map(|(lower, logged)| Buffer { lower, upper: logged.upper, size: logged.bytes })
+                .collect();
+            proptest::prop_assert_eq!(Scratch::default().bound(&logged), crate::plan::lower_bound(&buffers));
+        }
     }
 
     #[test]
     fn a_position_can_be_widened() {
         let one = log(&[512], &[1]);
-        let mut envelope = Envelope::of(&one, &one).unwrap();
+        let mut envelope = of(&one, &one).unwrap();
         assert!(!envelope.widen(0, 512) && envelope.widen(0, 513) && !envelope.widen(1, 1));
         assert_eq!(envelope.buffers()[0].size, 768);
     }

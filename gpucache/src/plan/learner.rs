@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::envelope::Envelope;
+use super::envelope::{Envelope, Scratch};
 use super::log::Log;
 
 /// What was recorded, and what it led to.
@@ -67,13 +67,17 @@ impl Learner {
         (self.is_recording && self.log.is_whole()).then_some(&self.log)
     }
 
-    /// Ends the entry: what it has in common with an earlier one of the same order, if there is one.
-    pub(crate) fn end(&mut self) -> Option<Envelope> {
+    /// Ends the entry: what it has in common with an earlier one of the same order, if there is one that can be laid out.
+    pub(crate) fn end(&mut self, scratch: &mut Scratch) -> Option<Envelope> {
         let log = self.recorded()?;
-        let same = |(place, other): (usize, &Log)| Some((place, Envelope::of(other, log)?));
-        let found = self.candidates.iter().enumerate().rev().find_map(same);
-        let Some((place, envelope)) = found else {
+        if !log.has_lives() {
+            self.count_in_vain();
+            return None;
+        }
+        let same = |(place, other): (usize, &Log)| Some((place, Envelope::of(other, log, scratch)?));
+        let Some((place, envelope)) = self.candidates.iter().enumerate().rev().find_map(same) else {
             self.keep();
+            self.count_in_vain();
             return None;
         };
         self.candidates.remove(place);
@@ -86,12 +90,17 @@ impl Learner {
         let full = self.candidates.len() == CANDIDATES;
         let oldest = if full { self.candidates.pop_front() } else { None };
         self.candidates.push_back(std::mem::replace(&mut self.log, oldest.unwrap_or_default()));
+    }
+
+    /// A recording led to nothing, as an order that came again does of which nothing can be laid out.
+    fn count_in_vain(&mut self) {
         self.in_vain += 1;
         if self.in_vain >= TRIES {
             self.pause = PAUSE << self.pauses.min(16);
             self.pauses += 1;
             self.in_vain = TRIES - CANDIDATES as u32;
-            self.candidates.clear();
+            // Their memory stays, for those that come after the pause.
+            self.candidates.iter_mut().for_each(Log::clear);
         }
     }
 }
@@ -108,7 +117,7 @@ mod tests {
                 learner.log_mut().dropped(number);
             });
         }
-        learner.end()
+        learner.end(&mut Scratch::default())
     }
 
     #[test]
@@ -123,6 +132,19 @@ mod tests {
     fn an_entry_without_allocations_is_no_try() {
         let mut learner = Learner::default();
         assert!((0..1000).all(|_| entry(&mut learner, &[]).is_none() && !learner.has_stopped()));
+    }
+
+    #[test]
+    fn a_scope_of_which_nothing_ends_within_an_entry_is_hardly_recorded() {
+        let mut learner = Learner::default();
+        let mut recorded = 0;
+        for _ in 0..10_000 {
+            learner.begin(true);
+            recorded += u32::from(learner.is_recording());
+            learner.log_mut().allocated(0, 256);
+            assert!(learner.end(&mut Scratch::default()).is_none());
+        }
+        assert!((TRIES..100).contains(&recorded), "{recorded}");
     }
 
     #[test]

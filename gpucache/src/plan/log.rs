@@ -3,8 +3,6 @@
 //! Time counts allocations: one that is dropped before allocation `n` of its entry lives until `n`. The order of drops
 //! between two allocations changes no load, and so no layout.
 
-use super::Buffer;
-
 /// The longest entry that is logged, in allocations: 2 MiB a log.
 const LONGEST: usize = 1 << 17;
 
@@ -68,20 +66,16 @@ impl Log {
         !self.is_cut && !self.allocations.is_empty()
     }
 
+    /// Whether any allocation ended within the entry.
+    pub(super) fn has_lives(&self) -> bool {
+        self.allocations.iter().any(|logged| logged.upper != OUTLIVES)
+    }
+
     pub(crate) fn stream(&self) -> u64 {
         self.stream
     }
 
     pub(super) fn allocations(&self) -> &[Logged] {
         &self.allocations
-    }
-
-    /// What did not outlive the entry, as buffers.
-    pub(super) fn buffers(&self) -> Vec<Buffer> {
-        let buffer = |(number, logged): (usize, &Logged)| match logged.upper {
-            OUTLIVES => Buffer { lower: 0, upper: 0, size: 0 },
-            upper => Buffer { lower: number as u32, upper, size: logged.bytes },
-        };
-        self.allocations.iter().enumerate().map(buffer).collect()
     }
 }

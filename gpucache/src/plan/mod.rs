@@ -36,7 +36,7 @@ pub use bound::lower_bound;
 pub use check::check;
 pub(crate) use cursor::{Answer, Cursor, Deviation, Evicted, Served};
 pub(crate) use draft::Draft;
-pub(crate) use envelope::Envelope;
+pub(crate) use envelope::{Envelope, Scratch};
 pub(crate) use learner::Learner;
 pub(crate) use log::Log;
 pub use solver::Solver;

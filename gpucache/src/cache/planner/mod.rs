@@ -21,7 +21,7 @@ use super::plan_stats::Deviations;
 use super::record::Stack;
 use super::shared::Shared;
 use crate::device::Stream;
-use crate::plan::{Cursor, Envelope, Learner};
+use crate::plan::{Cursor, Learner, Scratch};
 use crate::range::{self, Carved};
 
 use backoff::{Backoff, LONGEST_WAIT};
@@ -59,6 +59,7 @@ pub(super) struct Planner {
     is_recording: bool,
     entry: Entry,
     learner: Learner,
+    scratch: Scratch,
     plans: Plans,
     arena: Option<Arena>,
     /// Whether there ever was a block.
@@ -250,11 +251,11 @@ impl Planner {
         if let Some(known) = self.plans.that_holds(log) {
             return Some(known);
         }
-        if let Some(wider) = self.plans.absorb(log) {
+        if let Some(wider) = self.plans.absorb(log, &mut self.scratch) {
             self.curiosity.renew();
             return Some(wider);
         }
-        let envelope = self.learner.end().filter(Envelope::is_plannable)?;
+        let envelope = self.learner.end(&mut self.scratch)?;
         self.curiosity.renew();
         let stream = self.recorded.clone()?;
         if self.plans.stream().is_none_or(|other| other.id() != stream.id()) {

@@ -6,7 +6,7 @@
 
 use crate::cache::plan_stats::PlanCounters;
 use crate::device::Stream;
-use crate::plan::{Cursor, Draft, Envelope, Log};
+use crate::plan::{Cursor, Draft, Envelope, Log, Scratch};
 
 #[derive(Default)]
 pub(super) struct Plans {
@@ -163,10 +163,10 @@ impl Plans {
     }
 
     /// Lets a plan hold an entry too, if that has its order, and returns its place.
-    pub(super) fn absorb(&mut self, log: &Log) -> Option<usize> {
+    pub(super) fn absorb(&mut self, log: &Log, scratch: &mut Scratch) -> Option<usize> {
         self.stream().filter(|stream| stream.id() == log.stream())?;
         for (place, plan) in self.plans.iter_mut().enumerate() {
-            if let Some(both) = plan.envelope.absorb(log) {
+            if let Some(both) = plan.envelope.absorb(log, scratch) {
                 plan.hold(both);
                 return Some(place);
             }

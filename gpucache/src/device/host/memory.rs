@@ -4,6 +4,8 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::{copy_nonoverlapping, with_exposed_provenance, with_exposed_provenance_mut};
 
+#[cfg(target_os = "linux")]
+use super::budget;
 use crate::base::error::{Error, Result};
 use crate::device::{Backend, Memory};
 
@@ -26,14 +28,41 @@ fn layout(bytes: usize) -> Result<Layout> {
     Layout::from_size_align(bytes, ALIGNMENT).map_err(|error| Error::out_of_memory("the host", bytes, error))
 }
 
+/// Asks whether the machine has as much, for what is large: small allocations must cost nothing more.
+#[cfg(target_os = "linux")]
+fn take(bytes: usize) -> Result<()> {
+    if bytes as u64 >= budget::SLICE { budget::take(bytes as u64) } else { Ok(()) }
+}
+
+#[cfg(target_os = "linux")]
+fn give_back(bytes: usize) {
+    if bytes as u64 >= budget::SLICE {
+        budget::give_back(bytes as u64);
+    }
+}
+
+/// Elsewhere the system refuses what it cannot give.
+#[cfg(not(target_os = "linux"))]
+fn take(_: usize) -> Result<()> {
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn give_back(_: usize) {}
+
 // SAFETY: memory comes from the global allocator, which hands nothing out twice, and is freed by `free` alone. All work
 // is done when a call returns, so that the default events hold.
 unsafe impl Backend for HostMemory {
     fn allocate(&self, bytes: usize) -> Result<u64> {
+        let layout = layout(bytes)?;
+        take(bytes)?;
         // SAFETY: the engine never asks for zero bytes, so the layout's size is not zero.
-        let memory = unsafe { alloc(layout(bytes)?) };
+        let memory = unsafe { alloc(layout) };
         match memory.is_null() {
-            true => Err(Error::out_of_memory("the host", bytes, "the global allocator refused")),
+            true => {
+                give_back(bytes);
+                Err(Error::out_of_memory("the host", bytes, "the global allocator refused"))
+            }
             false => Ok(memory.expose_provenance() as u64),
         }
     }
@@ -41,6 +70,7 @@ unsafe impl Backend for HostMemory {
     unsafe fn free(&self, address: u64, bytes: usize) -> Result<()> {
         // SAFETY: the caller frees what `allocate(bytes)` gave, once, so pointer and layout are those of `alloc`.
         unsafe { dealloc(pointer_mut(address), layout(bytes)?) };
+        give_back(bytes);
         Ok(())
     }
 

@@ -2,6 +2,8 @@
 //! a thread each, whose work is done later.
 #![allow(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod budget;
 mod memory;
 #[cfg(target_os = "linux")]
 mod pages;

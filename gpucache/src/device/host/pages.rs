@@ -4,6 +4,7 @@
 use std::io::Error as OsError;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 
+use super::budget;
 use crate::base::error::{Error, Result};
 use crate::device::VirtualMemory;
 
@@ -37,11 +38,16 @@ unsafe impl VirtualMemory for HostPages {
     }
 
     fn map(&self, address: u64, bytes: u64) -> Result<()> {
+        budget::take(bytes)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the pages lie within the reserved mapping, and nobody uses them yet.
         match unsafe { libc::mprotect(pointer(address), bytes as usize, access) } {
             0 => Ok(()),
-            _ => Err(failure(bytes, "mapping pages")),
+            _ => {
+                let error = failure(bytes, "mapping pages");
+                budget::give_back(bytes);
+                Err(error)
+            }
         }
     }
 
@@ -51,7 +57,10 @@ unsafe impl VirtualMemory for HostPages {
         // new mapping in their place keeps the addresses reserved and lets the memory go.
         match unsafe { libc::mmap(pointer(address), bytes as usize, libc::PROT_NONE, flags, -1, 0) } {
             libc::MAP_FAILED => Err(failure(bytes, "unmapping pages")),
-            _ => Ok(()),
+            _ => {
+                budget::give_back(bytes);
+                Ok(())
+            }
         }
     }
 }

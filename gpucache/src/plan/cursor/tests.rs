@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::plan::envelope::Envelope;
+use crate::plan::envelope::{Envelope, Scratch};
 use crate::plan::{Answer, Deviation, Draft, Log};
 
 /// An allocation of an entry: its bytes, and how many allocations later it is dropped.
@@ -89,7 +89,7 @@ struct Program {
 impl Program {
     fn new(entry: &[Life]) -> Program {
         let log = log(entry);
-        let envelope = Envelope::of(&log, &log).unwrap();
+        let envelope = Envelope::of(&log, &log, &mut Scratch::default()).unwrap();
         let draft = Draft::new(&envelope).unwrap();
         let cursor = Cursor::new(&envelope, draft.buffers(), draft.layout());
         Program { envelope, cursor, alive: Vec::new(), now: 0 }
