@@ -78,6 +78,11 @@ pub struct Cache {
 }
 
 impl Key {
+    /// Arrays without bytes are all alike.
+    fn of_idle(self) -> Key {
+        if self.bytes() == 0 { Key { kind: 0, shape: 1 } } else { self }
+    }
+
     /// How many keys there are.
     pub const ALL: usize = TYPES * SHAPES.len();
 
@@ -235,13 +240,13 @@ impl Cache {
     fn keep(&mut self, block: Block) -> bool {
         let keeps = matches!(block.home, Home::Kept { generation, .. } if generation == self.noticed);
         if keeps {
-            *self.idle.entry(block.key).or_default() += 1;
+            *self.idle.entry(block.key.of_idle()).or_default() += 1;
         }
         keeps
     }
 
     fn serve(&mut self, key: Key) -> bool {
-        let idle = self.idle.entry(key).or_default();
+        let idle = self.idle.entry(key.of_idle()).or_default();
         let serves = *idle > 0;
         *idle -= u64::from(serves);
         serves

@@ -2,9 +2,10 @@
 //! an end for it.
 #![allow(unsafe_code)]
 
+use super::demand;
 use super::owner::Cache;
 use super::planner::{Begin, Errands, Refused, Trim, Vacated};
-use super::registry::{self, Idle};
+use super::reclaim::{self, Idle};
 use crate::device::Stream;
 use crate::range::{Carved, DeviceRange, Limit, Occupancy};
 
@@ -44,16 +45,16 @@ impl Cache {
             refused => refused.is_some_and(|refused| refused.last_wait > PATIENCE),
         };
         let slack = if is_retried { (peak_reserved / SLACK).max(2 * granule) } else { 0 };
-        // SAFETY: this thread owns the cache; the records are released after the borrow.
-        drop(unsafe { self.owned(|local, shared| local.take_idle(shared)) });
+        self.release_lists();
         let found = find_block(range, stream, bytes, peak_reserved + slack);
-        // SAFETY: as above; `install` and `refuse` touch plain data alone.
+        // SAFETY: this thread owns the cache; `install` and `refuse` touch plain data alone.
         unsafe {
             self.owned(|local, shared| match found {
                 Some(found) => local.planner.install(self, shared, found, bytes),
                 None => local.planner.refuse(live),
             });
         }
+        self.note_holding();
     }
 
     /// Ends an entry that this thread is about to leave.
@@ -101,6 +102,7 @@ impl Cache {
         if let Some(Trim { stream, last }) = may_trim
             && let Some(range) = DeviceRange::of(&stream)
         {
+            self.tell_demand();
             let frees = trim(range, stream.memory_id(), last);
             // SAFETY: this thread owns the cache; `looked` touches plain data alone.
             unsafe { self.owned(|local, shared| local.planner.looked(shared, frees)) };
@@ -127,14 +129,14 @@ impl Cache {
 fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
     // Pages that are idle move before any are added.
     let gather = || range.gather(stream, bytes, Limit { aim: 0, most }).ok().flatten();
-    gather().or_else(|| if registry::release_idle(Idle::Budgeted, stream.memory_id(), 0) > 0 { gather() } else { None })
+    gather().or_else(|| if reclaim::release_idle(Idle::Budgeted, stream.memory_id(), 0) > 0 { gather() } else { None })
 }
 
 /// Gives back what the scopes are not likely to need again, if that is worth a call, and something was freed since the
 /// last look. Returns how often something was freed.
 fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> u64 {
     let Occupancy { reserved, live, frees, .. } = range.occupancy();
-    let keep = registry::demand(device).max(live);
+    let keep = demand::of(device).max(live);
     if last != Some(frees) && reserved.saturating_sub(keep) > reserved / IDLE {
         // A failure is the device's, which the next call meets as well.
         let _ = range.trim(keep);

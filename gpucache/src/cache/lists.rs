@@ -256,7 +256,7 @@ impl Lists {
     /// Hands out the idle blocks of all streams but the one that was asked for last.
     pub(super) fn take_idle_of_other_streams(&mut self) -> Vec<Box<Record>> {
         let stream = self.last_stream();
-        let others = self.lists.iter_mut().filter(|list| list.key.stream() != stream);
+        let others = self.lists.iter_mut().filter(|list| Some(list.key.stream()) != stream);
         let idle: Vec<_> = others.flat_map(|list| list.idle.drain(..)).collect();
         idle.iter().for_each(|record| self.count_out(record));
         idle
@@ -264,11 +264,12 @@ impl Lists {
 
     pub(super) fn keys_of_other_streams(&self) -> usize {
         let stream = self.last_stream();
-        self.lists.iter().filter(|list| list.key.stream() != stream).count()
+        self.lists.iter().filter(|list| Some(list.key.stream()) != stream).count()
     }
 
-    fn last_stream(&self) -> u64 {
-        self.lists.get(self.last as usize).map_or(0, |list| list.key.stream())
+    /// The stream of the list that served last.
+    pub(super) fn last_stream(&self) -> Option<u64> {
+        Some(self.lists.get(self.last as usize)?.key.stream())
     }
 
     /// Forgets all keys, and gives back what they took on the process's heap. Nothing is idle, and blocks that return have

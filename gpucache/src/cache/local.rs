@@ -4,12 +4,16 @@
 //! no method calls a device or any code of the user: what is to be released is handed to the caller.
 
 use super::deferred::Deferred;
+use super::demand::Told;
 use super::lists::{Lists, Place};
 use super::owner::Cache;
+use super::plan_stats::PlanStats;
 use super::planner::{Begin, Planner};
 use super::policy::{Recycle, Use};
+use super::reclaim::Idle;
 use super::record::{Home, Record};
 use super::shared::Shared;
+use super::stats::ScopeStats;
 use super::supply::{Moves, Store};
 use crate::base::key::Request;
 use crate::device::Stream;
@@ -25,8 +29,13 @@ pub(super) struct Local {
     recycle: Recycle,
     /// Blocks that came back while other streams may still use them.
     pub(super) deferred: Deferred,
+    /// Idle blocks without memory: as many as were in use at once, whatever their shapes.
+    empties: Vec<Box<Record>>,
     /// Records whose memory went back, for the next misses.
     spares: Vec<Box<Record>>,
+    /// Whether the cache can be found as one that may hold memory.
+    pub(super) is_listed: bool,
+    told: Told,
 }
 
 impl Local {
@@ -52,10 +61,6 @@ impl Local {
         }
     }
 
-    pub(super) fn recycle(&self) -> Recycle {
-        self.recycle
-    }
-
     /// What a plan expects next, or a hit if there is no plan to go by, unless the cache was invalidated meanwhile.
     #[inline]
     pub(super) fn serve(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
@@ -78,9 +83,20 @@ impl Local {
 
     #[inline(always)]
     fn hit(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
-        let mut record = self.lists.pop(request, stream)?;
+        let mut record = match request.bytes {
+            0 => self.pop_empty(request, stream)?,
+            _ => self.lists.pop(request, stream)?,
+        };
         shared.counters.hits.add(1);
         self.hand_out(shared, &mut record);
+        Some(record)
+    }
+
+    /// A block without memory, for any shape that has no elements.
+    #[cold]
+    fn pop_empty(&mut self, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
+        let mut record = self.empties.pop_if(|record| record.stream().id() == stream)?;
+        record.shape.assign(request.dims);
         Some(record)
     }
 
@@ -92,13 +108,15 @@ impl Local {
     }
 
     /// What there is for a miss.
-    pub(super) fn store(&mut self) -> Store {
+    pub(super) fn store(&mut self, shared: &Shared, request: &Request<'_>) -> Store {
         let moves = match self.recycle {
             Recycle::Auto if self.planner.is_settled() => Moves::First,
             Recycle::Auto => Moves::WhereFar,
             Recycle::Keyed | Recycle::Range | Recycle::Off => Moves::Never,
         };
-        Store { spare: self.spares.pop(), moves }
+        let of_another_stream = if request.bytes == 0 { self.empties.pop() } else { None };
+        of_another_stream.iter().for_each(|_| shared.counters.released(0));
+        Store { spare: of_another_stream.or_else(|| self.spares.pop()), moves }
     }
 
     /// Keeps a record whose memory went back.
@@ -110,7 +128,7 @@ impl Local {
     pub(super) fn adopt(&mut self, cache: &'static Cache, shared: &Shared, fresh: Fresh<'_>) {
         let Fresh { record, request, stream, keeps, calls } = fresh;
         let generation = if keeps { shared.generation() } else { Home::NEVER_KEPT };
-        // Without memory there is nothing to keep.
+        // Blocks without memory are all alike.
         let has_list = keeps && request.bytes > 0;
         let place = if has_list { self.lists.place_of(request, stream) } else { Place::default() };
         record.set_home(Home { cache: Some(cache), generation }, place);
@@ -133,6 +151,10 @@ impl Local {
         }
         shared.counters.dropped(record.bytes());
         self.planner.look_again();
+        if record.bytes() == 0 && record.home().generation == shared.generation() {
+            self.empties.push(record);
+            return Put::Kept;
+        }
         let is_known = self.lists.expects(record.place_in_lists());
         if is_known && self.recycle == Recycle::Keyed {
             self.lists.push(record, false);
@@ -151,9 +173,7 @@ impl Local {
     /// The block that has been idle longest, if more is idle than may be; the caller releases it.
     pub(super) fn overflow(&mut self, shared: &Shared) -> Option<Box<Record>> {
         let is_over_budget = self.lists.idle_bytes() > self.budget(shared);
-        let record = if is_over_budget { self.lists.pop_oldest()? } else { return None };
-        shared.counters.released(record.bytes());
-        Some(record)
+        if is_over_budget { self.take_oldest(shared) } else { None }
     }
 
     #[inline]
@@ -171,6 +191,7 @@ impl Local {
     pub(super) fn renew(&mut self, shared: &Shared) -> Vec<Box<Record>> {
         let mut records = self.take_idle(shared);
         records.append(&mut std::mem::take(&mut self.spares));
+        records.append(&mut self.take_empties(shared));
         self.lists.forget_keys();
         self.planner.forget(shared);
         shared.renew();
@@ -183,7 +204,16 @@ impl Local {
         let mut records = self.lists.take_idle_of_other_streams();
         records.iter().for_each(|record| shared.counters.released(record.bytes()));
         records.append(&mut self.spares);
+        if let Some(last) = self.lists.last_stream() {
+            let others = self.empties.extract_if(.., |record| record.stream().id() != last);
+            records.extend(others.inspect(|_| shared.counters.released(0)));
+        }
         records
+    }
+
+    fn take_empties(&mut self, shared: &Shared) -> Vec<Box<Record>> {
+        self.empties.iter().for_each(|_| shared.counters.released(0));
+        std::mem::take(&mut self.empties)
     }
 
     /// Whether there are many keys of streams that the next thread may not have.
@@ -191,8 +221,45 @@ impl Local {
         self.lists.keys_of_other_streams() > CLUTTER
     }
 
+    /// Whether no array of the cache is alive, and what is idle is not to be kept whatever happens.
+    pub(super) fn has_nothing_to_keep(&self, shared: &Shared) -> bool {
+        let keeps_all = self.recycle == Recycle::Keyed && self.lists.idle_bytes() > 0;
+        !keeps_all && self.deferred.is_empty() && !shared.counters.has_busy()
+    }
+
+    /// Becomes as new, when nothing is busy or idle any more. Returns what was done so far.
+    pub(super) fn reset(&mut self, shared: &Shared) -> (ScopeStats, PlanStats) {
+        self.planner.publish(shared);
+        self.planner = Planner::default();
+        self.recycle = Recycle::default();
+        shared.reset()
+    }
+
+    /// What the cache told last of its demand, and what it tells now, if that is something else.
+    pub(super) fn news_of_demand(&mut self, shared: &Shared) -> Option<(Told, Told)> {
+        let now = shared.demand();
+        let before = std::mem::replace(&mut self.told, now);
+        (before != now).then_some((before, now))
+    }
+
+    /// Whether idle blocks may be taken out of the lists for this; if so, all of them can be.
+    pub(super) fn may_release(&mut self, which: Idle) -> bool {
+        let keeps_all = self.recycle == Recycle::Keyed;
+        if keeps_all && matches!(which, Idle::All) {
+            self.lists.age_all();
+        }
+        !keeps_all || matches!(which, Idle::All)
+    }
+
+    /// The block that has been idle longest; the caller releases it.
+    pub(super) fn take_oldest(&mut self, shared: &Shared) -> Option<Box<Record>> {
+        let record = self.lists.pop_oldest()?;
+        shared.counters.released(record.bytes());
+        Some(record)
+    }
+
     /// Hands out every idle block for the caller to release.
-    pub(super) fn take_idle(&mut self, shared: &Shared) -> Vec<Box<Record>> {
+    fn take_idle(&mut self, shared: &Shared) -> Vec<Box<Record>> {
         let idle = self.lists.take_idle();
         idle.iter().for_each(|record| shared.counters.released(record.bytes()));
         idle

@@ -6,6 +6,7 @@
 //! ([`shared`], [`returns`]). An entry begins and ends in [`arena`], where plans get their block and give it up.
 
 pub(crate) mod current;
+pub(crate) mod demand;
 pub(crate) mod registry;
 
 mod access;
@@ -23,18 +24,20 @@ mod owner;
 mod plan_stats;
 mod planner;
 mod policy;
+mod reclaim;
 mod record;
 mod returns;
 mod shared;
 mod stats;
 mod supply;
+mod upkeep;
 mod uses;
 
 pub(crate) use block::Block;
 pub(crate) use owner::Cache;
 pub use plan_stats::{Deviations, PlanStats};
 pub use policy::Recycle;
+pub use reclaim::trim;
 #[cfg(feature = "cuda")]
 pub(crate) use record::View;
-pub use registry::trim;
 pub use stats::ScopeStats;

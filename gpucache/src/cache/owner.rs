@@ -8,12 +8,12 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::demand;
 use super::hold::{Duties, Hold};
 use super::local::{Fresh, Local, Put};
 use super::plan_stats::PlanStats;
 use super::policy::Recycle;
 use super::record::{Home, Record};
-use super::registry::{self, Idle};
 use super::shared::Shared;
 use super::stats::ScopeStats;
 use super::supply::{self, Supplied};
@@ -23,8 +23,8 @@ use crate::device::Stream;
 
 /// One scope's cache on one thread.
 pub(crate) struct Cache {
-    shared: Shared,
-    local: Hold<Local>,
+    pub(super) shared: Shared,
+    pub(super) local: Hold<Local>,
 }
 
 impl Cache {
@@ -50,14 +50,17 @@ impl Cache {
         }
     }
 
-    /// Leaves the scope. Nothing to do on a thread that does not own the cache (its end took it away).
-    pub(crate) fn leave(&'static self) {
+    /// Leaves the scope; an entry of it that is still open recycles as it said. Nothing to do on a thread that does not own
+    /// the cache (its end took it away).
+    pub(crate) fn leave(&'static self, open: Option<Recycle>) {
         if self.is_mine() {
-            // SAFETY: this thread owns the cache.
+            // SAFETY: this thread owns the cache; `enter` touches plain data alone.
             unsafe {
                 if self.local.depth() == 1 {
                     self.take_deferred();
                     self.end();
+                } else if let Some(recycle) = open {
+                    self.owned(|local, _| local.enter(recycle));
                 }
                 self.let_go();
             }
@@ -101,7 +104,7 @@ impl Cache {
             return Ok(record);
         }
         // SAFETY: as in `allocate`.
-        let store = unsafe { self.owned(|local, _| local.store()) };
+        let store = unsafe { self.owned(|local, shared| local.store(shared, request)) };
         let supplied = supply::from_range(stream, request, store)?;
         // SAFETY: as in `allocate`.
         Ok(unsafe { self.adopt(stream, request, supplied, true) })
@@ -131,6 +134,7 @@ impl Cache {
         let fresh = Fresh { record: &mut record, request, stream: stream.id(), keeps, calls };
         // SAFETY: as in `allocate`; `adopt` touches lists and counters alone.
         unsafe { self.owned(|local, shared| local.adopt(self, shared, fresh)) };
+        self.note_holding();
         record
     }
 
@@ -176,7 +180,7 @@ impl Cache {
 
     /// Gives a block's memory back, and keeps its record for the next miss, if it came from one that keeps blocks.
     #[inline(never)]
-    fn release(&self, mut record: Box<Record>) {
+    pub(super) fn release(&self, mut record: Box<Record>) {
         let generation = record.home().generation;
         let is_old = self.shared.generations.is_old(generation);
         record.vacate();
@@ -187,7 +191,7 @@ impl Cache {
             unsafe { self.owned(|local, _| local.keep_spare(record)) };
         }
         if is_old {
-            registry::trim_to_demand(|device| self.serves(device));
+            demand::trim_to_demand(|device| self.serves(device));
         }
         if self.shared.is_unsettled() {
             self.settle();
@@ -201,71 +205,9 @@ impl Cache {
         self.attend();
     }
 
-    /// Releases the idle blocks now, and the busy ones when they return, all the way to the device.
-    pub(crate) fn invalidate(&self) {
-        self.shared.generations.raise();
-        // A thread inside the scope deals with it there.
-        if self.local.hold_unless_entered(claim_token()) {
-            self.settle();
-            // SAFETY: this thread owns the cache.
-            unsafe { self.let_go() };
-        }
-    }
-
-    /// Gives idle blocks back to their range, unless another thread is inside the scope, and a plan's block too if that is
-    /// better than to let the range grow by `need` bytes. Returns their bytes.
-    pub(super) fn release_idle(&self, which: Idle, need: u64) -> u64 {
-        let has_none = matches!(which, Idle::Budgeted) && self.stats().idle_bytes == 0;
-        if has_none || !self.local.hold_unless_entered(claim_token()) {
-            return 0;
-        }
-        let held = &self.shared.counters.held_bytes;
-        let before = held.get();
-        self.settle();
-        // SAFETY: this thread owns the cache; the records are released after the borrow.
-        drop(unsafe {
-            self.owned(|local, shared| match which {
-                Idle::Budgeted if local.recycle() == Recycle::Keyed => Vec::new(),
-                _ => local.take_idle(shared),
-            })
-        });
-        // SAFETY: this thread owns the cache.
-        unsafe { self.release_plans(need) };
-        let bytes = before.saturating_sub(held.get());
-        registry::count_release(bytes);
-        // SAFETY: as above.
-        unsafe { self.let_go() };
-        bytes
-    }
-
     /// Whether it has memory of this device, or may have.
-    pub(super) fn serves(&self, device: u64) -> bool {
+    pub(crate) fn serves(&self, device: u64) -> bool {
         self.shared.serves(device)
-    }
-
-    /// How many bytes of a device's memory the cache is likely to need again.
-    pub(super) fn demand(&self, device: u64) -> u64 {
-        self.shared.demand(device)
-    }
-
-    /// The end of the thread that the cache belonged to, however many entries it left open. What is idle stays, but for
-    /// what keeps streams alive that the next thread may not have.
-    pub(crate) fn close(&'static self) {
-        if self.is_mine() {
-            // SAFETY: this thread owns the cache.
-            unsafe { self.local.set_depth(1) };
-            self.leave();
-        }
-        if self.local.hold_unless_entered(claim_token()) {
-            // SAFETY: this thread owns the cache; the records are released after the borrow.
-            drop(unsafe { self.owned(Local::leave_behind) });
-            // SAFETY: as above.
-            if unsafe { self.owned(|local, _| local.is_cluttered()) } {
-                self.shared.generations.raise();
-            }
-            // SAFETY: as above.
-            unsafe { self.let_go() };
-        }
     }
 
     pub(crate) fn plan_stats(&self) -> PlanStats {
@@ -282,7 +224,7 @@ impl Cache {
     }
 
     /// Whether a thread is inside the scope.
-    pub(super) fn is_entered(&self) -> bool {
+    pub(crate) fn is_entered(&self) -> bool {
         self.local.is_entered()
     }
 
@@ -297,7 +239,7 @@ impl Cache {
     }
 
     #[inline]
-    fn is_mine(&self) -> bool {
+    pub(super) fn is_mine(&self) -> bool {
         self.local.is_mine(TOKEN.get())
     }
 
@@ -305,7 +247,11 @@ impl Cache {
     ///
     /// # Safety
     /// This thread owns the cache.
-    unsafe fn let_go(&self) {
+    pub(super) unsafe fn let_go(&self) {
+        // SAFETY: as here.
+        if unsafe { self.local.depth() } == 1 {
+            self.tell_demand();
+        }
         // SAFETY: as here.
         unsafe { self.local.let_go(TOKEN.get(), self) };
     }
@@ -330,17 +276,14 @@ impl Duties for Cache {
     /// back what has been idle longest while that is too much. The calling thread owns the cache.
     fn settle(&self) {
         if self.shared.is_stale() {
-            // SAFETY: this thread owns the cache; the records are released after the borrow.
-            drop(unsafe { self.owned(Local::renew) });
-            // SAFETY: as above.
-            unsafe { self.perform(self.owned(|local, _| local.planner.errands())) };
-            registry::trim_to_demand(|device| self.serves(device));
+            self.renew();
+            demand::trim_to_demand(|device| self.serves(device));
         }
         for mut record in self.shared.returns.take() {
             record.leave_view();
             if record.users().next().is_some() {
                 self.defer(record);
-            // SAFETY: as above.
+            // SAFETY: this thread owns the cache; `put` touches plain data alone.
             } else if let Put::Released(record) = unsafe { self.owned(|local, shared| local.put(shared, record)) } {
                 self.release(record);
             }
@@ -359,7 +302,7 @@ thread_local! {
     static TOKEN: Cell<u64> = const { Cell::new(0) };
 }
 
-fn claim_token() -> u64 {
+pub(super) fn claim_token() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     if TOKEN.get() == 0 {
         TOKEN.set(NEXT.fetch_add(1, Relaxed));

@@ -84,6 +84,17 @@ pub(super) struct DeviationCounters {
     blocked: Counter,
 }
 
+impl PlanCounters {
+    pub(super) fn reset(&self) {
+        let PlanCounters { served, returned, evicted, busy_bytes, block, plans, positions, .. } = self;
+        let PlanCounters { bytes, bound, planning, has_stopped, deviations, .. } = self;
+        let DeviationCounters { extra, missing, reordered, larger, blocked } = deviations;
+        let all = [served, returned, evicted, busy_bytes, block, plans, positions];
+        let rest = [bytes, bound, planning, has_stopped, extra, missing, reordered, larger, blocked];
+        all.iter().chain(&rest).for_each(|counter| counter.set(0));
+    }
+}
+
 impl DeviationCounters {
     pub(super) fn add(&self, seen: Deviations) {
         self.extra.add(seen.extra);

@@ -1,169 +1,192 @@
 //! All scopes by name, and in each the caches of all threads.
 //!
-//! Scopes and caches live as long as the process, so that a block can always find its home. A thread that ends leaves its
-//! caches as they are, orphans, and the next thread that enters the scope goes on with one of them: their number is bounded
-//! by names times threads at one time. Invariant: an orphan stands in `orphans` once, and no thread has it.
+//! Caches live as long as the process, so that a block can always find its home. A thread that ends leaves its caches as they
+//! are, orphans, and the next thread that enters the scope goes on with one of them. A name that is not entered any more while
+//! many others come up, as where scopes are named by request, is forgotten: its cache, if no array of it is alive, goes to
+//! the next new name. So there are as many caches as names times threads were in use at one time, and no more than
+//! [`LATELY`] names of each thread beyond.
+//!
+//! Invariants: a cache is in use by one thread, stands in its scope's `orphans`, or in `UNUSED`. A scope that is gone has no
+//! caches, and gets none.
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
 
 use super::owner::Cache;
 use super::plan_stats::PlanStats;
 use super::stats::ScopeStats;
-use crate::base::error::Result;
-use crate::device::Device;
-use crate::range::{self, DeviceRange};
 
 /// The caches of one name.
 pub(crate) struct Scope {
-    name: &'static str,
+    name: Arc<str>,
     threads: Mutex<Threads>,
 }
 
 /// Who has a cache of a scope, and who had.
 #[derive(Default)]
 struct Threads {
-    newest: Option<&'static Place>,
+    /// Every cache of the name.
+    caches: Vec<&'static Cache>,
     /// Caches whose threads have ended, the one that ended last on top.
     orphans: Vec<&'static Cache>,
+    /// What caches did that went to other names.
+    past: (ScopeStats, PlanStats),
+    /// How many names there had been when the last thread ended.
+    orphaned: u64,
+    is_gone: bool,
 }
 
-/// A cache in the list of all of its scope.
-struct Place {
-    cache: Cache,
-    older: Option<&'static Place>,
+#[derive(Default)]
+struct Scopes {
+    by_name: HashMap<Arc<str>, Arc<Scope>>,
+    /// Names that ever came up.
+    made: u64,
+    /// With so many names, those of threads that have ended are looked through.
+    look_at: usize,
 }
 
-type Scopes = HashMap<&'static str, &'static Scope>;
+/// A name is forgotten only once so many others came up since it was entered last. A name takes some kilobytes.
+pub(crate) const LATELY: u64 = 4096;
+/// With fewer names nothing is forgotten.
+pub(crate) const FEW: usize = 1024;
+
+/// Caches of names that were forgotten.
+static UNUSED: Mutex<Vec<&'static Cache>> = Mutex::new(Vec::new());
 
 fn scopes() -> MutexGuard<'static, Scopes> {
     static SCOPES: LazyLock<Mutex<Scopes>> = LazyLock::new(Mutex::default);
-    SCOPES.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&SCOPES)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Scope {
-    /// The scope of this name, made if there is none.
-    pub(crate) fn of(name: &str) -> &'static Scope {
-        let mut scopes = scopes();
-        if let Some(scope) = scopes.get(name) {
-            return scope;
+    /// The scope of this name, made if there is none, and a cache of it for a thread that has none yet: one whose thread has
+    /// ended, as it was left, or a new one.
+    pub(crate) fn adopt(name: &str) -> (Arc<Scope>, &'static Cache) {
+        loop {
+            let (scope, left) = scopes().of(name);
+            left.iter().for_each(|scope| scope.forget_orphans());
+            // Gone only if it was forgotten since.
+            if let Some(cache) = scope.take_cache() {
+                return (scope, cache);
+            }
         }
-        let scope = Box::leak(Box::new(Scope { name: Box::leak(name.into()), threads: Mutex::default() }));
-        scopes.insert(scope.name, scope);
-        scope
     }
 
-    pub(crate) fn find(name: &str) -> Option<&'static Scope> {
-        scopes().get(name).copied()
+    pub(crate) fn find(name: &str) -> Option<Arc<Scope>> {
+        scopes().by_name.get(name).cloned()
     }
 
-    pub(crate) fn all() -> Vec<&'static Scope> {
-        scopes().values().copied().collect()
+    pub(crate) fn all() -> Vec<Arc<Scope>> {
+        scopes().by_name.values().cloned().collect()
     }
 
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
-    /// A cache for a thread that has none of this name yet: one whose thread has ended, as it was left, or a new one.
-    pub(crate) fn adopt(&'static self) -> &'static Cache {
-        let mut threads = self.threads();
-        threads.orphans.pop().unwrap_or_else(|| {
-            let place: &Place = Box::leak(Box::new(Place { cache: Cache::new(), older: threads.newest }));
-            threads.newest = Some(place);
-            &place.cache
-        })
+    fn take_cache(&self) -> Option<&'static Cache> {
+        let mut threads = lock(&self.threads);
+        if threads.is_gone {
+            return None;
+        }
+        Some(threads.orphans.pop().unwrap_or_else(|| {
+            let unused = lock(&UNUSED).pop();
+            let cache = unused.unwrap_or_else(|| Box::leak(Box::new(Cache::new())));
+            threads.caches.push(cache);
+            cache
+        }))
     }
 
     /// Takes back what [`adopt`](Scope::adopt) gave, when the thread ends.
-    pub(crate) fn orphan(&'static self, cache: &'static Cache) {
+    pub(crate) fn orphan(&self, cache: &'static Cache) {
         cache.close();
-        self.threads().orphans.push(cache);
+        let made = scopes().made;
+        let mut threads = lock(&self.threads);
+        threads.orphans.push(cache);
+        threads.orphaned = made;
+    }
+
+    /// Takes back what [`adopt`](Scope::adopt) gave while the thread goes on, if no array of it is alive, and forgets the
+    /// name once nobody has a cache of it. Returns whether it was taken.
+    pub(crate) fn forget(self: &Arc<Scope>, cache: &'static Cache) -> bool {
+        let Some(past) = cache.retire() else { return false };
+        let mut threads = lock(&self.threads);
+        threads.past.0 += past.0;
+        threads.past.1 += past.1;
+        threads.caches.retain(|other| !std::ptr::eq(*other, cache));
+        drop(threads);
+        lock(&UNUSED).push(cache);
+        self.forget_name();
+        true
+    }
+
+    /// Takes the caches back that no thread has, as [`forget`](Scope::forget) does.
+    fn forget_orphans(self: &Arc<Scope>) {
+        let orphans = std::mem::take(&mut lock(&self.threads).orphans);
+        let kept = orphans.into_iter().filter(|cache| !self.forget(cache));
+        let kept: Vec<_> = kept.collect();
+        lock(&self.threads).orphans.extend(kept);
+    }
+
+    fn forget_name(self: &Arc<Scope>) {
+        let mut scopes = scopes();
+        let mut threads = lock(&self.threads);
+        if threads.caches.is_empty() && !std::mem::replace(&mut threads.is_gone, true) {
+            scopes.by_name.remove(&self.name);
+        }
     }
 
     /// Every thread's cache of the name.
-    pub(crate) fn caches(&'static self) -> impl Iterator<Item = &'static Cache> {
-        let newest = self.threads().newest;
-        std::iter::successors(newest, |place| place.older).map(|place| &place.cache)
+    pub(crate) fn caches(&self) -> Vec<&'static Cache> {
+        lock(&self.threads).caches.clone()
     }
 
-    fn threads(&self) -> MutexGuard<'_, Threads> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether all its threads ended before so many names had come up.
+    fn is_left_since(&self, made: u64) -> bool {
+        let threads = lock(&self.threads);
+        threads.orphans.len() == threads.caches.len() && threads.orphaned <= made
     }
 
-    pub(crate) fn plan_stats(&'static self) -> PlanStats {
-        let mut sum = PlanStats::default();
-        self.caches().for_each(|cache| sum += cache.plan_stats());
-        sum
+    pub(crate) fn plan_stats(&self) -> PlanStats {
+        let past = lock(&self.threads).past.1;
+        self.caches().into_iter().map(Cache::plan_stats).fold(past, |mut sum, one| {
+            sum += one;
+            sum
+        })
     }
 
-    pub(crate) fn stats(&'static self) -> ScopeStats {
-        let mut sum = ScopeStats::default();
-        self.caches().for_each(|cache| sum += cache.stats());
-        sum
+    pub(crate) fn stats(&self) -> ScopeStats {
+        let past = lock(&self.threads).past.0;
+        self.caches().into_iter().map(Cache::stats).fold(past, |mut sum, one| {
+            sum += one;
+            sum
+        })
     }
 }
 
-/// Which idle blocks to give back.
-#[derive(Clone, Copy)]
-pub(super) enum Idle {
-    /// Those of scopes that keep a budget anyway.
-    Budgeted,
-    All,
-}
+impl Scopes {
+    /// The scope of this name, made if there is none; and, where many were made, those that no thread was in lately.
+    fn of(&mut self, name: &str) -> (Arc<Scope>, Vec<Arc<Scope>>) {
+        if let Some(scope) = self.by_name.get(name) {
+            return (scope.clone(), Vec::new());
+        }
+        let scope = Arc::new(Scope { name: name.into(), threads: Mutex::default() });
+        let left = if self.by_name.len() >= self.look_at.max(FEW) { self.left() } else { Vec::new() };
+        self.by_name.insert(scope.name.clone(), scope.clone());
+        self.made += 1;
+        (scope, left)
+    }
 
-/// Gives idle blocks of all scopes on a device back to its range, except where another thread is inside. Where a plan
-/// serves an entry, its block goes back if that is better than to let the range grow by `need` bytes. Returns the bytes.
-pub(super) fn release_idle(which: Idle, device: u64, need: u64) -> u64 {
-    let caches = Scope::all().into_iter().flat_map(Scope::caches).filter(|cache| cache.serves(device));
-    caches.map(|cache| cache.release_idle(which, need)).sum()
-}
-
-/// Gives free pages of ranges back to their devices, where `serves` says so, but for what the scopes are likely to need
-/// again.
-pub(super) fn trim_to_demand(serves: impl Fn(u64) -> bool) {
-    range::trim_all(|device| if serves(device) { demand(device) } else { u64::MAX });
-    // What another thread lacked may be what was trimmed here.
-    count_release(1);
-}
-
-/// How many bytes of a device's range the scopes are likely to need again.
-pub(super) fn demand(device: u64) -> u64 {
-    scopes().values().copied().flat_map(Scope::caches).map(|cache| cache.demand(device)).sum()
-}
-
-/// Gives pages in which no block lies back to the device, wherever they are, and returns the bytes.
-///
-/// Memory of a scope's arrays stays with the device's range when they are dropped, for the next entry of any scope. This
-/// gives it back to the driver now, whatever scopes may need again, but for the idle blocks of `recycle = "keyed"`; it waits
-/// for the work on the device first.
-///
-/// # Errors
-/// A failure of the device, or of work on it.
-///
-/// ```
-/// use gpucache::{cache_scope, device::Virtual, prelude::*};
-///
-/// let device = Virtual::new(1 << 30);
-/// cache_scope!(warm_up, { Array::<u8, _>::zeros(&device, 4 << 20)? });
-/// assert_eq!(gpucache::trim(&device)?, 4 << 20);
-/// assert_eq!(device.memory().bytes, 0);
-/// # Ok::<(), gpucache::Error>(())
-/// ```
-pub fn trim(device: &impl Device) -> Result<u64> {
-    release_idle(Idle::Budgeted, device.stream_handle().memory_id(), 0);
-    DeviceRange::of(device.stream_handle()).map_or(Ok(0), |range| range.trim(0))
-}
-
-static RELEASES: AtomicU64 = AtomicU64::new(0);
-
-/// How often idle memory was given back so far.
-pub(super) fn releases() -> u64 {
-    RELEASES.load(SeqCst)
-}
-
-pub(super) fn count_release(bytes: u64) {
-    RELEASES.fetch_add(u64::from(bytes > 0), SeqCst);
+    fn left(&mut self) -> Vec<Arc<Scope>> {
+        let Some(before) = self.made.checked_sub(LATELY) else { return Vec::new() };
+        let left: Vec<_> = self.by_name.values().filter(|scope| scope.is_left_since(before)).cloned().collect();
+        // As many have to come up first as are left now, so that each is looked at a bounded number of times.
+        self.look_at = 2 * (self.by_name.len() - left.len());
+        left
+    }
 }

@@ -4,9 +4,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::demand::Told;
 use super::generations::Generations;
+use super::plan_stats::PlanStats;
 use super::returns::Returns;
-use super::stats::Counters;
+use super::stats::{Counters, ScopeStats};
 
 pub(super) struct Shared {
     pub(super) generations: Generations,
@@ -26,7 +28,7 @@ impl Shared {
         }
     }
 
-    const SEVERAL: u64 = u64::MAX;
+    pub(super) const SEVERAL: u64 = u64::MAX;
 
     /// For the owner: notes the device that it serves.
     pub(super) fn note_device(&self, device: u64) {
@@ -43,9 +45,15 @@ impl Shared {
         mine == device || mine == Shared::SEVERAL
     }
 
-    /// How many bytes of a device's memory the cache is likely to need again.
-    pub(super) fn demand(&self, device: u64) -> u64 {
-        if self.serves(device) { self.counters.expected() } else { 0 }
+    /// How much of which device's memory the cache is likely to need again.
+    pub(super) fn demand(&self) -> Told {
+        Told { device: self.device.load(Relaxed), bytes: self.counters.expected() }
+    }
+
+    /// For the owner: forgets what the cache did, and returns it.
+    pub(super) fn reset(&self) -> (ScopeStats, PlanStats) {
+        self.device.store(0, Relaxed);
+        self.counters.reset(&self.returns)
     }
 
     /// Whether an invalidation waits for the owner.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::plan_stats::PlanCounters;
+use super::plan_stats::{PlanCounters, PlanStats};
 use super::returns::Returns;
 
 /// What a scope did and holds, over all threads, since the process began.
@@ -13,7 +13,7 @@ use super::returns::Returns;
 pub struct ScopeStats {
     /// How often the scope was entered, nested entries included.
     pub entries: u64,
-    /// Allocations that an idle block served, and those of no bytes.
+    /// Allocations that an idle block served.
     pub hits: u64,
     /// Allocations that the device, or the range of its memory, served.
     pub misses: u64,
@@ -62,10 +62,9 @@ pub(super) struct Counters {
 pub(super) struct Counter(AtomicU64);
 
 impl Counters {
-    /// Counts a block that was supplied, by so many calls to the device. One without bytes took no memory from anywhere.
+    /// Counts a block that was supplied, by so many calls to the device.
     pub(super) fn allocated(&self, bytes: usize, calls: u64) {
-        let served = if bytes == 0 { &self.hits } else { &self.misses };
-        served.add(1);
+        self.misses.add(1);
         self.device_allocations.add(calls);
         self.held_blocks.add(1);
         self.held_bytes.add(bytes as u64);
@@ -149,6 +148,24 @@ impl Counters {
             self.demand.set(in_use.max(self.demand.get()));
         }
         self.demand.get().saturating_sub(busy)
+    }
+
+    /// For the owner: whether an array of the cache is alive, or on its way back.
+    pub(super) fn has_busy(&self) -> bool {
+        let dropped = self.drops.get() + self.plan.returned.get();
+        self.hits.get() + self.plan.served.get() + self.misses.get() != dropped
+    }
+
+    /// For the owner, when nothing is held any more: forgets everything, and returns what was done.
+    pub(super) fn reset(&self, returns: &Returns) -> (ScopeStats, PlanStats) {
+        let (scope, plans) = (self.read(returns), self.read_plans());
+        let Counters { entries, hits, misses, drops, busy_bytes, held_bytes, held_blocks, .. } = self;
+        let Counters { demand, past_demand, beside, device_allocations, plan, .. } = self;
+        let all = [entries, hits, misses, drops, busy_bytes, held_bytes, held_blocks];
+        let rest = [demand, past_demand, beside, device_allocations];
+        all.iter().chain(&rest).for_each(|counter| counter.set(0));
+        plan.reset();
+        (scope, PlanStats { plans: 0, positions: 0, bytes: 0, bound: 0, has_stopped: false, ..plans })
     }
 
     /// What the numbers say, with what lies on the return stack counted as idle.

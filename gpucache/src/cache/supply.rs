@@ -3,8 +3,8 @@
 //! Everything idle is given back before the range grows. If the device has nothing left, so is what keyed scopes keep,
 //! and the range's own free pages are moved to where they are needed.
 
+use super::reclaim::{self, Idle};
 use super::record::{Origin, Record};
-use super::registry::{self, Idle};
 use crate::base::error::{Error, Result};
 use crate::base::key::Request;
 use crate::device::Stream;
@@ -77,7 +77,7 @@ fn carve(range: &DeviceRange, stream: &Stream, request: &Request<'_>, moves: Mov
             "run the step once on the stream before its capture",
         ));
     }
-    if registry::release_idle(Idle::Budgeted, stream.memory_id(), bytes) > 0
+    if reclaim::release_idle(Idle::Budgeted, stream.memory_id(), bytes) > 0
         && let Some(carved) = range.reuse(stream, bytes)?
     {
         return Ok(carved);
@@ -99,15 +99,15 @@ fn carve(range: &DeviceRange, stream: &Stream, request: &Request<'_>, moves: Mov
 /// Makes a call that may run out of memory, and makes it again once everything idle went back to the device, by this
 /// thread or by another one in need meanwhile.
 fn insist<R>(stream: &Stream, call: impl Fn() -> Result<R>) -> Result<R> {
-    let before = registry::releases();
+    let before = reclaim::releases();
     call().or_else(|error| {
         if !error.is_out_of_memory() {
             return Err(error);
         }
         let trim = |range: &DeviceRange| range.trim(0);
-        let given_back = registry::release_idle(Idle::All, stream.memory_id(), u64::MAX)
+        let given_back = reclaim::release_idle(Idle::All, stream.memory_id(), u64::MAX)
             + DeviceRange::of(stream).map_or(Ok(0), trim)?;
-        if given_back > 0 || registry::releases() != before { call() } else { Err(error) }
+        if given_back > 0 || reclaim::releases() != before { call() } else { Err(error) }
     })
 }
 

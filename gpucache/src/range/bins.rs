@@ -82,6 +82,23 @@ impl Bins {
         Some(row * 64 + cols.trailing_zeros() as usize)
     }
 
+    /// All spans of at least `bytes`. Takes time by their number, and by that of the classes.
+    pub(super) fn at_least(&self, spans: &Spans, bytes: u64) -> Vec<u32> {
+        let (mut found, mut class) = (Vec::new(), Some(class(bytes)));
+        while let Some(this) = class {
+            let mut waiting = vec![self.roots[this]];
+            while let Some(at) = waiting.pop() {
+                if at != NIL {
+                    let node = spans.at(at);
+                    found.extend(Some(at).filter(|_| node.bytes >= bytes));
+                    waiting.extend([node.left, node.right]);
+                }
+            }
+            class = self.next_class(this);
+        }
+        found
+    }
+
     /// The first span of `class`, in order of (bytes, offset), of at least `bytes`; [`NIL`] if there is none.
     #[inline]
     fn lowest(&self, spans: &Spans, class: usize, bytes: u64) -> u32 {

@@ -90,6 +90,14 @@ impl Fit {
         Block { node: live, offset }
     }
 
+    /// The free spans of at least `bytes`, in order of address.
+    pub(super) fn free_spans(&self, bytes: u64) -> Vec<u32> {
+        let mut found = self.bins.at_least(&self.spans, bytes);
+        found.extend(Some(self.tail).filter(|&tail| tail != NIL && self.spans.at(tail).bytes >= bytes));
+        found.sort_unstable_by_key(|&id| self.spans.at(id).offset);
+        found
+    }
+
     /// The bytes of a block; `None` if it is none of this range, or no longer.
     #[inline]
     pub(super) fn bytes(&self, block: &Block) -> Option<u64> {

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 
 use super::fit::Block;
 use super::range::{Layout, Range, RangeError};
-use super::spans::{NIL, State};
+use super::spans::NIL;
 use super::window::{self, Window};
 use crate::device::Pages;
 
@@ -95,7 +95,8 @@ impl<P: Pages> Range<P> {
     /// The handles that lie in a free span and have no address of `window`.
     fn idle_outside(&self, window: Option<Window>) -> Vec<Idle> {
         let spans = &self.fit.spans;
-        let free = (0..spans.slots()).filter(|&id| spans.state(id) == Some(State::Free));
+        // Shorter ones hold no handle.
+        let free = self.fit.free_spans(self.granule).into_iter();
         let handles = |span| {
             let within = self.handles.within(spans.at(span).offset, spans.at(span).end());
             within.into_iter().map(move |(offset, bytes)| Idle { span, offset, bytes })

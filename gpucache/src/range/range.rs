@@ -9,7 +9,6 @@ use super::fit::{Block, Fit};
 use super::handles::Handles;
 #[cfg(test)]
 use super::spans::Span;
-use super::spans::State;
 use super::window::{self, Piece};
 use super::{ALIGN, growth};
 use crate::device::{Pages, Place};
@@ -169,10 +168,9 @@ impl<P: Pages> Range<P> {
         let before = self.stats.reserved;
         // What was needed before it is not expected again, but for what is kept.
         self.stats.peak_live = self.stats.live.max(self.stats.peak_live.min(keep));
-        for id in 0..self.fit.spans.slots() {
-            if self.fit.spans.state(id) == Some(State::Free) {
-                self.trim_span(id, keep)?;
-            }
+        // Shorter ones hold no handle.
+        for id in self.fit.free_spans(self.granule) {
+            self.trim_span(id, keep)?;
         }
         Ok(before - self.stats.reserved)
     }

@@ -1,7 +1,7 @@
 //! What can be done with a scope's name from outside: give its memory back, and ask for its statistics.
 
 use crate::cache::registry::Scope;
-use crate::cache::{PlanStats, ScopeStats};
+use crate::cache::{Cache, PlanStats, ScopeStats, demand};
 
 /// What an invalidation gives back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,20 +30,27 @@ pub struct Invalidated {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn invalidate(name: impl AsRef<str>) -> Invalidated {
-    Scope::find(name.as_ref()).map(invalidate_scope).unwrap_or_default()
+    let Some(scope) = Scope::find(name.as_ref()) else { return Invalidated::default() };
+    let held = invalidate_scope(&scope);
+    let caches = scope.caches();
+    demand::trim_to_demand(|device| caches.iter().any(|cache| cache.serves(device)));
+    held
 }
 
 /// As [`invalidate`], for every scope of the process.
 pub fn invalidate_all() -> Invalidated {
-    Scope::all().into_iter().map(invalidate_scope).fold(Invalidated::default(), |sum, one| Invalidated {
-        bytes: sum.bytes + one.bytes,
-        busy: sum.busy + one.busy,
-    })
+    let sum = Scope::all().iter().map(|scope| invalidate_scope(scope)).fold(Invalidated::default(), |sum, one| {
+        Invalidated { bytes: sum.bytes + one.bytes, busy: sum.busy + one.busy }
+    });
+    // Once for all of them.
+    demand::trim_to_demand(|_| true);
+    sum
 }
 
-fn invalidate_scope(scope: &'static Scope) -> Invalidated {
+/// Releases what a scope holds, for the caller to give back to the devices.
+fn invalidate_scope(scope: &Scope) -> Invalidated {
     let held = scope.stats();
-    scope.caches().for_each(|cache| cache.invalidate());
+    scope.caches().into_iter().for_each(Cache::invalidate);
     Invalidated { bytes: held.idle_bytes.max(held.spare_bytes) as usize, busy: held.busy_blocks as usize }
 }
 
@@ -60,7 +67,7 @@ fn invalidate_scope(scope: &'static Scope) -> Invalidated {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn stats(name: impl AsRef<str>) -> Option<ScopeStats> {
-    Scope::find(name.as_ref()).map(Scope::stats)
+    Scope::find(name.as_ref()).map(|scope| scope.stats())
 }
 
 /// How the scope `name` plans, over all threads; `None` if it was never entered.
@@ -81,5 +88,5 @@ pub fn stats(name: impl AsRef<str>) -> Option<ScopeStats> {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn plan_stats(name: impl AsRef<str>) -> Option<PlanStats> {
-    Scope::find(name.as_ref()).map(Scope::plan_stats)
+    Scope::find(name.as_ref()).map(|scope| scope.plan_stats())
 }

@@ -6,11 +6,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use crate::cache::current::{self, Current};
-use crate::cache::registry::Scope;
+use crate::cache::registry::{self, Scope};
 use crate::cache::{Cache, Recycle};
 use crate::device::{process_exits_now, thread_is_main};
 
@@ -33,7 +34,19 @@ struct Stack {
     entries: RefCell<Vec<Entry>>,
     next_id: Cell<u64>,
     /// This thread's caches by name, found without a lock.
-    caches: RefCell<HashMap<&'static str, (&'static Scope, &'static Cache)>>,
+    caches: RefCell<HashMap<Arc<str>, Known>>,
+    /// Names that this thread ever had a new cache of.
+    names: Cell<u64>,
+    /// With so many names, those that were not entered lately are forgotten.
+    look_at: Cell<usize>,
+}
+
+/// A name that this thread has a cache of.
+struct Known {
+    scope: Arc<Scope>,
+    cache: &'static Cache,
+    /// How many names there had been when it was entered last.
+    entered: Cell<u64>,
 }
 
 thread_local! {
@@ -71,13 +84,49 @@ impl Drop for Guard {
 
 impl Stack {
     fn cache(&self, name: &str) -> &'static Cache {
-        let known = self.caches.borrow().get(name).map(|&(_, cache)| cache);
-        known.unwrap_or_else(|| {
-            let scope = Scope::of(name);
-            let cache = scope.adopt();
-            self.caches.borrow_mut().insert(scope.name(), (scope, cache));
-            cache
-        })
+        let known = self.caches.borrow().get(name).map(|known| {
+            known.entered.set(self.names.get());
+            known.cache
+        });
+        known.unwrap_or_else(|| self.add(name))
+    }
+
+    /// A cache of a name that this thread has none of.
+    #[cold]
+    fn add(&self, name: &str) -> &'static Cache {
+        if self.caches.borrow().len() >= self.look_at.get().max(registry::FEW) {
+            self.forget_names();
+        }
+        let (scope, cache) = Scope::adopt(name);
+        self.names.set(self.names.get() + 1);
+        self.keep(Known { scope, cache, entered: Cell::new(self.names.get()) })
+    }
+
+    /// Keeps a cache as the thread's own of its name, unless it has come to another one meanwhile. Returns which it has.
+    fn keep(&self, known: Known) -> &'static Cache {
+        let name = known.scope.name().clone();
+        if let Some(newer) = self.caches.borrow().get(&name).map(|newer| newer.cache) {
+            known.scope.orphan(known.cache);
+            return newer;
+        }
+        let cache = known.cache;
+        self.caches.borrow_mut().insert(name, known);
+        cache
+    }
+
+    /// Gives the caches of names back that were not entered lately, where no array of theirs is alive.
+    fn forget_names(&self) {
+        let before = self.names.get().saturating_sub(registry::LATELY);
+        // What is released may be code of the user, which may enter scopes: nothing is borrowed then.
+        let is_due = |known: &Known| known.entered.get() < before && !known.cache.is_entered();
+        let due: Vec<_> = self.caches.borrow_mut().extract_if(|_, known| is_due(known)).collect();
+        for (_, known) in due {
+            if !known.scope.forget(known.cache) {
+                self.keep(known);
+            }
+        }
+        // As many have to come up first as are left now, so that each is looked at a bounded number of times.
+        self.look_at.set(2 * self.caches.borrow().len());
     }
 
     fn push(&self, current: Option<Current>) -> u64 {
@@ -91,10 +140,11 @@ impl Stack {
         let mut entries = self.entries.borrow_mut();
         let Some(place) = entries.iter().rposition(|entry| entry.id == id) else { return };
         let left = entries.remove(place);
+        let open = left.current.and_then(|Current { cache, .. }| recycled_as(&entries, cache));
         drop(entries);
         self.serve_from_top();
         if let Some(Current { cache, .. }) = left.current {
-            cache.leave();
+            cache.leave(open);
         }
     }
 
@@ -106,6 +156,13 @@ impl Stack {
     }
 }
 
+/// What the newest open entry of a cache said of what it keeps, if one keeps anything.
+fn recycled_as(entries: &[Entry], cache: &'static Cache) -> Option<Recycle> {
+    let of_this = |current: &Current| std::ptr::eq(current.cache, cache) && current.recycle != Recycle::Off;
+    let mut open = entries.iter().rev().filter_map(|entry| entry.current);
+    open.find(of_this).map(|current| current.recycle)
+}
+
 impl Drop for Stack {
     /// The end of the thread: its caches wait for the next one, and what is busy goes back there when it is dropped.
     fn drop(&mut self) {
@@ -114,6 +171,8 @@ impl Drop for Stack {
         if thread_is_main() {
             return process_exits_now();
         }
-        self.caches.borrow().values().for_each(|(scope, cache)| scope.orphan(cache));
+        // What is released may be code of the user, which may enter scopes, to no effect.
+        let caches = std::mem::take(&mut *self.caches.borrow_mut());
+        caches.into_values().for_each(|known| known.scope.orphan(known.cache));
     }
 }

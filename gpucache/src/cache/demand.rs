@@ -1,0 +1,54 @@
+//! How much of each device's memory the scopes are likely to need again, kept as a sum, so that giving the rest back costs the
+//! same however many names there are.
+//!
+//! Invariant: a cache counts with what it told last ([`Told`]); it tells when it is left and what it needs has changed.
+
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashMap;
+
+use super::reclaim;
+use super::shared::Shared;
+use crate::range;
+
+/// What a cache told of itself: a device, or [`Shared::SEVERAL`], and the bytes that it is likely to need there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) device: u64,
+    pub(super) bytes: u64,
+}
+
+fn sums() -> MutexGuard<'static, HashMap<u64, u64>> {
+    static SUMS: LazyLock<Mutex<HashMap<u64, u64>>> = LazyLock::new(Mutex::default);
+    SUMS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A cache tells something else than before.
+#[cold]
+pub(super) fn tell(before: Told, now: Told) {
+    let mut sums = sums();
+    if let Some(sum) = sums.get_mut(&before.device) {
+        *sum -= before.bytes;
+        if *sum == 0 {
+            sums.remove(&before.device);
+        }
+    }
+    if now.bytes > 0 {
+        *sums.entry(now.device).or_insert(0) += now.bytes;
+    }
+}
+
+/// How many bytes of a device's memory the scopes are likely to need again. One that serves several devices counts for each.
+pub(super) fn of(device: u64) -> u64 {
+    let sums = sums();
+    let sum = |device| sums.get(&device).copied().unwrap_or(0);
+    sum(device) + sum(Shared::SEVERAL)
+}
+
+/// Gives free pages of ranges back to their devices, where `serves` says so, but for what the scopes are likely to need
+/// again.
+pub(crate) fn trim_to_demand(serves: impl Fn(u64) -> bool) {
+    range::trim_all(|device| if serves(device) { of(device) } else { u64::MAX });
+    // What another thread lacked may be what was trimmed here.
+    reclaim::count_release(1);
+}

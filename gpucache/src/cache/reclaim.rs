@@ -1,0 +1,87 @@
+//! Which caches may have memory to give, and how it is taken out of them when a device is short.
+//!
+//! Invariant: a cache that holds memory stands in `HOLDERS`; its owner's side knows whether it does. One that is found to
+//! hold nothing is taken out, so that a walk costs by what is held and not by how many names there are.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::owner::Cache;
+use crate::base::error::Result;
+use crate::device::Device;
+use crate::range::DeviceRange;
+
+/// Which idle blocks to give back.
+#[derive(Clone, Copy)]
+pub(super) enum Idle {
+    /// Those of scopes that keep a budget anyway.
+    Budgeted,
+    All,
+}
+
+fn holders() -> MutexGuard<'static, Vec<&'static Cache>> {
+    static HOLDERS: Mutex<Vec<&'static Cache>> = Mutex::new(Vec::new());
+    HOLDERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A cache holds memory from now on.
+#[cold]
+pub(super) fn register(cache: &'static Cache) {
+    holders().push(cache);
+}
+
+/// Gives idle blocks of all scopes on a device back to its range, except where another thread is inside. Where a plan
+/// serves an entry, its block goes back if that is better than to let the range grow by `need` bytes. Returns the bytes.
+pub(super) fn release_idle(which: Idle, device: u64, need: u64) -> u64 {
+    let (mut bytes, mut place) = (0, holders().len());
+    // From behind: what is taken out is replaced by the last one, which was walked over already.
+    while place > 0 {
+        place -= 1;
+        let Some(cache) = holders().get(place).copied() else { continue };
+        if cache.serves(device) {
+            bytes += cache.release_idle(which, need);
+        }
+        if cache.forget_holding() {
+            let mut holders = holders();
+            let same = |other: &&'static Cache| std::ptr::eq(*other, cache);
+            if let Some(place) = holders.iter().rposition(same) {
+                holders.swap_remove(place);
+            }
+        }
+    }
+    bytes
+}
+
+/// Gives pages in which no block lies back to the device, wherever they are, and returns the bytes.
+///
+/// Memory of a scope's arrays stays with the device's range when they are dropped, for the next entry of any scope. This
+/// gives it back to the driver now, whatever scopes may need again, but for the idle blocks of `recycle = "keyed"`; it waits
+/// for the work on the device first.
+///
+/// # Errors
+/// A failure of the device, or of work on it.
+///
+/// ```
+/// use gpucache::{cache_scope, device::Virtual, prelude::*};
+///
+/// let device = Virtual::new(1 << 30);
+/// cache_scope!(warm_up, { Array::<u8, _>::zeros(&device, 4 << 20)? });
+/// assert_eq!(gpucache::trim(&device)?, 4 << 20);
+/// assert_eq!(device.memory().bytes, 0);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn trim(device: &impl Device) -> Result<u64> {
+    release_idle(Idle::Budgeted, device.stream_handle().memory_id(), 0);
+    DeviceRange::of(device.stream_handle()).map_or(Ok(0), |range| range.trim(0))
+}
+
+static RELEASES: AtomicU64 = AtomicU64::new(0);
+
+/// How often idle memory was given back so far.
+pub(super) fn releases() -> u64 {
+    RELEASES.load(SeqCst)
+}
+
+pub(super) fn count_release(bytes: u64) {
+    RELEASES.fetch_add(u64::from(bytes > 0), SeqCst);
+}
