@@ -52,6 +52,9 @@ pub(crate) struct Record {
     pub(super) origin: Origin,
 }
 
+// A record of any other size shares lines with its neighbours on the heap, which other threads may write.
+const _: () = assert!(size_of::<Record>() == 256);
+
 /// The ticket of a record whose drop has more to do than to give the memory back: there is a view, or a device that
 /// watches. No block has these epochs.
 const CARE: u64 = 1;
