@@ -43,8 +43,8 @@ struct List {
     next: u32,
     /// Blocks that are to return.
     out: u32,
-    /// Whether it served since it was looked at last.
-    has_served: bool,
+    /// Whether it was missed since it was looked at last.
+    was_missed: bool,
 }
 
 /// Where blocks of a key return to.
@@ -69,9 +69,8 @@ impl Lists {
     pub(super) fn pop(&mut self, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
         let place = self.find(request, stream)?;
         let list = &mut self.lists[place as usize];
-        list.has_served = true;
         let mut record = list.idle.pop_back()?;
-        list.out = list.out.saturating_add(1);
+        list.out = list.out.wrapping_add(1);
         record.restore_shape(list.key.shape());
         self.count_out(&record);
         Some(record)
@@ -105,7 +104,7 @@ impl Lists {
         let known = if here { Some(self.last) } else { self.find(request, stream) };
         let list = known.unwrap_or_else(|| self.add(Key::new(request, stream)));
         let known = &mut self.lists[list as usize];
-        known.out = known.out.saturating_add(1);
+        (known.out, known.was_missed) = (known.out.wrapping_add(1), true);
         Place { list, key: known.number }
     }
 
@@ -116,11 +115,11 @@ impl Lists {
         let (place, number) = (self.disused().unwrap_or(self.lists.len()), self.keys);
         let next = place as u32;
         match self.lists.get_mut(place) {
-            Some(list) => (list.number, list.key, list.next, list.has_served) = (number, key, next, true),
+            Some(list) => (list.number, list.key, list.next, list.was_missed) = (number, key, next, true),
             None => {
                 // Room for one block at once, so that the first return of a fresh key does not allocate.
                 let idle = VecDeque::with_capacity(1);
-                self.lists.push(List { number, key, idle, next, out: 0, has_served: true });
+                self.lists.push(List { number, key, idle, next, out: 0, was_missed: true });
             }
         }
         self.lists[self.last as usize].next = next;
@@ -131,7 +130,7 @@ impl Lists {
     }
 
     /// Where there are many keys: takes the list of one away that has no blocks, if there is one among the next few; of those
-    /// rather one that did not serve since it was looked at last.
+    /// rather one that was not missed since it was looked at last.
     fn disused(&mut self) -> Option<usize> {
         if self.lists.len() < MANY {
             return None;
@@ -140,11 +139,11 @@ impl Lists {
         for _ in 0..LOOKS {
             self.hand = (self.hand + 1) % self.lists.len();
             let list = &mut self.lists[self.hand];
-            let has_served = std::mem::replace(&mut list.has_served, false);
-            if list.idle.is_empty() && list.out == 0 && (found.is_none() || !has_served) {
+            let was_missed = std::mem::replace(&mut list.was_missed, false);
+            if list.idle.is_empty() && list.out == 0 && (found.is_none() || !was_missed) {
                 found = Some(self.hand);
             }
-            if found.is_some() && !has_served {
+            if found.is_some() && !was_missed {
                 break;
             }
         }
@@ -161,7 +160,7 @@ impl Lists {
     pub(super) fn expects(&mut self, place: Place) -> bool {
         match self.lists.get_mut(place.list as usize) {
             Some(list) if list.number == place.key => {
-                list.out = list.out.saturating_sub(1);
+                list.out = list.out.wrapping_sub(1);
                 true
             }
             _ => false,

@@ -34,6 +34,8 @@ pub(crate) struct Cursor {
     /// Of each position; behind them one that is never live, and one that always is.
     lives: Vec<Life>,
     live_bytes: u64,
+    /// The bytes of positions that are live in part: that is all that they keep when the plan's block is given up.
+    sizes: Vec<u64>,
     /// Services so far, but for those of this entry, which are told by `next` and by what was passed over.
     served: u64,
     passed_over: u64,
@@ -56,23 +58,18 @@ struct Slot {
     blockers: u32,
 }
 
-/// What lives at a position, in a word: 0 for nothing, else how much memory it takes, so that it keeps no more when the
-/// plan's block is given up, and whether it is displaced.
+/// Whether a position is live, in a byte, so that those of a long entry stay in the processor's first cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Life(u32);
+struct Life(u8);
 
 impl Life {
     const IDLE: Life = Life(0);
-    /// Stands for what always lives.
-    const ALWAYS: Life = Life(1);
-    /// Its reuser is another one than its first. All positions together are shorter than this many units.
-    const DISPLACED: u32 = 1 << 31;
-
-    /// A life of so many bytes, of which there is at least one.
-    #[inline]
-    fn of(bytes: u64) -> Life {
-        Life(bytes.div_ceil(ALIGN) as u32)
-    }
+    /// It takes its place whole, and its reuser is its first one.
+    const WHOLE: Life = Life(1);
+    /// It takes less than its place: `sizes` tells how much.
+    const PARTIAL: u8 = 2;
+    /// Its reuser is another one than its first.
+    const DISPLACED: u8 = 4;
 
     fn displaced(self) -> Life {
         Life(self.0 | Life::DISPLACED)
@@ -83,9 +80,8 @@ impl Life {
         self.0 & Life::DISPLACED != 0
     }
 
-    /// Its bytes, rounded up to [`ALIGN`].
-    fn bytes(self) -> u64 {
-        u64::from(self.0 & !Life::DISPLACED) * ALIGN
+    fn is_partial(self) -> bool {
+        self.0 & Life::PARTIAL != 0
     }
 }
 
@@ -98,6 +94,8 @@ pub(crate) struct Served {
     pub(crate) position: u32,
     /// In bytes from the start of the plan's block.
     pub(crate) offset: u64,
+    /// Whether it takes its place whole.
+    is_whole: bool,
 }
 
 impl Cursor {
@@ -114,9 +112,10 @@ impl Cursor {
         };
         let slots: Vec<Slot> = (0..buffers.len()).map(slot).collect();
         let mut lives = vec![Life::IDLE; slots.len() + 1];
-        lives.push(Life::ALWAYS);
+        lives.push(Life::WHOLE);
+        let sizes = vec![0; slots.len()];
         let (next, passed_over) = (slots.len(), slots.len() as u64);
-        Cursor { slots, lives, next, passed_over, first_reusers, ..Cursor::default() }
+        Cursor { slots, lives, sizes, next, passed_over, first_reusers, ..Cursor::default() }
     }
 
     /// Begins an entry.
@@ -137,18 +136,26 @@ impl Cursor {
         let slot = self.slots.get(self.next)?;
         let [one, other] = slot.before;
         // A live position blocks itself at the latest.
-        (slot.fits(bytes) && self.is_idle(one) && self.is_idle(other))
-            .then(|| Served { position: self.next as u32, offset: slot.start() })
+        (slot.fits(bytes) && self.is_idle(one) && self.is_idle(other)).then(|| slot.serve(self.next, bytes))
     }
 
     /// Serves so many bytes at the position that [`expects`](Cursor::expects) gave, after which `live_bytes` are live. (All
     /// are known to the caller: nothing is read again here.)
     #[inline]
     pub(crate) fn step(&mut self, served: Served, bytes: u64, live_bytes: u64) {
+        self.begin_life(served, bytes);
+        self.next = served.position as usize + 1;
+        self.live_bytes = live_bytes;
+    }
+
+    #[inline]
+    fn begin_life(&mut self, served: Served, bytes: u64) {
         if let Some(life) = self.lives.get_mut(served.position as usize) {
-            *life = Life::of(bytes);
-            self.next = served.position as usize + 1;
-            self.live_bytes = live_bytes;
+            *life = Life::WHOLE;
+            if !served.is_whole {
+                *life = Life(Life::WHOLE.0 | Life::PARTIAL);
+                self.sizes[served.position as usize] = bytes;
+            }
         }
     }
 
@@ -156,7 +163,7 @@ impl Cursor {
     pub(crate) fn serve(&mut self, bytes: u64) -> Option<Served> {
         let position = self.next;
         let slot = self.slots.get(position).filter(|slot| slot.fits(bytes) && slot.blockers == 0)?;
-        let served = Served { position: position as u32, offset: slot.start() };
+        let served = slot.serve(position, bytes);
         let is_free = self.first_reusers.before(position).iter().all(|&other| self.is_idle(other));
         is_free.then(|| self.step(served, bytes, self.live_bytes + bytes))?;
         Some(served)
@@ -225,7 +232,8 @@ impl Cursor {
         for (position, slot) in self.slots.iter().enumerate() {
             let life = std::mem::replace(&mut self.lives[position], Life::IDLE);
             if life != Life::IDLE {
-                evicted.push(Evicted { position: position as u32, offset: slot.start(), bytes: life.bytes() });
+                let bytes = if life.is_partial() { self.sizes[position] } else { slot.size() };
+                evicted.push(Evicted { position: position as u32, offset: slot.start(), bytes });
             }
         }
         evicted.sort_unstable_by_key(|evicted| evicted.offset);
@@ -247,6 +255,13 @@ impl Slot {
     #[inline]
     fn fits(&self, bytes: u64) -> bool {
         bytes.wrapping_sub(self.least) <= self.spread
+    }
+
+    /// The position of this number serves a request that fits. Less than a unit is no part that could be given up.
+    #[inline]
+    fn serve(&self, position: usize, bytes: u64) -> Served {
+        let is_whole = self.spread.wrapping_sub(bytes.wrapping_sub(self.least)) < ALIGN;
+        Served { position: position as u32, offset: self.start(), is_whole }
     }
 
     fn is_planned(&self) -> bool {

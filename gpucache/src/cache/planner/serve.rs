@@ -28,7 +28,7 @@ impl Planner {
     }
 
     fn place(&mut self, served: Served, shared: &Shared, stream: &Stream, request: &Request<'_>) -> Box<Record> {
-        let Served { position, offset } = served;
+        let Served { position, offset, .. } = served;
         let mut record = self.records.pop().unwrap_or_else(|| Record::planned(stream, self.cache, self.epoch));
         record.place(request.bytes, self.base + offset, position);
         record.shape.assign(request.dims);

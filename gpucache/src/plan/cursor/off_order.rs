@@ -156,12 +156,12 @@ impl Cursor {
         })?;
         self.spend(self.slots.len());
         let position = self.off_order.passed.remove(place);
-        self.lives[position as usize] = Life::of(bytes);
+        let served = self.slots[position as usize].serve(position as usize, bytes);
+        self.begin_life(served, bytes);
         self.block(position as usize);
         self.passed_over = self.passed_over.wrapping_sub(1);
         self.live_bytes += bytes;
-        let offset = self.slots[position as usize].start();
-        Some(Answer::Served(Served { position, offset }, Some(Deviation::Late)))
+        Some(Answer::Served(served, Some(Deviation::Late)))
     }
 
     /// Another size than was seen here: a smaller one is served, a larger one is to be remembered.

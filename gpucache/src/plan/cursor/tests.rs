@@ -112,7 +112,7 @@ impl Program {
                         None
                     }
                 });
-            if let Some(Served { position, offset }) = served {
+            if let Some(Served { position, offset, .. }) = served {
                 let place = offset..offset + bytes;
                 let clash =
                     self.alive.iter().find(|other| other.place.start < place.end && place.start < other.place.end);
@@ -175,7 +175,7 @@ proptest! {
                 program.leave();
             }
         }
-        let live: Vec<_> = program.cursor.evict().iter().map(|live| (live.offset, live.position, live.bytes)).collect();
+        let live: Vec<_> = program.cursor.evict().iter().map(|live| (live.offset, live.position, live.bytes.next_multiple_of(ALIGN))).collect();
         let own = |array: &Alive| (array.place.start, array.position, array.bytes.next_multiple_of(ALIGN));
         let mut alive: Vec<_> = program.alive.iter().map(own).collect();
         alive.sort_unstable();
