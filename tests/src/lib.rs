@@ -4,6 +4,7 @@
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 pub mod conformance;
+pub mod counting;
 pub mod faulty;
 #[cfg(feature = "cuda")]
 pub mod gpu;
@@ -11,6 +12,7 @@ pub mod late;
 pub mod marked;
 pub mod model;
 pub mod play;
+pub mod process;
 
 pub use faulty::Faulty;
 pub use marked::Marked;
