@@ -13,6 +13,7 @@ pub mod marked;
 pub mod model;
 pub mod play;
 pub mod process;
+pub mod seeds;
 
 pub use faulty::Faulty;
 pub use marked::Marked;
