@@ -11,6 +11,7 @@ pub mod gpu;
 pub mod late;
 pub mod marked;
 pub mod model;
+pub mod names;
 pub mod play;
 pub mod process;
 pub mod seeds;

@@ -128,3 +128,29 @@ warm! {
     dropped_elsewhere_meanwhile: NOTHING;
     dropped_elsewhere_afterwards: NOTHING;
 }
+
+/// A stream with a thread of its own: what fills an array is queued, which takes an allocation or two; nothing else does.
+#[test]
+#[allow(unsafe_code)]
+fn on_a_stream_of_the_host() {
+    let stream = Host::new_stream().unwrap();
+    let counted = |name: &str, make: &dyn Fn() -> Array<f32, Host>| {
+        let entry = |_| {
+            let before = allocations();
+            let scope = enter(name, Recycle::Auto);
+            let first = make();
+            drop(make());
+            drop((first, scope));
+            let made = allocations() - before;
+            stream.synchronize().unwrap();
+            made
+        };
+        (0..2_000).for_each(|number| _ = entry(number));
+        (0..1_000).map(entry).max().unwrap()
+    };
+    // SAFETY: never read.
+    let uninit = counted("uninit on a stream", &|| unsafe { Array::uninit(&stream, [3, 400]).unwrap() });
+    assert_eq!(uninit, 0, "an array that nothing fills");
+    let zeros = counted("zeros on a stream", &|| Array::zeros(&stream, [3, 400]).unwrap());
+    assert!(zeros <= 2 * 2, "two arrays that are filled take {zeros} allocations");
+}
