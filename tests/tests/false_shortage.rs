@@ -250,7 +250,7 @@ fn play(seed: u64, counts: &mut Counts) {
         run.entry(rng, name, scale);
     }
     drop(run);
-    (0..NAMES).for_each(|name| _ = invalidate(&format!("false shortage, {name}")));
+    (0..NAMES).for_each(|name| _ = invalidate(format!("false shortage, {name}")));
     trim(&device).unwrap();
     device.synchronize().unwrap();
     assert_eq!(device.memory().bytes, 0, "everything was given back");

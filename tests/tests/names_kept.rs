@@ -1,7 +1,7 @@
 //! Names that come and go: a name of every request does not make the process grow without end, and nothing is forgotten of a
 //! name that is in use.
 //!
-//! `NAMES` says how many names are served, 6,000 by default. Sizes are of the whole process, so the tests take turns.
+//! `NAMES` says how many names are served, 4,000 by default. Sizes are of the whole process, so the tests take turns.
 #![allow(clippy::unwrap_used)]
 
 use gpucache::device::{Device, Host, Virtual};
@@ -18,7 +18,7 @@ static COUNTING: Counting = Counting;
 /// What a name may take for good, in bytes: its text, and what was counted of it on one thread.
 const A_NAME: usize = 750;
 
-/// A name for each request: what is kept of those that are never entered again is little, their plans not included.
+/// A name for each request: what is kept of those that are never entered again is little, and without what they cached.
 #[test]
 fn names_that_never_come_again_do_not_add_up() {
     let _turn = turn();
@@ -29,7 +29,7 @@ fn names_that_never_come_again_do_not_add_up() {
             (0..4).for_each(|_| request(&device, &names.name(number)));
         }
     };
-    let names = number("NAMES").unwrap_or(6_000) as usize;
+    let names = number("NAMES").unwrap_or(4_000) as usize;
     let warming = names / 4 + 1_000;
     serve(warming);
     let before = (resident(), held_bytes());
@@ -59,13 +59,13 @@ fn a_name_with_an_array_in_use_is_not_forgotten() {
     let _others = requests(&device, 8_000);
     device.synchronize().unwrap();
     for (number, array) in kept.into_iter().enumerate() {
-        let found = stats(&names.name(number)).unwrap();
+        let found = stats(names.name(number)).unwrap();
         assert_eq!((found.entries, found.busy_blocks, found.busy_bytes), (1, 1, 1000 + number as u64));
         drop(array);
-        let found = stats(&names.name(number)).unwrap();
+        let found = stats(names.name(number)).unwrap();
         assert_eq!((found.busy_blocks, found.busy_bytes), (0, 0), "it came home");
-        assert_eq!(invalidate(&names.name(number)).busy, 0);
-        assert_eq!(stats(&names.name(number)).unwrap_or_default().idle_blocks, 0);
+        assert_eq!(invalidate(names.name(number)).busy, 0);
+        assert_eq!(stats(names.name(number)).unwrap_or_default().idle_blocks, 0);
     }
     device.synchronize().unwrap();
 }
@@ -103,6 +103,6 @@ fn a_name_in_use_keeps_its_statistics() {
     let found = stats(&used).unwrap();
     assert_eq!((found.entries, found.hits + found.misses), (80, 160));
     assert!(found.hits > 120, "what it kept served it: {found:?}");
-    let last = stats(&names.name(7_999)).unwrap();
+    let last = stats(names.name(7_999)).unwrap();
     assert_eq!((last.entries, last.hits + last.misses), (1, 2));
 }

@@ -2,7 +2,7 @@
 //! bytes it names, wherever it is made; and what is asked for afterwards is served.
 //!
 //! Nothing here touches memory before it was seen that a request of this kind is refused.
-#![allow(unsafe_code, clippy::unwrap_used)]
+#![allow(unsafe_code, clippy::unwrap_used, clippy::panic)]
 
 use gpucache::__private::{Guard, Recycle, enter, uncached};
 use gpucache::device::{Device, Host, Virtual};

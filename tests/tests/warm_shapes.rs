@@ -129,7 +129,8 @@ warm! {
     dropped_elsewhere_afterwards: NOTHING;
 }
 
-/// A stream with a thread of its own: what fills an array is queued, which takes an allocation or two; nothing else does.
+/// A stream with a thread of its own: what fills an array is queued, which takes two allocations, and the queue one for some
+/// thirty pieces of work; nothing else does.
 #[test]
 #[allow(unsafe_code)]
 fn on_a_stream_of_the_host() {
@@ -146,11 +147,11 @@ fn on_a_stream_of_the_host() {
             made
         };
         (0..2_000).for_each(|number| _ = entry(number));
-        (0..1_000).map(entry).max().unwrap()
+        (0..1_000).map(entry).sum::<u64>()
     };
     // SAFETY: never read.
     let uninit = counted("uninit on a stream", &|| unsafe { Array::uninit(&stream, [3, 400]).unwrap() });
     assert_eq!(uninit, 0, "an array that nothing fills");
     let zeros = counted("zeros on a stream", &|| Array::zeros(&stream, [3, 400]).unwrap());
-    assert!(zeros <= 2 * 2, "two arrays that are filled take {zeros} allocations");
+    assert!(zeros <= 2 * (2_000 + 2_000 / 30), "2,000 arrays that are filled take {zeros} allocations");
 }

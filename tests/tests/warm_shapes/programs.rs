@@ -50,10 +50,10 @@ pub(super) fn state_handed_on<D: Device>(run: &Run<D>) -> impl FnMut(usize) {
     move |_| {
         let next = {
             let _entry = run.enter();
+            assert_eq!(state.len(), 10 * run.unit);
             run.array(10)
         };
         state = next;
-        assert_eq!(state.len(), 10 * run.unit);
     }
 }
 
@@ -62,8 +62,8 @@ pub(super) fn state_replaced<D: Device>(run: &Run<D>) -> impl FnMut(usize) {
     let mut state = run.array(10);
     move |_| {
         let _entry = run.enter();
-        state = run.array(10);
         assert_eq!(state.len(), 10 * run.unit);
+        state = run.array(10);
     }
 }
 
@@ -90,11 +90,11 @@ pub(super) fn two_buffers_swapped<D: Device>(run: &Run<D>) -> impl FnMut(usize) 
 
 pub(super) fn nothing_but_escapes<D: Device>(run: &Run<D>) -> impl FnMut(usize) {
     let mut left: [Slot<D>; 5] = slots();
-    move |_| {
+    move |number| {
         let _entry = run.enter();
         let made = from_fn(|place| Some(run.array(1 + place * 3)));
+        assert!(number == 0 || left.iter().all(Option::is_some));
         left = made;
-        assert!(left.iter().all(Option::is_some));
     }
 }
 
@@ -166,8 +166,8 @@ pub(super) fn state_that_grows_and_begins_again<D: Device>(run: &Run<D>) -> impl
     move |number| {
         let _entry = run.enter();
         let first = run.array(50);
-        state = run.array(10 + number % 50);
         assert!(state.len() >= 10 * run.unit);
+        state = run.array(10 + number % 50);
         drop(first);
     }
 }
