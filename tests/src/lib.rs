@@ -4,13 +4,17 @@
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 pub mod conformance;
+pub mod counting;
 pub mod faulty;
 #[cfg(feature = "cuda")]
 pub mod gpu;
 pub mod late;
 pub mod marked;
 pub mod model;
+pub mod names;
 pub mod play;
+pub mod process;
+pub mod seeds;
 
 pub use faulty::Faulty;
 pub use marked::Marked;

@@ -9,16 +9,10 @@ use gpucache::device::Virtual;
 use gpucache_tests::play::Player;
 use gpucache_tests::play::deviation::Deviation;
 use gpucache_tests::play::entries::Style;
+use gpucache_tests::process::{number, resident};
 
 /// What the process may grow by.
 const GROWTH: u64 = 1 << 20;
-
-/// Bytes of the process in memory, where the system tells.
-fn resident() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    Some(1024 * line.split_whitespace().next()?.parse::<u64>().ok()?)
-}
 
 /// Plays entries, of which every tenth deviates, and compares the process after a tenth of them with the process at the
 /// end.
@@ -50,7 +44,7 @@ fn endure(name: &str, entries: u64) {
 
 #[test]
 fn a_hundred_thousand_entries() {
-    endure("endurance", std::env::var("ENTRIES").ok().and_then(|number| number.parse().ok()).unwrap_or(100_000));
+    endure("endurance", number("ENTRIES").unwrap_or(100_000));
 }
 
 #[test]

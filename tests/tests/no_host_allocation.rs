@@ -3,66 +3,18 @@
 //! The allocator of this program counts per thread, so that the test harness does not disturb.
 #![allow(unsafe_code, clippy::unwrap_used)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use gpucache::device::Device;
 use gpucache::prelude::Host;
 use gpucache::{Array, Element, Result, cache_scope, stats};
 use gpucache_tests::Faulty;
+use gpucache_tests::counting::{Counting, allocations, allocations_of, frees};
 use gpucache_tests::faulty::Call;
 
 const ENTRIES: u64 = 1000;
 const SHAPES: usize = 64;
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-    static FREES: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // Not there any more at the end of a thread, when nobody asks.
-    let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
-}
-
-// SAFETY: all calls go to the system's allocator, with the arguments and the contract they came with.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        let _ = FREES.try_with(|frees| frees.set(frees.get() + 1));
-        // SAFETY: as above.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
 #[global_allocator]
 static COUNTING: Counting = Counting;
-
-/// How many allocations `act` makes on this thread.
-fn allocations_of(act: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
-    act();
-    ALLOCATIONS.get() - before
-}
 
 /// Shape number `place`, written into `dims`: all ranks from 1 to 8, all different.
 fn shape(place: usize, dims: &mut [usize; 8]) -> &[usize] {
@@ -127,13 +79,13 @@ fn sub_scope<D: Device>(device: &D, name: &str, turn: usize) -> Result<()> {
 fn warm_entries_allocate_nothing<D: Device>(device: &D, names: &[&str; 2]) {
     (0..5).for_each(|turn| entry(device, names, turn).unwrap());
     let before = (device.memory(), names.map(|name| stats(name).unwrap()));
-    let allocations = allocations_of(|| {
+    let made = allocations_of(|| {
         for turn in 0..ENTRIES as usize {
             entry(device, names, turn).unwrap();
         }
     });
     let after = names.map(|name| stats(name).unwrap());
-    assert_eq!(allocations, 0, "on the host's heap");
+    assert_eq!(made, 0, "on the host's heap");
     assert_eq!(device.memory(), before.0, "from the device");
     let served = [2 * SHAPES as u64 + 1, 8 * 4].map(|arrays| arrays * ENTRIES);
     for place in 0..2 {
@@ -197,9 +149,9 @@ fn a_scope_that_keeps_nothing_does_not_grow() {
         let _many = [(); 20].map(|()| Array::<u8, _>::zeros(&device, 4 << 20).unwrap());
     });
     pair();
-    let (allocations, frees, held) = (ALLOCATIONS.get(), FREES.get(), device.memory());
+    let (allocated, freed, held) = (allocations(), frees(), device.memory());
     (0..ENTRIES).for_each(|_| pair());
-    let live = (ALLOCATIONS.get() - allocations) as i64 - (FREES.get() - frees) as i64;
+    let live = (allocations() - allocated) as i64 - (frees() - freed) as i64;
     assert!(live.abs() < 16, "{live} host allocations are left of {ENTRIES} entries");
     assert_eq!(device.memory().frees, held.frees + ENTRIES, "its own frees, and nothing else");
     let _ = gpucache::invalidate("fills the range");

@@ -6,8 +6,6 @@
 //! virtual device in three minutes. `SEED=n` runs the n-th alone.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-
 use fastrand::Rng;
 use gpucache::device::{Host, Virtual};
 use gpucache_tests::Faulty;
@@ -15,6 +13,7 @@ use gpucache_tests::faulty::{Failure, Fault};
 use gpucache_tests::play::entries::Style;
 use gpucache_tests::play::programs::{Kind, Program, SCOPES};
 use gpucache_tests::play::{Checked, Player};
+use gpucache_tests::seeds;
 
 const GRANULE: u64 = 2 << 20;
 
@@ -23,17 +22,7 @@ const FOUND: [u64; 2] = [687_017, 687_018];
 
 /// Runs `program` for each seed, and says which one failed.
 fn each_seed(share: u64, program: impl Fn(u64)) {
-    let number = |name| std::env::var(name).ok().and_then(|number| number.parse().ok());
-    let seeds = match number("SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("PROGRAMS").unwrap_or(600) / share,
-    };
-    for seed in FOUND.into_iter().chain(seeds) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| program(seed))) {
-            eprintln!("SEED={seed} fails");
-            resume_unwind(panic);
-        }
-    }
+    seeds::each_and(&FOUND, 600, share, program);
 }
 
 /// A player in scopes that later programs of this test use as well: the process never forgets a name.

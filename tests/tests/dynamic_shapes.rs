@@ -1,0 +1,192 @@
+//! Shapes that never come twice: a program whose every entry has a new one goes on as fast as it began, the process does not
+//! grow, what comes again beside is still found, and what was kept can be given back.
+//!
+//! `ENTRIES` says how many entries a program has, 40,000 by default; a release build plays a million in seconds.
+//! Statistics and sizes are of the whole process, so the tests take turns.
+#![allow(clippy::unwrap_used)]
+
+use std::time::{Duration, Instant};
+
+use gpucache::__private::{Recycle, enter};
+use gpucache::device::{Device, Virtual};
+use gpucache::{Array, ScopeStats, invalidate_all, stats, trim};
+use gpucache_tests::counting::{Counting, held_bytes};
+use gpucache_tests::process::{median, number, resident};
+use gpucache_tests::turn;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Entries before the first that are timed.
+const WARMING: usize = 10_000;
+/// Entries that are timed together, at the begin and at the end.
+const TIMED: usize = 1_000;
+/// What the process may grow by once the program is warm, and what the heap may: a process that frees can grow as well.
+const GROWTH: u64 = 20 << 20;
+const HEAP_GROWTH: i64 = 2 << 20;
+/// How much slower the last entries may be than the first ones.
+const SLOWER: f64 = 1.2;
+/// Attempts to see that they are not, on a machine that does other things as well.
+const ATTEMPTS: usize = 3;
+
+fn entries() -> usize {
+    (number("ENTRIES").unwrap_or(40_000) as usize).max(WARMING + 2 * TIMED)
+}
+
+/// What was seen of a program.
+struct Seen {
+    /// The median times of an entry, once warm and at the end.
+    times: [Duration; 2],
+    /// What the process grew by in between, where that can be known.
+    growth: u64,
+    /// What the heap grew by.
+    heap: i64,
+    /// The statistics of the scope before the last entries, and at the end.
+    stats: [ScopeStats; 2],
+}
+
+/// Plays a program in a scope of its own, which sees the numbers from `first` on.
+fn play(name: &str, recycle: Recycle, first: usize, entry: &impl Fn(usize)) -> Seen {
+    let timed = |numbers: std::ops::Range<usize>| {
+        let one = |number| {
+            let start = Instant::now();
+            let scope = enter(name, recycle);
+            entry(number);
+            drop(scope);
+            start.elapsed()
+        };
+        median(numbers.map(one).collect())
+    };
+    let untimed = |numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            let _scope = enter(name, recycle);
+            entry(number);
+        }
+    };
+    let end = first + entries();
+    untimed(first..first + WARMING);
+    let early = timed(first + WARMING..first + WARMING + TIMED);
+    let (size, held) = (resident(), held_bytes());
+    untimed(first + WARMING + TIMED..end - TIMED);
+    let before = stats(name).unwrap();
+    let late = timed(end - TIMED..end);
+    let growth = size.zip(resident()).map_or(0, |(early, late)| late.saturating_sub(early));
+    let heap = held_bytes() - held;
+    Seen { times: [early, late], growth, heap, stats: [before, stats(name).unwrap()] }
+}
+
+/// Plays a program of entries with new shapes on a device of its own, and checks all that has to hold. Returns what was seen
+/// first.
+fn endures<D: Device>(name: &str, recycle: Recycle, device: &D, entry: impl Fn(usize)) -> Seen {
+    let seen = play(name, recycle, 0, &entry);
+    println!("{name}: {:?} an entry, {} and {} bytes more, {:?}", seen.times, seen.growth, seen.heap, seen.stats[1]);
+    assert!(seen.heap <= HEAP_GROWTH, "{name}: the heap grew by {} bytes", seen.heap);
+    assert!(seen.growth <= GROWTH, "{name}: the process grew by {} bytes", seen.growth);
+    let is_slower = |[early, late]: [Duration; 2]| late.as_secs_f64() > SLOWER * early.as_secs_f64();
+    let mut times = vec![seen.times];
+    while is_slower(times[times.len() - 1]) {
+        assert!(times.len() < ATTEMPTS, "{name}: an entry takes longer and longer: {times:?}");
+        // Other numbers under another name, which is as new as the first one was.
+        let attempt = times.len();
+        times.push(play(&format!("{name}, {attempt}"), recycle, attempt * entries(), &entry).times);
+    }
+    invalidate_all();
+    trim(device).unwrap();
+    let left = stats(name).unwrap();
+    assert_eq!((left.idle_blocks, left.idle_bytes, left.busy_blocks), (0, 0, 0), "{name}: what was kept is given back");
+    assert_eq!(device.memory().bytes, 0, "{name}: all the way to the device");
+    seen
+}
+
+/// Dims that no other number has, of at most a few megabytes.
+fn dims(number: usize) -> [usize; 2] {
+    [number % 1000 + 1, number / 1000 + 1]
+}
+
+fn under(recycle: Recycle, shape: &str, entry: impl Fn(&Virtual, usize)) {
+    let _turn = turn();
+    let device = Virtual::unchecked(1 << 46);
+    endures(&format!("{shape}, {recycle:?}"), recycle, &device, |number| entry(&device, number));
+}
+
+fn one_array(device: &Virtual, number: usize) {
+    drop(Array::<u8, _>::zeros(device, dims(number)).unwrap());
+}
+
+#[test]
+fn one_array_planned() {
+    under(Recycle::Auto, "one array", one_array);
+}
+
+#[test]
+fn one_array_from_the_range() {
+    under(Recycle::Range, "one array", one_array);
+}
+
+/// Sequences of a length that no other one has, and what is computed of them.
+fn a_step(device: &Virtual, number: usize) {
+    let tokens = Array::<u32, _>::zeros(device, number + 1).unwrap();
+    let activations = Array::<f32, _>::zeros(device, [number + 1, 16]).unwrap();
+    let scores = activations.try_clone().unwrap();
+    drop((tokens, activations));
+    drop(Array::<f32, _>::zeros(device, [16, number + 1]).unwrap());
+    drop(scores);
+}
+
+#[test]
+fn a_step_planned() {
+    under(Recycle::Auto, "a step", a_step);
+}
+
+#[test]
+fn a_step_from_the_range() {
+    under(Recycle::Range, "a step", a_step);
+}
+
+/// Without a byte they never are over a budget of bytes.
+fn an_empty_array(device: &Virtual, number: usize) {
+    drop(Array::<u8, _>::zeros(device, [number + 1, 0]).unwrap());
+}
+
+#[test]
+fn an_empty_array_planned() {
+    under(Recycle::Auto, "an empty array", an_empty_array);
+}
+
+#[test]
+fn an_empty_array_from_the_range() {
+    under(Recycle::Range, "an empty array", an_empty_array);
+}
+
+/// Elements without bytes, in shapes that records have no room for.
+#[test]
+fn many_dims_without_bytes() {
+    under(Recycle::Auto, "many dims", |device, number| {
+        drop(Array::<[u8; 0], _>::zeros(device, [1, 2, 1, 2, 1, 2, 1, number + 1]).unwrap());
+    });
+}
+
+/// Arrays that come in each entry are found beside one that never came before.
+fn hot_shapes(recycle: Recycle, name: &str) {
+    const HOT: usize = 5;
+    let _turn = turn();
+    let device = Virtual::unchecked(1 << 46);
+    let entry = |number| {
+        let _hot: [Array<f32, _>; HOT] = std::array::from_fn(|place| Array::zeros(&device, 100 + place).unwrap());
+        drop(Array::<u8, _>::zeros(&device, dims(number)).unwrap());
+        let _empty = Array::<u8, _>::zeros(&device, [0, number]).unwrap();
+    };
+    let Seen { stats: [before, after], .. } = endures(name, recycle, &device, entry);
+    let (hits, asked) = (after.hits - before.hits, (HOT * TIMED) as u64);
+    assert!(hits >= asked * 99 / 100, "{name}: {hits} hits of {asked} that came in each entry");
+}
+
+#[test]
+fn hot_shapes_planned() {
+    hot_shapes(Recycle::Auto, "hot shapes, planned");
+}
+
+#[test]
+fn hot_shapes_from_the_range() {
+    hot_shapes(Recycle::Range, "hot shapes, from the range");
+}

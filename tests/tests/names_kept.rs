@@ -1,0 +1,108 @@
+//! Names that come and go: a name of every request does not make the process grow without end, and nothing is forgotten of a
+//! name that is in use.
+//!
+//! `NAMES` says how many names are served, 4,000 by default. Sizes are of the whole process, so the tests take turns.
+#![allow(clippy::unwrap_used)]
+
+use gpucache::device::{Device, Host, Virtual};
+use gpucache::{Array, cache_scope, invalidate, stats};
+use gpucache_tests::conformance::{assert_pattern, patterned};
+use gpucache_tests::counting::{Counting, held_bytes};
+use gpucache_tests::names::{Names, request, requests};
+use gpucache_tests::process::{number, resident};
+use gpucache_tests::turn;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// What a name may take for good, in bytes: its text, and what was counted of it on one thread.
+const A_NAME: usize = 750;
+
+/// A name for each request: what is kept of those that are never entered again is little, and without what they cached.
+#[test]
+fn names_that_never_come_again_do_not_add_up() {
+    let _turn = turn();
+    let device = Virtual::unchecked(1 << 40);
+    let serve = |number: usize| {
+        let names = Names::new(number);
+        for number in 0..number {
+            (0..4).for_each(|_| request(&device, &names.name(number)));
+        }
+    };
+    let names = number("NAMES").unwrap_or(4_000) as usize;
+    let warming = names / 4 + 1_000;
+    serve(warming);
+    let before = (resident(), held_bytes());
+    serve(names);
+    let heap = held_bytes() - before.1;
+    let grown = before.0.zip(resident()).map_or(0, |(early, late)| late.saturating_sub(early));
+    println!("{names} names after {warming}: {heap} bytes on the heap, {grown} resident");
+    let is_little = heap <= (names * A_NAME) as i64 && grown <= (names * A_NAME) as u64 + (2 << 20);
+    assert!(is_little, "{names} names: {heap} bytes on the heap, {grown} resident");
+}
+
+/// The arrays of a name are its own however many names come after it, and what they lie in is nobody else's.
+#[test]
+fn a_name_with_an_array_in_use_is_not_forgotten() {
+    const KEPT: usize = 50;
+    let _turn = turn();
+    // It checks that nothing in use is handed out.
+    let device = Virtual::new(1 << 40);
+    let names = Names::new(KEPT);
+    let make = |number| {
+        cache_scope!(name = names.name(number), {
+            drop(Array::<u8, _>::zeros(&device, 100).unwrap());
+            Array::<u8, _>::zeros(&device, 1000 + number).unwrap()
+        })
+    };
+    let kept: Vec<_> = (0..KEPT).map(make).collect();
+    let _others = requests(&device, 8_000);
+    device.synchronize().unwrap();
+    for (number, array) in kept.into_iter().enumerate() {
+        let found = stats(names.name(number)).unwrap();
+        assert_eq!((found.entries, found.busy_blocks, found.busy_bytes), (1, 1, 1000 + number as u64));
+        drop(array);
+        let found = stats(names.name(number)).unwrap();
+        assert_eq!((found.busy_blocks, found.busy_bytes), (0, 0), "it came home");
+        assert_eq!(invalidate(names.name(number)).busy, 0);
+        assert_eq!(stats(names.name(number)).unwrap_or_default().idle_blocks, 0);
+    }
+    device.synchronize().unwrap();
+}
+
+/// So are those on the host, where what they contain can be seen.
+#[test]
+fn arrays_of_old_names_keep_their_contents() {
+    let _turn = turn();
+    let host = Host::new();
+    let names = Names::new(8_000);
+    let mut kept = Vec::new();
+    for number in 0..8_000 {
+        cache_scope!(name = names.name(number), {
+            let array = patterned(&host, 40, number as u32).unwrap();
+            if number % 100 == 0 {
+                kept.push((array, number as u32));
+            }
+        });
+    }
+    kept.iter().for_each(|(array, seed)| assert_pattern(array, *seed));
+}
+
+/// What a name counted is there as long as it is used now and then.
+#[test]
+fn a_name_in_use_keeps_its_statistics() {
+    let _turn = turn();
+    let device = Virtual::unchecked(1 << 40);
+    let (names, used) = (Names::new(8_000), Names::new(1).name(0));
+    for number in 0..8_000 {
+        if number % 100 == 0 {
+            request(&device, &used);
+        }
+        request(&device, &names.name(number));
+    }
+    let found = stats(&used).unwrap();
+    assert_eq!((found.entries, found.hits + found.misses), (80, 160));
+    assert!(found.hits > 120, "what it kept served it: {found:?}");
+    let last = stats(names.name(7_999)).unwrap();
+    assert_eq!((last.entries, last.hits + last.misses), (1, 2));
+}

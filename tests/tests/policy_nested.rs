@@ -1,0 +1,202 @@
+//! A name that is entered again inside itself, with another `recycle`: what the outer entry does after the inner one was left
+//! is what it would do had the inner one been like it.
+#![allow(clippy::unwrap_used)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use gpucache::__private::{Guard, Recycle, enter, uncached};
+use gpucache::device::{Device, Virtual};
+use gpucache::{Array, invalidate, plan_stats, stats};
+
+const ALL: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off];
+
+/// What can be seen of how a scope recycles.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    entries: u64,
+    hits: u64,
+    misses: u64,
+    idle_blocks: u64,
+    idle_bytes: u64,
+    plans: u64,
+    planned: u64,
+    device_bytes: u64,
+}
+
+/// A scope of its own, on a device of its own.
+struct Scope {
+    name: String,
+    device: Virtual,
+}
+
+impl Scope {
+    fn new() -> Scope {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("entered again {}", NEXT.fetch_add(1, Relaxed));
+        Scope { name, device: Virtual::new(1 << 40) }
+    }
+
+    fn enter(&self, recycle: Recycle) -> Guard {
+        enter(&self.name, recycle)
+    }
+
+    /// Allocates and drops arrays of more sizes than any scope keeps, and larger than what it may keep, unless it keeps all.
+    fn work(&self) {
+        for _ in 0..2 {
+            (1..=20).for_each(|size| drop(Array::<u8, _>::zeros(&self.device, size << 20).unwrap()));
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        let (stats, plans) = (stats(&self.name).unwrap(), plan_stats(&self.name).unwrap());
+        Seen {
+            entries: stats.entries,
+            hits: stats.hits,
+            misses: stats.misses,
+            idle_blocks: stats.idle_blocks,
+            idle_bytes: stats.idle_bytes,
+            plans: plans.plans,
+            planned: plans.planned,
+            device_bytes: self.device.memory().bytes,
+        }
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        let _ = invalidate(&self.name);
+        // Nothing was handed out twice.
+        assert!(std::thread::panicking() || self.device.synchronize().is_ok());
+    }
+}
+
+/// Compares what a program does whose inner entries are like the outer one with what it does if they are not.
+fn differs_in_nothing(what: &str, program: impl Fn(&Scope, Recycle, Recycle)) {
+    differs_in_none_of(&ALL, what, program);
+}
+
+fn differs_in_none_of(policies: &[Recycle], what: &str, program: impl Fn(&Scope, Recycle, Recycle)) {
+    let mut found = Vec::new();
+    for &outer in policies {
+        let played = |inner| {
+            let scope = Scope::new();
+            program(&scope, outer, inner);
+            scope.seen()
+        };
+        let alike = played(outer);
+        for &inner in policies.iter().filter(|inner| **inner != outer) {
+            let other = played(inner);
+            if other != alike {
+                found.push(format!("{outer:?} outside, {inner:?} inside: {other:?}\n  instead of {alike:?}"));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{what}:\n{}", found.join("\n"));
+}
+
+#[test]
+fn keyed_outside_keeps_everything() {
+    let scope = Scope::new();
+    let outer = scope.enter(Recycle::Keyed);
+    drop(scope.enter(Recycle::Range));
+    scope.work();
+    assert_eq!((stats(&scope.name).unwrap().idle_blocks, stats(&scope.name).unwrap().hits), (20, 20));
+    drop(outer);
+    assert_eq!(stats(&scope.name).unwrap().idle_blocks, 20, "what is idle stays when the outer one is left");
+}
+
+#[test]
+fn range_outside_keeps_its_share() {
+    let scope = Scope::new();
+    let _outer = scope.enter(Recycle::Range);
+    drop(scope.enter(Recycle::Keyed));
+    scope.work();
+    let found = stats(&scope.name).unwrap();
+    assert!(found.idle_bytes <= 1 << 20, "{found:?}");
+}
+
+#[test]
+fn an_inner_entry_that_does_nothing() {
+    differs_in_nothing("left at once", |scope, outer, inner| {
+        for _ in 0..8 {
+            let _outer = scope.enter(outer);
+            drop(scope.enter(inner));
+            scope.work();
+        }
+    });
+}
+
+#[test]
+fn several_levels_of_them() {
+    differs_in_nothing("three levels", |scope, outer, inner| {
+        for _ in 0..8 {
+            let _outer = scope.enter(outer);
+            let again = scope.enter(outer);
+            drop([(); 3].map(|()| scope.enter(inner)));
+            scope.work();
+            drop(again);
+            scope.work();
+        }
+    });
+}
+
+#[test]
+fn an_inner_entry_left_by_a_panic() {
+    differs_in_nothing("a panic", |scope, outer, inner| {
+        for _ in 0..4 {
+            let _outer = scope.enter(outer);
+            let unwinds = catch_unwind(AssertUnwindSafe(|| {
+                let _inner = scope.enter(inner);
+                resume_unwind(Box::new("as the test asks"));
+            }));
+            assert!(unwinds.is_err());
+            scope.work();
+        }
+    });
+}
+
+/// With another scope, and none, between the two.
+#[test]
+fn entries_with_others_between() {
+    differs_in_nothing("others between", |scope, outer, inner| {
+        for _ in 0..4 {
+            let _outer = scope.enter(outer);
+            let between = enter("between two entries", Recycle::Auto);
+            let outside = uncached();
+            drop(scope.enter(inner));
+            drop((outside, between));
+            scope.work();
+        }
+    });
+}
+
+/// Futures that take turns leave in any order: what is left is as the entry says that is left. Without a plan, which begins
+/// with the outermost entry.
+#[test]
+fn the_outer_one_is_left_first() {
+    differs_in_none_of(&ALL[1..], "left in turn", |scope, outer, inner| {
+        for _ in 0..4 {
+            let first = scope.enter(inner);
+            let second = scope.enter(outer);
+            drop(first);
+            scope.work();
+            drop(second);
+        }
+    });
+}
+
+#[test]
+fn the_middle_one_is_left_first() {
+    differs_in_nothing("the middle one", |scope, outer, inner| {
+        for _ in 0..4 {
+            let first = scope.enter(outer);
+            let second = scope.enter(inner);
+            let third = scope.enter(inner);
+            drop(second);
+            drop(third);
+            scope.work();
+            drop(first);
+        }
+    });
+}

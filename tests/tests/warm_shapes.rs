@@ -1,0 +1,157 @@
+//! Warm means warm, whatever shape a program has: an entry that does what was seen before makes no allocation on the
+//! host's heap and none on the device.
+//!
+//! An entry is warm when all that it does was seen before: the sizes of its arrays, the order of its allocations and drops
+//! among the orders that the program takes turns in, and what it leaves to later entries. 16,000 entries are enough to
+//! see them; those after them are counted. A program whose orders never come twice is never warm in this sense, and may allocate on the heap now and then,
+//! when an entry of it is recorded: in one entry of fifty at most. It calls the device only where more memory is in use at once
+//! than ever before, which a bounded program does ever more rarely.
+#![allow(clippy::unwrap_used)]
+
+use gpucache::__private::{Guard, Recycle, enter};
+use gpucache::device::{Device, Host, Virtual};
+use gpucache::{Array, invalidate, plan_stats};
+use gpucache_tests::counting::{Counting, allocations};
+use gpucache_tests::turn;
+
+#[path = "warm_shapes/programs.rs"]
+mod programs;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const WARMING: usize = 16_000;
+/// Many, since what is cold may be so in spells.
+const ENTRIES: usize = 4_000;
+
+/// What a program runs on and in.
+pub(crate) struct Run<D: Device> {
+    device: D,
+    recycle: Recycle,
+    /// The scope, and one for the inside of it.
+    names: [String; 2],
+    /// The elements of the smallest array.
+    unit: usize,
+}
+
+impl<D: Device> Run<D> {
+    fn enter(&self) -> Guard {
+        enter(&self.names[0], self.recycle)
+    }
+
+    fn enter_inner(&self) -> Guard {
+        enter(&self.names[1], self.recycle)
+    }
+
+    fn array(&self, units: usize) -> Array<f32, D> {
+        Array::zeros(&self.device, units * self.unit).unwrap()
+    }
+}
+
+/// What an entry may still do once its program is warm, in [`ENTRIES`].
+#[derive(Clone, Copy)]
+struct Allowed {
+    heap: u64,
+    device: u64,
+}
+
+const NOTHING: Allowed = Allowed { heap: 0, device: 0 };
+const OF_NEW_ORDERS: Allowed = Allowed { heap: ENTRIES as u64 / 50, device: 4 };
+
+/// Plays a program until it is warm, and says what it still does then and must not.
+fn cold(run: &Run<impl Device>, allowed: Allowed, mut entry: impl FnMut(usize)) -> Option<String> {
+    (0..WARMING).for_each(&mut entry);
+    let before = (allocations(), run.device.memory().allocations);
+    (WARMING..WARMING + ENTRIES).for_each(&mut entry);
+    let (heap, device) = (allocations() - before.0, run.device.memory().allocations - before.1);
+    drop(entry);
+    let plans = plan_stats(&run.names[0]).unwrap();
+    run.names.iter().for_each(|name| _ = invalidate(name));
+    let Run { device: on, recycle, unit, .. } = run;
+    let is_cold = heap > allowed.heap || device > allowed.device;
+    is_cold.then(|| format!("{recycle:?}, {on:?}, unit {unit}: {heap} on the heap, {device} on the device; {plans:?}"))
+}
+
+fn run<D: Device>(device: D, program: &str, recycle: Recycle, unit: usize) -> Run<D> {
+    let name = format!("{program}, {device:?}, {recycle:?}, {unit}");
+    Run { device, recycle, names: [name.clone(), name + ", inner"], unit }
+}
+
+/// A test for each program, under policies, in units of less than a page and of about one, and on the host, where tests
+/// take turns since they share its memory.
+macro_rules! warm {
+    ($($program:ident: $allowed:expr;)*) => {
+        $(#[test]
+        fn $program() {
+            let mut found = Vec::new();
+            let virtually = [(Recycle::Auto, 16), (Recycle::Auto, 100_000), (Recycle::Range, 100_000), (Recycle::Keyed, 16)];
+            for (recycle, unit) in virtually {
+                let run = run(Virtual::unchecked(1 << 46), stringify!($program), recycle, unit);
+                found.extend(cold(&run, $allowed, programs::$program(&run)));
+            }
+            for recycle in [Recycle::Auto, Recycle::Range] {
+                let _turn = turn();
+                let run = run(Host::new(), stringify!($program), recycle, 16);
+                found.extend(cold(&run, $allowed, programs::$program(&run)));
+            }
+            assert!(found.is_empty(), "after {WARMING} entries, in the next {ENTRIES}:\n{}", found.join("\n"));
+        })*
+    };
+}
+
+warm! {
+    one_array: NOTHING;
+    several_arrays: NOTHING;
+    state_handed_on: NOTHING;
+    state_replaced: NOTHING;
+    state_beside_temporaries: NOTHING;
+    two_buffers_swapped: NOTHING;
+    nothing_but_escapes: NOTHING;
+    a_queue_three_deep: NOTHING;
+    a_queue_beside_temporaries: NOTHING;
+    two_orders_in_turn: NOTHING;
+    three_orders_in_turn: NOTHING;
+    two_orders_with_state: NOTHING;
+    sizes_that_grow_and_begin_again: NOTHING;
+    state_that_grows_and_begins_again: NOTHING;
+    every_third_returns_early: NOTHING;
+    one_in_three_returns_early: NOTHING;
+    one_array_of_twenty_sizes: NOTHING;
+    random_sizes_of_twenty: OF_NEW_ORDERS;
+    state_kept_at_random: OF_NEW_ORDERS;
+    ranks_above_those_in_a_record: NOTHING;
+    reshapes_to_high_ranks: NOTHING;
+    empty_arrays: NOTHING;
+    empty_arrays_of_many_shapes: NOTHING;
+    nested_scopes: NOTHING;
+    nested_in_itself: NOTHING;
+    dropped_elsewhere_meanwhile: NOTHING;
+    dropped_elsewhere_afterwards: NOTHING;
+}
+
+/// A stream with a thread of its own: what fills an array is queued, which takes two allocations, and the queue one for some
+/// thirty pieces of work; nothing else does.
+#[test]
+#[allow(unsafe_code)]
+fn on_a_stream_of_the_host() {
+    let stream = Host::new_stream().unwrap();
+    let counted = |name: &str, make: &dyn Fn() -> Array<f32, Host>| {
+        let entry = |_| {
+            let before = allocations();
+            let scope = enter(name, Recycle::Auto);
+            let first = make();
+            drop(make());
+            drop((first, scope));
+            let made = allocations() - before;
+            stream.synchronize().unwrap();
+            made
+        };
+        (0..2_000).for_each(|number| _ = entry(number));
+        (0..1_000).map(entry).sum::<u64>()
+    };
+    // SAFETY: never read.
+    let uninit = counted("uninit on a stream", &|| unsafe { Array::uninit(&stream, [3, 400]).unwrap() });
+    assert_eq!(uninit, 0, "an array that nothing fills");
+    let zeros = counted("zeros on a stream", &|| Array::zeros(&stream, [3, 400]).unwrap());
+    assert!(zeros <= 2 * (2_000 + 2_000 / 30), "2,000 arrays that are filled take {zeros} allocations");
+}
