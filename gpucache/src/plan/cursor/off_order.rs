@@ -4,7 +4,7 @@
 
 use hashbrown::HashMap;
 
-use super::{Cursor, Life, Served, Slot};
+use super::{Cursor, Served, Slot};
 use crate::plan::envelope::{Envelope, Expected};
 
 /// What becomes of a request that is not the expected one.
