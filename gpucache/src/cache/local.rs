@@ -83,10 +83,8 @@ impl Local {
 
     #[inline(always)]
     fn hit(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
-        let mut record = match request.bytes {
-            0 => self.pop_empty(request, stream)?,
-            _ => self.lists.pop(request, stream)?,
-        };
+        // Without bytes there is no list.
+        let mut record = self.lists.pop(request, stream).or_else(|| self.pop_empty(request, stream))?;
         shared.counters.hits.add(1);
         self.hand_out(shared, &mut record);
         Some(record)
@@ -95,7 +93,7 @@ impl Local {
     /// A block without memory, for any shape that has no elements.
     #[cold]
     fn pop_empty(&mut self, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
-        let mut record = self.empties.pop_if(|record| record.stream().id() == stream)?;
+        let mut record = self.empties.pop_if(|record| request.bytes == 0 && record.stream().id() == stream)?;
         record.shape.assign(request.dims);
         Some(record)
     }
@@ -151,10 +149,6 @@ impl Local {
         }
         shared.counters.dropped(record.bytes());
         self.planner.look_again();
-        if record.bytes() == 0 && record.home().generation == shared.generation() {
-            self.empties.push(record);
-            return Put::Kept;
-        }
         let is_known = self.lists.expects(record.place_in_lists());
         if is_known && self.recycle == Recycle::Keyed {
             self.lists.push(record, false);
@@ -164,6 +158,10 @@ impl Local {
         if is_known && record.bytes() as u64 <= budget {
             self.lists.push(record, true);
             return if self.lists.idle_bytes() > budget { Put::KeptTooMuch } else { Put::Kept };
+        }
+        if record.bytes() == 0 && record.home().generation == shared.generation() {
+            self.empties.push(record);
+            return Put::Kept;
         }
         self.planner.take_evicted(&mut record);
         shared.counters.released(record.bytes());

@@ -47,9 +47,9 @@ struct Scopes {
 }
 
 /// A name is forgotten only once so many others came up since it was entered last. A name takes some kilobytes.
-pub(crate) const LATELY: u64 = 4096;
+pub(crate) const LATELY: u64 = 1024;
 /// With fewer names nothing is forgotten.
-pub(crate) const FEW: usize = 1024;
+pub(crate) const FEW: usize = 512;
 
 /// Caches of names that were forgotten.
 static UNUSED: Mutex<Vec<&'static Cache>> = Mutex::new(Vec::new());

@@ -13,7 +13,7 @@
 //! * Priorities are distinct: multiplication by an odd number permutes the 32-bit numbers.
 
 use super::ALIGN;
-use super::spans::{NIL, Spans};
+use super::spans::{NIL, Node, Spans};
 
 const ROWS: usize = 51;
 
@@ -82,30 +82,30 @@ impl Bins {
         Some(row * 64 + cols.trailing_zeros() as usize)
     }
 
-    /// All spans of at least `bytes`. Takes time by their number, and by that of the classes.
-    pub(super) fn at_least(&self, spans: &Spans, bytes: u64) -> Vec<u32> {
-        let (mut found, mut class) = (Vec::new(), Some(class(bytes)));
-        while let Some(this) = class {
-            let mut waiting = vec![self.roots[this]];
-            while let Some(at) = waiting.pop() {
-                if at != NIL {
-                    let node = spans.at(at);
-                    found.extend(Some(at).filter(|_| node.bytes >= bytes));
-                    waiting.extend([node.left, node.right]);
-                }
-            }
-            class = self.next_class(this);
+    /// The first span at or behind this place in the order of (bytes, offset).
+    pub(super) fn next(&self, spans: &Spans, from: (u64, u64)) -> Option<u32> {
+        let class = class(from.0);
+        let is_behind = |node: &Node| (node.bytes, node.offset) >= from;
+        let own = self.first(spans, class, is_behind);
+        if own != NIL {
+            return Some(own);
         }
-        found
+        Some(self.first(spans, self.next_class(class)?, is_behind))
     }
 
     /// The first span of `class`, in order of (bytes, offset), of at least `bytes`; [`NIL`] if there is none.
     #[inline]
     fn lowest(&self, spans: &Spans, class: usize, bytes: u64) -> u32 {
+        self.first(spans, class, |node| node.bytes >= bytes)
+    }
+
+    /// The first span of `class` in that order from which on all are behind some place in it; [`NIL`] if there is none.
+    #[inline(always)]
+    fn first(&self, spans: &Spans, class: usize, is_behind: impl Fn(&Node) -> bool) -> u32 {
         let (mut best, mut at) = (NIL, self.roots[class]);
         while at != NIL {
             let node = spans.at(at);
-            if node.bytes >= bytes {
+            if is_behind(node) {
                 best = at;
                 at = node.left;
             } else {

@@ -92,7 +92,8 @@ impl Fit {
 
     /// The free spans of at least `bytes`, in order of address.
     pub(super) fn free_spans(&self, bytes: u64) -> Vec<u32> {
-        let mut found = self.bins.at_least(&self.spans, bytes);
+        let next = |&id: &u32| self.bins.next(&self.spans, (self.spans.at(id).bytes, self.spans.at(id).offset + 1));
+        let mut found: Vec<u32> = std::iter::successors(self.bins.next(&self.spans, (bytes, 0)), next).collect();
         found.extend(Some(self.tail).filter(|&tail| tail != NIL && self.spans.at(tail).bytes >= bytes));
         found.sort_unstable_by_key(|&id| self.spans.at(id).offset);
         found

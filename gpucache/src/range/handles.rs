@@ -18,6 +18,12 @@ impl Handles {
         self.0.remove(&offset);
     }
 
+    /// The first piece that lies between `start` and `end` whole.
+    pub(super) fn first_within(&self, start: u64, end: u64) -> Option<(u64, u64)> {
+        let (&offset, &bytes) = self.0.range(start..end).next()?;
+        (offset + bytes <= end).then_some((offset, bytes))
+    }
+
     /// The pieces that lie between `start` and `end` whole, in order of address.
     pub(super) fn within(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let starting = self.0.range(start..end).map(|(&offset, &bytes)| (offset, bytes));

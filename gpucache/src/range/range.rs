@@ -7,6 +7,7 @@
 
 use super::fit::{Block, Fit};
 use super::handles::Handles;
+use super::spans::NIL;
 #[cfg(test)]
 use super::spans::Span;
 use super::window::{self, Piece};
@@ -168,9 +169,15 @@ impl<P: Pages> Range<P> {
         let before = self.stats.reserved;
         // What was needed before it is not expected again, but for what is kept.
         self.stats.peak_live = self.stats.live.max(self.stats.peak_live.min(keep));
-        // Shorter ones hold no handle.
-        for id in self.fit.free_spans(self.granule) {
+        // From the shortest that can hold a handle, in order: what is left of one comes before it.
+        let mut last = (self.granule, 0);
+        while let Some(id) = self.fit.bins.next(&self.fit.spans, last) {
+            let span = self.fit.spans.at(id);
+            last = (span.bytes, span.offset + 1);
             self.trim_span(id, keep)?;
+        }
+        if self.fit.tail != NIL {
+            self.trim_span(self.fit.tail, keep)?;
         }
         Ok(before - self.stats.reserved)
     }
@@ -276,11 +283,12 @@ impl<P: Pages> Range<P> {
 
     fn trim_span(&mut self, mut id: u32, keep: u64) -> Result<(), P::Error> {
         let span = self.fit.spans.at(id);
-        for (offset, bytes) in self.handles.within(span.offset, span.end()) {
-            if self.stats.reserved < keep.saturating_add(bytes) {
-                continue;
+        let (mut start, end) = (span.offset, span.end());
+        while let Some((offset, bytes)) = self.handles.first_within(start, end) {
+            start = offset + bytes;
+            if self.stats.reserved >= keep.saturating_add(bytes) {
+                id = self.unmap_free(id, offset, bytes)?;
             }
-            id = self.unmap_free(id, offset, bytes)?;
         }
         Ok(())
     }

@@ -26,6 +26,8 @@ struct Inner {
 
 /// What is in use may lie apart in a range that reserves this share more than was in use at once.
 const APART: u64 = 5;
+/// Or by so many pages, if that is more.
+const PAGES_APART: u64 = 4;
 /// Beyond that pages move before the range grows, by so many calls and one for so many frees.
 const CALLS: u64 = 2048;
 const FREES: u64 = 16;
@@ -147,9 +149,10 @@ impl DeviceRange {
     /// # Errors
     /// As for [`gather`](DeviceRange::gather).
     pub(crate) fn exchange(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
-        let Occupancy { reserved, live, peak_live, frees, exchanged, .. } = self.occupancy();
+        let Occupancy { reserved, live, peak_live, frees, exchanged, granule, .. } = self.occupancy();
         let due = peak_live.max(live.saturating_add(bytes));
-        let aim = due.saturating_add(due / APART);
+        // Where there is little memory, blocks and pages are of like size, and lie apart by whole pages.
+        let aim = due.saturating_add((due / APART).max(PAGES_APART * granule));
         if reserved.saturating_add(bytes) <= aim || exchanged > CALLS + frees / FREES {
             return Ok(None);
         }
