@@ -4,8 +4,8 @@
 //! caches as they are, orphans, and the next thread that enters the scope goes on with one of them: their number is bounded
 //! by names times threads at one time. Invariant: an orphan stands in `orphans` once, and no thread has it.
 
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
 
@@ -13,6 +13,7 @@ use super::owner::Cache;
 use super::plan_stats::PlanStats;
 use super::stats::ScopeStats;
 use crate::base::error::Result;
+use crate::base::sync::{LazyLock, Mutex, MutexGuard};
 use crate::device::Device;
 use crate::range::{self, DeviceRange};
 

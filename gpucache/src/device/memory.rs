@@ -3,10 +3,11 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::meter::Meter;
 use crate::base::error::Result;
+use crate::base::sync::OnceLock;
 
 /// Virtual memory management of a device: addresses first, pages behind them later.
 ///
