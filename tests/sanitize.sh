@@ -17,35 +17,37 @@ seconds=${STORM_SECONDS:-60}
 everywhere=(adoption conformance host_streams invalidate_all lives model_threads pools shortage storm stream_crowd)
 by_address=(async_scopes deviations faults model plan planned programs range)
 
-# Runs tests with flags of the compiler, in a folder for those. To optimize pays where it saves more than it takes.
+# Runs tests with flags of the compiler, in a folder for those. To optimize the crate saves more time than it takes.
 tests() {
-    local folder=$1 level=$2 flags=$3
-    shift 3
+    local folder=$1 flags=$2
+    shift 2
     printf '\n== %s: %s\n' "$folder" "$*"
     RUSTC_BOOTSTRAP=1 RUSTFLAGS="$flags" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/$folder" \
-        CARGO_PROFILE_DEV_OPT_LEVEL=$level \
-        cargo test --target "$host" --no-default-features --no-fail-fast "$@"
+        cargo test --config profile.dev.package.gpucache.opt-level=1 --target "$host" --no-default-features \
+        --no-fail-fast "$@"
 }
 
 address() {
     local flags=-Zsanitizer=address
     LSAN_OPTIONS="suppressions=$PWD/tests/sanitize/leaks.supp:print_suppressions=0" STORM_SECONDS=$((seconds / 3)) \
-        tests address 0 "$flags" --package gpucache --package gpucache-tests --lib \
+        tests address "$flags" --package gpucache --package gpucache-tests --lib \
         "${everywhere[@]/#/--test=}" "${by_address[@]/#/--test=}"
     # Its endings leave arrays lying around, as programs do, and nothing is freed while a process exits.
-    ASAN_OPTIONS=detect_leaks=0 tests address 0 "$flags" --package gpucache-tests --test=exit
+    ASAN_OPTIONS=detect_leaks=0 tests address "$flags" --package gpucache-tests --test=exit
 }
 
 # Without what is ordered in ways that the sanitizer does not see: rayon's tasks by fences, tokio's by the standard library's
 # locks, and the end of a thread that a scope of threads waits for without a join.
 thread() {
     TSAN_OPTIONS="suppressions=$PWD/tests/sanitize/races.supp" STORM_SECONDS=$seconds \
-        tests thread 1 "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg gpucache_tsan" \
+        tests thread "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg gpucache_tsan" \
         --package gpucache-tests "${everywhere[@]/#/--test=}" -- --skip stolen:: --skip a_drop_elsewhere_at_the_exit
 }
 
-for sanitizer in "${@:-address thread}"; do
-    for one in $sanitizer; do
-        "$one"
-    done
+[ $# -gt 0 ] || set -- address thread
+for sanitizer in "$@"; do
+    case $sanitizer in
+        address | thread) "$sanitizer" ;;
+        *) printf 'there is no sanitizer `%s` here: name `address`, `thread` or none\n' "$sanitizer" >&2 && exit 2 ;;
+    esac
 done
