@@ -11,13 +11,14 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::fmt;
 use std::ptr::{copy, from_ref, with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use gpucache::device::{Backend, Device, Event, Memory, Stream};
 use gpucache::{Error, Result};
 
 use self::ledger::{ALIGNMENT, Ledger, Place};
 pub use self::ledger::{Call, Calls, Failure, Fault};
+use crate::sync::{Mutex, MutexGuard};
 
 /// What memory contains before its first use.
 const GARBAGE: u8 = 0xA5;

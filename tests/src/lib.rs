@@ -15,11 +15,14 @@ pub mod names;
 pub mod play;
 pub mod process;
 pub mod seeds;
+pub mod sync;
 
 pub use faulty::Faulty;
 pub use marked::Marked;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+
+use self::sync::{Mutex, MutexGuard};
 
 /// Lets the tests of a process run one after the other, where each gets the guard first.
 pub fn turn() -> MutexGuard<'static, ()> {

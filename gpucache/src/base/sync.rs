@@ -1,7 +1,13 @@
-//! Atomics and cells: those of std, or of the model checker where the tests of this crate are built with `--cfg loom`.
+//! Atomics, cells and locks: those of std, or what a checker needs instead.
 //!
-//! Loom runs a test again and again, in each order in which its threads can meet, and lets each load return each value
-//! that its ordering allows. Nobody who uses the crate builds it. Statistics are no part of the models and use std.
+//! Where the tests of this crate are built with `--cfg loom`, atomics and cells are the model checker's. Loom runs a test
+//! again and again, in each order in which its threads can meet, and lets each load return each value that its ordering
+//! allows. Nobody who uses the crate builds it. Statistics are no part of the models and use std.
+//!
+//! With `--cfg gpucache_tsan` locks tell ThreadSanitizer what they order: see `instrumented`.
+
+#[cfg(gpucache_tsan)]
+mod instrumented;
 
 #[cfg(not(all(loom, test)))]
 pub(crate) use self::plain::UnsafeCell;
@@ -9,6 +15,11 @@ pub(crate) use self::plain::UnsafeCell;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 #[cfg(not(all(loom, test)))]
 pub(crate) use std::thread::yield_now;
+
+#[cfg(gpucache_tsan)]
+pub(crate) use self::instrumented::{Condvar, LazyLock, Mutex, MutexGuard, OnceLock};
+#[cfg(not(gpucache_tsan))]
+pub(crate) use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, OnceLock};
 
 #[cfg(all(loom, test))]
 pub(crate) use self::checked::{AtomicBool, AtomicPtr, AtomicU64};

@@ -64,6 +64,10 @@ impl Cache {
     pub(super) unsafe fn end(&'static self) {
         // SAFETY: this thread owns the cache; `end` touches plain data alone.
         let errands = unsafe { self.owned(|local, shared| local.planner.end(shared)) };
+        // SAFETY: as above; each is dropped after the borrow.
+        while let Some(record) = unsafe { self.owned(|local, _| local.take_unneeded()) } {
+            drop(record);
+        }
         // SAFETY: as above.
         unsafe { self.perform(errands) };
     }

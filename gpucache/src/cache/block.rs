@@ -6,8 +6,6 @@
 #[cfg(feature = "cuda")]
 use std::any::Any;
 use std::mem::ManuallyDrop;
-#[cfg(feature = "cuda")]
-use std::sync::OnceLock;
 
 use super::current;
 use super::record::Record;
@@ -15,6 +13,8 @@ use super::record::Record;
 use super::record::{Home, Origin, View};
 use crate::base::error::Result;
 use crate::base::key::Request;
+#[cfg(feature = "cuda")]
+use crate::base::sync::OnceLock;
 use crate::device::Stream;
 
 /// Memory on a stream, in use until dropped. A drop hands it back to the cache that served it, from any thread.

@@ -3,12 +3,13 @@
 //!
 //! Invariant: a cache counts with what it told last ([`Told`]); it tells when it is left and what it needs has changed.
 
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use hashbrown::HashMap;
 
 use super::reclaim;
 use super::shared::Shared;
+use crate::base::sync::{LazyLock, Mutex, MutexGuard};
 use crate::range;
 
 /// What a cache told of itself: a device, or [`Shared::SEVERAL`], and the bytes that it is likely to need there.

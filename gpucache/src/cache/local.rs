@@ -18,6 +18,10 @@ use super::supply::{Moves, Store};
 use crate::base::key::Request;
 use crate::device::Stream;
 
+/// Entries between two looks at which spare records are needed: more than orders that take turns.
+const LOOK_IN: u32 = 255;
+/// So many spare records are kept in any case, 16 KB.
+const SPARES: usize = 64;
 /// Threads that come one after the other, each with a stream of its own, leave keys behind: so many are too many.
 const CLUTTER: usize = 64;
 
@@ -33,6 +37,9 @@ pub(super) struct Local {
     empties: Vec<Box<Record>>,
     /// Records whose memory went back, for the next misses.
     spares: Vec<Box<Record>>,
+    /// How many of them were not needed at any time since that was looked at last, and entries until it is again.
+    unneeded: usize,
+    look_in: u32,
     /// Whether the cache can be found as one that may hold memory.
     pub(super) is_listed: bool,
     told: Told,
@@ -114,7 +121,25 @@ impl Local {
         };
         let of_another_stream = if request.bytes == 0 { self.empties.pop() } else { None };
         of_another_stream.iter().for_each(|_| shared.counters.released(0));
-        Store { spare: of_another_stream.or_else(|| self.spares.pop()), moves }
+        let spare = of_another_stream.or_else(|| self.spares.pop());
+        self.unneeded = self.unneeded.min(self.spares.len());
+        Store { spare, moves }
+    }
+
+    /// At the end of an entry: now and then each spare record that none needed lately, but for a few, is the caller's to drop,
+    /// one a call. Some come from plans, which make new ones instead.
+    #[inline]
+    pub(super) fn take_unneeded(&mut self) -> Option<Box<Record>> {
+        if self.look_in > 0 {
+            self.look_in -= 1;
+            return None;
+        }
+        if self.unneeded > SPARES {
+            self.unneeded -= 1;
+            return self.spares.pop();
+        }
+        (self.unneeded, self.look_in) = (self.spares.len(), LOOK_IN);
+        None
     }
 
     /// Keeps a record whose memory went back.

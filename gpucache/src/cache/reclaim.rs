@@ -3,11 +3,12 @@
 //! Invariant: a cache that holds memory stands in `HOLDERS`; its owner's side knows whether it does. One that is found to
 //! hold nothing is taken out, so that a walk costs by what is held and not by how many names there are.
 
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::owner::Cache;
 use crate::base::error::Result;
+use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::Device;
 use crate::range::DeviceRange;
 

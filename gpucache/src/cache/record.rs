@@ -5,8 +5,8 @@
 #![allow(unsafe_code)]
 
 use std::any::{Any, TypeId};
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::lists::Place;
 use super::moment::{self, Moment};
@@ -16,6 +16,7 @@ use super::supply;
 use super::uses::Uses;
 use crate::base::error::Result;
 use crate::base::key::{Request, Shape};
+use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 use crate::device::{Stream, process_exits};
 use crate::range;
 

@@ -9,13 +9,14 @@
 //! Invariants: a cache is in use by one thread, stands in its scope's `orphans`, or in `UNUSED`. A scope that is gone has no
 //! caches, and gets none.
 
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use hashbrown::HashMap;
 
 use super::owner::Cache;
 use super::plan_stats::PlanStats;
 use super::stats::ScopeStats;
+use crate::base::sync::{LazyLock, Mutex, MutexGuard};
 
 /// The caches of one name.
 pub(crate) struct Scope {

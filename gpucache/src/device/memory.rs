@@ -3,11 +3,12 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 
 use super::meter::Meter;
 use crate::base::error::Result;
+use crate::base::sync::OnceLock;
 
 /// Virtual memory management of a device: addresses first, pages behind them later.
 ///

@@ -7,13 +7,14 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use super::backend::Backend;
 use super::exit::process_exits;
 use super::memory::Memory;
 use super::meter::Meter;
 use crate::base::error::{Error, Result};
+use crate::base::sync::Mutex;
 
 /// One stream of one device, without its type. Cheap to clone; equal ids are the same stream.
 #[derive(Clone)]

@@ -6,13 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::ptr::from_ref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use super::Device;
 use super::backend::Backend;
 use super::memory::{Memory, VirtualMemory};
 use super::stream::Stream;
 use crate::base::error::{Error, Result};
+use crate::base::sync::{Mutex, MutexGuard};
 
 /// The unit of mapping, as on CUDA devices.
 const GRANULARITY: u64 = 2 << 20;

@@ -3,10 +3,11 @@
 //! The lock is taken when a scope's lists have nothing, never by a hit. Invariant: a block that is handed out has been
 //! ordered behind whatever work used its memory before.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use super::{Block, Limit, Range, RangeError};
 use crate::base::error::{Error, Result};
+use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Memory, Source, Stream};
 use crate::order::{Epoch, Streams};
 

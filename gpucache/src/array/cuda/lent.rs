@@ -12,12 +12,13 @@
 
 use std::cell::UnsafeCell;
 use std::mem::{ManuallyDrop, forget};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use cudarc::driver::{CudaEvent, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, SyncOnDrop};
 
 use crate::array::{Element, len_of};
 use crate::base::error::Result;
+use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 use crate::cache::{Block, View};
 use crate::device::{Cuda, Device};
 

@@ -9,7 +9,7 @@ mod memory;
 mod pages;
 
 use std::ptr::from_ref;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
 
@@ -19,6 +19,7 @@ use super::Device;
 use super::memory::Memory;
 use super::stream::{Stream, WeakStream};
 use crate::base::error::{Error, Result};
+use crate::base::sync::{Mutex, OnceLock};
 
 /// A CUDA stream of one GPU, by which the arrays made through it are ordered.
 ///

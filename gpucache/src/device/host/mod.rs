@@ -11,7 +11,7 @@ mod queue;
 mod queued;
 
 use std::ptr::from_ref;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use self::memory::{HostMemory, memory};
 use self::queue::Queue;
@@ -20,6 +20,7 @@ use super::Device;
 use super::memory::Memory;
 use super::stream::Stream;
 use crate::base::error::Result;
+use crate::base::sync::OnceLock;
 
 /// The machine's own memory: what a program runs on where there is no GPU, and what tests run on everywhere.
 ///

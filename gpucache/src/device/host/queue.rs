@@ -9,10 +9,11 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, SendError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, ThreadId, current};
 
 use crate::base::error::{Error, Result};
+use crate::base::sync::{Condvar, Mutex, OnceLock};
 use crate::device::stream::WeakStream;
 
 type Work = Box<dyn FnOnce() + Send>;

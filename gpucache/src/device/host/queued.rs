@@ -3,11 +3,12 @@
 
 use std::any::Any;
 use std::slice::from_raw_parts;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use super::memory::HostMemory;
 use super::queue::{Progress, Queue};
 use crate::base::error::{Error, Result};
+use crate::base::sync::Mutex;
 use crate::device::{Backend, Event};
 
 /// Memory of the process, ordered by a queue.

@@ -1,0 +1,187 @@
+//! Std's locks and cells, with an atomic beside each that tells ThreadSanitizer what they order.
+//!
+//! The sanitizer learns of an order from atomics in code that it compiled, and std comes compiled without it: of a lock that
+//! had to be waited for it sees nothing. So whoever gives something up stores into the atomic first, and whoever got it loads
+//! from there. Only programs that are built with `--cfg gpucache_tsan` have these. They do what std's do, so that nothing
+//! else changes, and have those of std's methods that are used. The tests of the workspace include this file for their own.
+#![allow(missing_docs, unreachable_pub)]
+
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
+use std::sync::{LockResult, PoisonError};
+use std::thread::yield_now;
+
+/// What was done before it was left is done before what follows an entry.
+#[derive(Debug, Default)]
+struct Gate(AtomicBool);
+
+/// Leaves when it goes.
+#[derive(Debug)]
+struct Inside<'a>(&'a Gate);
+
+impl Gate {
+    const fn new() -> Gate {
+        Gate(AtomicBool::new(false))
+    }
+
+    fn enter(&self) -> Inside<'_> {
+        self.0.load(Acquire);
+        Inside(self)
+    }
+
+    fn leave(&self) {
+        self.0.store(true, Release);
+    }
+
+    /// For what is left once and for all, which is about to happen.
+    fn follow(&self) {
+        while !self.0.load(Acquire) {
+            yield_now();
+        }
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// As [`std::sync::Mutex`].
+#[derive(Debug, Default)]
+pub struct Mutex<T> {
+    gate: Gate,
+    lock: std::sync::Mutex<T>,
+}
+
+/// As [`std::sync::MutexGuard`]. The gate is left first, while the lock is still held.
+#[derive(Debug)]
+pub struct MutexGuard<'a, T> {
+    inside: Inside<'a>,
+    held: std::sync::MutexGuard<'a, T>,
+}
+
+impl<T> Mutex<T> {
+    pub const fn new(contents: T) -> Mutex<T> {
+        Mutex { gate: Gate::new(), lock: std::sync::Mutex::new(contents) }
+    }
+
+    pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        guard(&self.gate, self.lock.lock())
+    }
+
+    pub fn get_mut(&mut self) -> LockResult<&mut T> {
+        self.lock.get_mut()
+    }
+}
+
+fn guard<'a, T>(gate: &'a Gate, held: LockResult<std::sync::MutexGuard<'a, T>>) -> LockResult<MutexGuard<'a, T>> {
+    let guard = |held| MutexGuard { inside: gate.enter(), held };
+    held.map(guard).map_err(|poisoned| PoisonError::new(guard(poisoned.into_inner())))
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.held
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.held
+    }
+}
+
+/// As [`std::sync::Condvar`].
+#[derive(Debug, Default)]
+pub struct Condvar(std::sync::Condvar);
+
+impl Condvar {
+    pub fn wait<'a, T>(&self, guard_of: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
+        let MutexGuard { inside, held } = guard_of;
+        let gate = inside.0;
+        drop(inside);
+        guard(gate, self.0.wait(held))
+    }
+
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+/// As [`std::sync::OnceLock`]: whoever finds the value waits until the one who made it has told.
+#[derive(Debug)]
+pub struct OnceLock<T> {
+    made: Gate,
+    cell: std::sync::OnceLock<T>,
+}
+
+impl<T> OnceLock<T> {
+    pub const fn new() -> OnceLock<T> {
+        OnceLock { made: Gate::new(), cell: std::sync::OnceLock::new() }
+    }
+
+    pub fn get(&self) -> Option<&T> {
+        self.cell.get().inspect(|_| self.made.follow())
+    }
+
+    pub fn get_mut(&mut self) -> Option<&mut T> {
+        self.cell.get_mut()
+    }
+
+    pub fn set(&self, value: T) -> Result<(), T> {
+        self.cell.set(value).inspect(|()| self.made.leave())
+    }
+
+    pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
+        let mut is_maker = false;
+        let value = self.cell.get_or_init(|| {
+            is_maker = true;
+            make()
+        });
+        match is_maker {
+            true => self.made.leave(),
+            false => self.made.follow(),
+        }
+        value
+    }
+
+    pub fn take(&mut self) -> Option<T> {
+        self.made = Gate::new();
+        self.cell.take()
+    }
+}
+
+impl<T> Default for OnceLock<T> {
+    fn default() -> OnceLock<T> {
+        OnceLock::new()
+    }
+}
+
+impl<T> From<T> for OnceLock<T> {
+    fn from(value: T) -> OnceLock<T> {
+        OnceLock { made: Gate(AtomicBool::new(true)), cell: value.into() }
+    }
+}
+
+/// As [`std::sync::LazyLock`].
+pub struct LazyLock<T> {
+    cell: OnceLock<T>,
+    make: fn() -> T,
+}
+
+impl<T> LazyLock<T> {
+    pub const fn new(make: fn() -> T) -> LazyLock<T> {
+        LazyLock { cell: OnceLock::new(), make }
+    }
+}
+
+impl<T> Deref for LazyLock<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.cell.get_or_init(self.make)
+    }
+}
