@@ -48,11 +48,17 @@ impl Cache {
         self.release_lists();
         let found = find_block(range, stream, bytes, peak_reserved + slack);
         // SAFETY: this thread owns the cache; `install` and `refuse` touch plain data alone.
-        unsafe {
+        let unwanted = unsafe {
             self.owned(|local, shared| match found {
                 Some(found) => local.planner.install(self, shared, found, bytes),
-                None => local.planner.refuse(live),
-            });
+                None => {
+                    local.planner.refuse(live);
+                    None
+                }
+            })
+        };
+        if let Some(block) = unwanted {
+            range.free(stream, block);
         }
         self.note_holding();
     }

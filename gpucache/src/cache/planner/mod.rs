@@ -159,10 +159,19 @@ impl Planner {
         self.entry.served_before = self.cursor.served();
     }
 
-    /// Serves from a block of `bytes` bytes at `base`, which was asked for.
-    pub(super) fn install(&mut self, cache: &'static Cache, shared: &Shared, found: Carved, bytes: u64) {
-        let Some(stream) = self.plans.stream().cloned() else { return };
+    /// Serves from a block of `bytes` bytes, which was asked for. Hands it back if the plans were forgotten meanwhile, as by an
+    /// invalidation.
+    pub(super) fn install(
+        &mut self,
+        cache: &'static Cache,
+        shared: &Shared,
+        found: Carved,
+        bytes: u64,
+    ) -> Option<range::Block> {
         let Carved { block, address: base, calls } = found;
+        let Some(stream) = self.plans.stream().filter(|_| self.plans.bytes() == bytes).cloned() else {
+            return Some(block);
+        };
         self.cache = Some(cache);
         let positions = self.plans.positions();
         self.has_planned = true;
@@ -173,6 +182,7 @@ impl Planner {
         shared.counters.installed(bytes, positions, calls);
         self.calls = shared.counters.device_allocations.get();
         self.begin_planned();
+        None
     }
 
     /// There is no block to be had while so much of the range is in use.
