@@ -1,8 +1,6 @@
 //! Invalidations by another thread while a scope finds its plan a block: nothing is lost, whenever they come.
 #![allow(clippy::unwrap_used)]
 
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-
 use gpucache::device::{Device, Virtual};
 use gpucache::{Array, cache_scope, invalidate};
 
@@ -20,19 +18,22 @@ fn step(device: &Virtual, number: usize) {
 #[test]
 fn no_block_of_a_plan_is_lost() {
     let device = Virtual::unchecked(1 << 40);
-    for _ in 0..20 {
-        let is_over = AtomicBool::new(false);
+    for round in 0..40 {
         std::thread::scope(|threads| {
-            threads.spawn(|| {
-                while !is_over.load(SeqCst) {
-                    let _ = invalidate(NAME);
-                }
-            });
-            (0..2000).for_each(|number| step(&device, number));
-            is_over.store(true, SeqCst);
+            for thread in 0..4 {
+                let (device, mut random) = (&device, fastrand::Rng::with_seed(4 * round + thread));
+                threads.spawn(move || {
+                    for number in 0..400 {
+                        step(device, number);
+                        if random.usize(..8) == 0 {
+                            let _ = invalidate(NAME);
+                        }
+                    }
+                });
+            }
         });
         let _ = invalidate(NAME);
         gpucache::trim(&device).unwrap();
-        assert_eq!(device.memory().bytes, 0, "some block is nobody's");
+        assert_eq!(device.memory().bytes, 0, "some block is nobody's after round {round}");
     }
 }
