@@ -7,7 +7,7 @@ use super::owner::Cache;
 use super::planner::{Begin, Errands, Refused, Trim, Vacated};
 use super::reclaim::{self, Idle};
 use crate::device::Stream;
-use crate::range::{Carved, DeviceRange, Limit, Occupancy};
+use crate::range::{Carved, DeviceRange, Limit, Occupancy, Patience};
 
 /// Idle memory in this share of a range is given back.
 const IDLE: u64 = 512;
@@ -61,6 +61,21 @@ impl Cache {
             range.free(stream, block);
         }
         self.note_holding();
+    }
+
+    /// Ends the epoch of the plan's stream if another thread asked for that: a scope that goes by its plan makes no call that
+    /// would notice.
+    ///
+    /// # Safety
+    /// As for `begin`.
+    pub(super) unsafe fn attend_stream(&self) {
+        // SAFETY: this thread owns the cache; nothing is called in here.
+        let wanted = unsafe { self.owned(|local, _| local.planner.wanted_stream()) };
+        if let Some(stream) = wanted
+            && let Some(range) = DeviceRange::of(&stream)
+        {
+            range.attend(&stream);
+        }
     }
 
     /// Ends an entry that this thread is about to leave.
@@ -149,7 +164,7 @@ fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> u64 {
     let keep = demand::of(device).max(live);
     if last != Some(frees) && reserved.saturating_sub(keep) > reserved / IDLE {
         // A failure is the device's, which the next call meets as well.
-        let _ = range.trim(keep);
+        let _ = range.trim(keep, Patience::None);
     }
     frees
 }

@@ -67,6 +67,7 @@ impl Cache {
         let mut deferred = unsafe { self.owned(|local, _| std::mem::take(&mut local.deferred)) };
         deferred.order();
         while let Some(record) = deferred.pop() {
+            self.shared.counters.resumed(record.bytes());
             self.put(record);
         }
         // SAFETY: as above.
@@ -77,6 +78,7 @@ impl Cache {
 
     /// Keeps a block that other streams may still use. The calling thread owns the cache.
     pub(super) fn defer(&self, record: Box<Record>) {
+        self.shared.counters.deferred(record.bytes());
         // SAFETY: this thread owns the cache; nothing is called in here.
         unsafe { self.owned(|local, _| local.deferred.push(record)) };
     }

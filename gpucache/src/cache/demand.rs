@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::reclaim;
 use super::shared::Shared;
 use crate::base::sync::{LazyLock, Mutex, MutexGuard};
-use crate::range;
+use crate::range::{self, Patience};
 
 /// What a cache told of itself: a device, or [`Shared::SEVERAL`], and the bytes that it is likely to need there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,9 +47,10 @@ pub(super) fn of(device: u64) -> u64 {
 }
 
 /// Gives free pages of ranges back to their devices, where `serves` says so, but for what the scopes are likely to need
-/// again.
-pub(crate) fn trim_to_demand(serves: impl Fn(u64) -> bool) {
-    range::trim_all(|device| if serves(device) { of(device) } else { u64::MAX });
+/// again. `waits` a moment for the work that uses them.
+pub(crate) fn trim_to_demand(waits: bool, serves: impl Fn(u64) -> bool) {
+    let patience = if waits { Patience::Some } else { Patience::None };
+    range::trim_all(|device| if serves(device) { of(device) } else { u64::MAX }, patience);
     // What another thread lacked may be what was trimmed here.
     reclaim::count_release(1);
 }

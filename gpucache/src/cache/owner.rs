@@ -58,6 +58,7 @@ impl Cache {
             unsafe {
                 if self.local.depth() == 1 {
                     self.take_deferred();
+                    self.attend_stream();
                     self.end();
                 } else if let Some(recycle) = open {
                     self.owned(|local, _| local.enter(recycle));
@@ -191,7 +192,7 @@ impl Cache {
             unsafe { self.owned(|local, _| local.keep_spare(record)) };
         }
         if is_old {
-            demand::trim_to_demand(|device| self.serves(device));
+            demand::trim_to_demand(false, |device| self.serves(device));
         }
         if self.shared.is_unsettled() {
             self.settle();
@@ -273,11 +274,12 @@ impl Duties for Cache {
     }
 
     /// Deals with what is due: releases blocks after an invalidation, takes back what other threads returned, and gives
-    /// back what has been idle longest while that is too much. The calling thread owns the cache.
+    /// back what has been idle longest while that is too much. The calling thread owns the cache. It may be one that only
+    /// dropped an array, in a callback of the driver for instance: no stream is waited for, and none told to wait.
     fn settle(&self) {
         if self.shared.is_stale() {
             self.renew();
-            demand::trim_to_demand(|device| self.serves(device));
+            demand::trim_to_demand(false, |device| self.serves(device));
         }
         for mut record in self.shared.returns.take() {
             record.leave_view();
@@ -288,8 +290,7 @@ impl Duties for Cache {
                 self.release(record);
             }
         }
-        self.take_deferred();
-        // SAFETY: as above.
+        // SAFETY: this thread owns the cache; nothing is called in here.
         while let Some(record) = unsafe { self.owned(Local::overflow) } {
             self.release(record);
         }

@@ -10,7 +10,7 @@ use super::owner::Cache;
 use crate::base::error::Result;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::Device;
-use crate::range::DeviceRange;
+use crate::range::{DeviceRange, Patience};
 
 /// Which idle blocks to give back.
 #[derive(Clone, Copy)]
@@ -56,8 +56,8 @@ pub(super) fn release_idle(which: Idle, device: u64, need: u64) -> u64 {
 /// Gives pages in which no block lies back to the device, wherever they are, and returns the bytes.
 ///
 /// Memory of a scope's arrays stays with the device's range when they are dropped, for the next entry of any scope. This
-/// gives it back to the driver now, whatever scopes may need again, but for the idle blocks of `recycle = "keyed"`; it waits
-/// for the work on the device first.
+/// gives it back to the driver now, whatever scopes may need again, but for the idle blocks of `recycle = "keyed"`. It waits
+/// for the work on the handle's stream first, and a moment for that of others; memory that work still uses then stays.
 ///
 /// # Errors
 /// A failure of the device, or of work on it.
@@ -72,8 +72,9 @@ pub(super) fn release_idle(which: Idle, device: u64, need: u64) -> u64 {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn trim(device: &impl Device) -> Result<u64> {
-    release_idle(Idle::Budgeted, device.stream_handle().memory_id(), 0);
-    DeviceRange::of(device.stream_handle()).map_or(Ok(0), |range| range.trim(0))
+    let stream = device.stream_handle();
+    release_idle(Idle::Budgeted, stream.memory_id(), 0);
+    DeviceRange::of(stream).map_or(Ok(0), |range| range.trim(0, Patience::For(stream)))
 }
 
 static RELEASES: AtomicU64 = AtomicU64::new(0);

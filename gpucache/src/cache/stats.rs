@@ -54,6 +54,9 @@ pub(super) struct Counters {
     /// The most in use at once beside a plan since that was installed.
     pub(super) beside: Counter,
     pub(super) device_allocations: Counter,
+    /// What came back while other streams may still use it, and was not counted as dropped yet.
+    deferred_blocks: Counter,
+    deferred_bytes: Counter,
     pub(super) plan: PlanCounters,
 }
 
@@ -104,6 +107,18 @@ impl Counters {
     pub(super) fn dropped(&self, bytes: usize) {
         self.drops.add(1);
         self.busy_bytes.subtract(bytes as u64);
+    }
+
+    /// Counts a block that came back, and is kept until its stream is behind those that use it.
+    pub(super) fn deferred(&self, bytes: usize) {
+        self.deferred_blocks.add(1);
+        self.deferred_bytes.add(bytes as u64);
+    }
+
+    /// Its stream is behind them: it comes back now.
+    pub(super) fn resumed(&self, bytes: usize) {
+        self.deferred_blocks.subtract(1);
+        self.deferred_bytes.subtract(bytes as u64);
     }
 
     /// Counts a block that leaves the cache for good.
@@ -171,9 +186,9 @@ impl Counters {
     /// What the numbers say, with what lies on the return stack counted as idle.
     pub(super) fn read(&self, returns: &Returns) -> ScopeStats {
         let (hits, misses) = (self.hits.get() + self.plan.served.get(), self.misses.get());
-        let dropped = self.drops.get() + self.plan.returned.get() + returns.blocks();
+        let dropped = self.drops.get() + self.plan.returned.get() + returns.blocks() + self.deferred_blocks.get();
         let busy_bytes = self.busy_bytes.get() + self.plan.busy_bytes.get();
-        let busy_bytes = busy_bytes.saturating_sub(returns.bytes());
+        let busy_bytes = busy_bytes.saturating_sub(returns.bytes() + self.deferred_bytes.get());
         let busy_blocks = (hits + misses).saturating_sub(dropped);
         ScopeStats {
             entries: self.entries.get(),

@@ -8,7 +8,7 @@ use super::record::{Origin, Record};
 use crate::base::error::{Error, Result};
 use crate::base::key::Request;
 use crate::device::Stream;
-use crate::range::{self, Carved, DeviceRange, Limit, Occupancy};
+use crate::range::{self, Carved, DeviceRange, Limit, Occupancy, Patience};
 
 /// A record with memory, and how many calls to the device it took.
 pub(super) struct Supplied {
@@ -39,7 +39,7 @@ const MOVED: u64 = 256;
 
 /// Memory straight from the device.
 pub(super) fn from_device(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    let address = insist(stream, || stream.allocate(request.bytes))?;
+    let address = insist(stream, |_| stream.allocate(request.bytes))?;
     Ok(Box::new(Record::new(stream, request, address, Origin::Device)))
 }
 
@@ -53,7 +53,7 @@ pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store) -
             let Carved { block, address, calls } = carve(range, stream, request, moves)?;
             (address, Origin::Range(block), calls)
         }
-        None => (insist(stream, || stream.allocate(request.bytes))?, Origin::Device, 1),
+        None => (insist(stream, |_| stream.allocate(request.bytes))?, Origin::Device, 1),
     };
     let record = match spare {
         Some(mut spare) => {
@@ -93,21 +93,24 @@ fn carve(range: &DeviceRange, stream: &Stream, request: &Request<'_>, moves: Mov
             return Ok(carved);
         }
     }
-    insist(stream, || range.allocate(stream, bytes)).map_err(|error| error.stopping(request.bytes))
+    insist(stream, |insists| range.allocate(stream, bytes, insists)).map_err(|error| error.stopping(request.bytes))
 }
 
-/// Makes a call that may run out of memory, and makes it again once everything idle went back to the device, by this
-/// thread or by another one in need meanwhile.
-fn insist<R>(stream: &Stream, call: impl Fn() -> Result<R>) -> Result<R> {
+/// Makes a call that may run out of memory, and makes it again, with `true`, once everything idle went back to the device, by
+/// this thread or by another one in need meanwhile, and the device gave back what it keeps for itself.
+fn insist<R>(stream: &Stream, call: impl Fn(bool) -> Result<R>) -> Result<R> {
     let before = reclaim::releases();
-    call().or_else(|error| {
+    call(false).or_else(|error| {
         if !error.is_out_of_memory() {
             return Err(error);
         }
-        let trim = |range: &DeviceRange| range.trim(0);
         let given_back = reclaim::release_idle(Idle::All, stream.memory_id(), u64::MAX)
-            + DeviceRange::of(stream).map_or(Ok(0), trim)?;
-        if given_back > 0 || reclaim::releases() != before { call() } else { Err(error) }
+            + DeviceRange::of(stream).map_or(Ok(0), |range| {
+                range.end_epochs()?;
+                range.trim(0, Patience::For(stream))
+            })?;
+        let is_worth = stream.release_reserve()? || given_back > 0 || reclaim::releases() != before;
+        if is_worth { call(true) } else { Err(error) }
     })
 }
 

@@ -40,6 +40,7 @@ impl Cache {
         if self.local.hold_unless_entered(claim_token()) {
             self.renew();
             self.settle();
+            self.take_deferred();
             // SAFETY: this thread owns the cache.
             unsafe { self.let_go() };
         }
@@ -61,6 +62,7 @@ impl Cache {
             return None;
         }
         self.settle();
+        self.take_deferred();
         // SAFETY: this thread owns the cache; nothing is called in here.
         let is_over = unsafe { self.owned(|local, shared| local.has_nothing_to_keep(shared)) };
         let past = is_over.then(|| {
@@ -99,6 +101,7 @@ impl Cache {
         let held = &self.shared.counters.held_bytes;
         let before = held.get();
         self.settle();
+        self.take_deferred();
         // SAFETY: this thread owns the cache; nothing is called in here.
         if unsafe { self.owned(|local, _| local.may_release(which)) } {
             self.release_lists();

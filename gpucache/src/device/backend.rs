@@ -117,6 +117,15 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// What that work met.
     fn synchronize(&self) -> Result<()>;
 
+    /// Gives memory back to the machine that the backend keeps for later allocations, where it keeps any: before a request
+    /// fails. Returns whether there may be some more now.
+    ///
+    /// # Errors
+    /// What the device answered.
+    fn release_reserve(&self) -> Result<bool> {
+        Ok(false)
+    }
+
     /// An event that nothing was recorded for, of this device: to be recorded here as often as one likes.
     ///
     /// Unless it is told otherwise, work is done when a call returns, and so is all that an event is recorded behind.
@@ -151,6 +160,12 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// queried or waited for then: memory that another stream still uses is refused.
     fn is_capturing(&self) -> bool {
         false
+    }
+
+    /// Whether any thread may [`record`](Backend::record) an event on the stream at any time. If not, only a thread that works
+    /// on it does, as another one might record into a graph that it captures meanwhile.
+    fn records_for_anyone(&self) -> bool {
+        true
     }
 
     /// Whether the stream's work is code of this process, which may itself call this crate. What is locked meanwhile

@@ -32,6 +32,8 @@ struct Inner {
     ready_id: AtomicU64,
     /// The epoch of the stream's work now, as the layer above numbers them, or a later one; 0 if it does not.
     epoch: Arc<AtomicU64>,
+    /// Whether another thread wants the open epoch to end.
+    wanted: Arc<AtomicBool>,
     failed: AtomicBool,
     failure: Mutex<Option<Error>>,
     backend: Arc<dyn Backend>,
@@ -64,6 +66,7 @@ impl Stream {
             runs_closures,
             ready_id,
             epoch: Arc::default(),
+            wanted: Arc::default(),
             failed,
             failure,
             backend,
@@ -200,6 +203,16 @@ impl Stream {
         if bytes == 0 { Ok(()) } else { unsafe { self.0.backend.copy(from, to, bytes) } }
     }
 
+    /// As [`Backend::release_reserve`]. Nothing while a graph is captured.
+    pub(crate) fn release_reserve(&self) -> Result<bool> {
+        if self.is_capturing() { Ok(false) } else { self.0.backend.release_reserve() }
+    }
+
+    /// Waits until all work is done that is on the stream now. A failure that was kept stays so.
+    pub(crate) fn wait_for_work(&self) -> Result<()> {
+        self.0.backend.synchronize()
+    }
+
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.0.backend.synchronize()?;
         // What the work met may have been kept only now.
@@ -221,6 +234,17 @@ impl Stream {
     /// Where whoever counts the stream's epochs tells the next one, before the one that is open ends.
     pub(crate) fn epoch_cell(&self) -> &Arc<AtomicU64> {
         &self.0.epoch
+    }
+
+    /// Whether another thread wants the open epoch to end, which whoever works on the stream sees to.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.0.wanted.load(Relaxed)
+    }
+
+    /// Where others ask for the end of the open epoch.
+    pub(crate) fn wanted_cell(&self) -> &Arc<AtomicBool> {
+        &self.0.wanted
     }
 
     /// Whether work that is put on the stream is captured into a graph now.

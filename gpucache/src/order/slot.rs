@@ -5,7 +5,7 @@
 //! on when another stream gets the slot, so that what was known of the old ones stays true.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use super::epochs::{Epoch, Epochs, State};
 use crate::base::error::Result;
@@ -19,6 +19,10 @@ pub(super) struct Slot {
     epochs: Epochs<Arc<dyn Event>>,
     /// Where the stream tells its epoch: no work is put on it in a later one than stands there.
     told: Arc<AtomicU64>,
+    /// Where others ask for the end of the open epoch.
+    wanted: Arc<AtomicBool>,
+    /// The thread that worked on the stream last, as far as is known here.
+    thread: usize,
     /// The epoch in which it freed memory last, and in which it freed or used some.
     pub(super) freed: Epoch,
     used: Epoch,
@@ -31,6 +35,7 @@ impl Slot {
         (self.id, self.stream) = (stream.id(), Some(stream.shared_backend().clone()));
         self.told = stream.epoch_cell().clone();
         self.told.store(self.epochs.open().0, SeqCst);
+        self.wanted = stream.wanted_cell().clone();
         self.waited.clear();
     }
 
@@ -45,6 +50,27 @@ impl Slot {
     pub(super) fn use_now(&mut self) -> Epoch {
         self.used = self.epochs.open();
         self.used
+    }
+
+    /// The calling thread works on the stream: ends the open epoch if another one asked for that.
+    #[inline]
+    pub(super) fn attend(&mut self, meter: &Meter) {
+        self.thread = this_thread();
+        if self.wanted.load(Relaxed) && !self.is_capturing() {
+            self.wanted.store(false, Relaxed);
+            // One that fails is asked for again.
+            let _ = self.close(meter);
+        }
+    }
+
+    /// Whether the calling thread may record an event on the stream: nobody else works on it, as far as is known.
+    pub(super) fn is_mine_to_record(&self) -> bool {
+        self.thread == this_thread() || self.stream.as_ref().is_none_or(|stream| stream.records_for_anyone())
+    }
+
+    /// Asks whoever works on the stream to end the open epoch.
+    pub(super) fn ask_for_end(&self) {
+        self.wanted.store(true, Relaxed);
     }
 
     pub(super) fn waited_for(&self, other: usize) -> Epoch {
@@ -140,18 +166,40 @@ impl Slot {
         self.ask(self.used, meter)
     }
 
-    /// As [`is_done`](Slot::is_done), but waits where that can do no harm.
-    pub(super) fn settle(&mut self, meter: &Meter) -> Result<bool> {
-        match &self.stream {
-            Some(stream) if !stream.runs_closures() && !stream.is_capturing() => {
-                if !self.is_complete(self.used) {
-                    self.told.store(self.epochs.open().0 + 1, SeqCst);
-                    stream.synchronize()?;
-                    self.epochs.finish();
-                }
-                Ok(true)
-            }
-            _ => self.is_done(meter),
+    /// Finds out how far the stream is, as far as that can be asked. Ends the open epoch where `may_record` an event.
+    pub(super) fn look(&mut self, may_record: bool, meter: &Meter) -> Result<()> {
+        if self.is_complete(self.used) || self.is_capturing() {
+            return Ok(());
         }
+        if self.is_open(self.used) {
+            match may_record {
+                true => self.close(meter)?,
+                false => self.ask_for_end(),
+            }
+        }
+        let newest = self.used.min(self.epochs.newest());
+        if !self.ask(newest, meter)? {
+            self.ask(self.epochs.oldest(), meter)?;
+        }
+        Ok(())
     }
+
+    /// The last epoch in which memory was freed or used, if it is closed and not known to be complete: for a caller who
+    /// waits for all that is on the stream now, and then says so by [`has_finished`](Slot::has_finished).
+    pub(super) fn pending(&self) -> Option<Epoch> {
+        (!self.is_complete(self.used) && !self.is_open(self.used)).then_some(self.used)
+    }
+
+    /// Somebody waited for the stream up to a closed epoch.
+    pub(super) fn has_finished(&mut self, epoch: Epoch) {
+        self.epochs.complete(epoch);
+    }
+}
+
+/// Names the calling thread while it lives.
+fn this_thread() -> usize {
+    thread_local! {
+        static HERE: u8 = const { 0 };
+    }
+    HERE.with(|here| std::ptr::from_ref(here).addr())
 }

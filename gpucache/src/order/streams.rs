@@ -49,17 +49,34 @@ impl Streams {
     /// A failure of the device, or a capture; then the memory must not be used.
     #[inline]
     pub(crate) fn claim(&mut self, stream: &Stream, tag: Tag) -> Result<()> {
+        match self.claim_if_closed(stream, tag, true)? {
+            true => Ok(()),
+            false => Err(captured()),
+        }
+    }
+
+    /// As [`claim`](Streams::claim), unless an event would have to be recorded on a stream that another thread works on:
+    /// false then, the memory must not be used, and that thread is asked for the event. With `insists` it is recorded.
+    ///
+    /// # Errors
+    /// As for [`claim`](Streams::claim).
+    #[inline]
+    pub(crate) fn claim_if_closed(&mut self, stream: &Stream, tag: Tag, insists: bool) -> Result<bool> {
         let users = tag.users();
         if users == Users::Nobody {
-            return Ok(());
+            return Ok(true);
         }
-        let mine = self.slot(stream);
+        let mine = self.own_slot(stream);
         match users {
-            Users::Nobody => Ok(()),
-            Users::One(slot, _) if slot == mine => Ok(()),
-            Users::One(slot, epoch) => self.follow(mine, slot, epoch),
+            Users::Nobody => Ok(true),
+            Users::One(slot, _) if slot == mine => Ok(true),
+            Users::One(slot, epoch) => self.follow(mine, slot, epoch, insists),
             Users::Several => {
-                (0..self.slots.len()).try_for_each(|slot| self.follow(mine, slot, self.slots[slot].freed))
+                let mut all = true;
+                for slot in 0..self.slots.len() {
+                    all &= self.follow(mine, slot, self.slots[slot].freed, insists)?;
+                }
+                Ok(all)
             }
         }
     }
@@ -70,7 +87,12 @@ impl Streams {
     /// As for [`claim`](Streams::claim).
     pub(crate) fn order(&mut self, stream: &Stream, other: &Stream, epoch: Epoch) -> Result<()> {
         let (mine, other) = (self.slot(stream), self.slot(other));
-        self.follow(mine, other, epoch)
+        self.follow(mine, other, epoch, true).map(|_| ())
+    }
+
+    /// The calling thread works on `stream`: ends its open epoch if another one asked for that.
+    pub(crate) fn attend(&mut self, stream: &Stream) {
+        self.own_slot(stream);
     }
 
     /// How often memory was freed.
@@ -78,14 +100,43 @@ impl Streams {
         self.frees
     }
 
-    /// Sees to it that no work uses free memory: true if so. Waits on the calling thread, but not for streams that run
-    /// closures, whose work may want what the caller has locked, nor for those that are captured.
+    /// Asks each stream how far it is, for [`is_idle`](Streams::is_idle), and waits for none. Events are recorded where the
+    /// calling thread may, or everywhere if it `insists`.
     ///
     /// # Errors
-    /// What that work met.
-    pub(crate) fn settle(&mut self) -> Result<bool> {
+    /// What the work met.
+    pub(crate) fn look(&mut self, insists: bool) -> Result<()> {
         let meter = &self.meter;
-        self.slots.iter_mut().try_fold(true, |all, slot| Ok(slot.settle(meter)? && all))
+        self.slots.iter_mut().try_for_each(|slot| {
+            let may_record = insists || slot.is_mine_to_record();
+            slot.look(may_record, meter)
+        })
+    }
+
+    /// Whether it is known that no work uses memory of this tag any more.
+    pub(crate) fn is_idle(&self, tag: Tag) -> bool {
+        match tag.users() {
+            Users::Nobody => true,
+            Users::One(slot, epoch) => self.slots[slot].is_complete(epoch),
+            Users::Several => self.slots.iter().all(|slot| slot.is_complete(slot.freed)),
+        }
+    }
+
+    /// Whether some stream's work uses free memory, as far as is known, whose end can be asked for.
+    pub(crate) fn can_wait(&self) -> bool {
+        self.slots.iter().any(|slot| slot.pending().is_some())
+    }
+
+    /// What is not known to be complete of a stream's work, and can be waited for: up to this epoch.
+    pub(crate) fn pending(&mut self, stream: &Stream) -> Option<Epoch> {
+        let place = self.slot(stream);
+        self.slots[place].pending()
+    }
+
+    /// Somebody waited for what was [`pending`](Streams::pending) of a stream.
+    pub(crate) fn has_finished(&mut self, stream: &Stream, epoch: Epoch) {
+        let place = self.slot(stream);
+        self.slots[place].has_finished(epoch);
     }
 
     /// Lets go of streams that nobody else has, if their work is done.
@@ -101,22 +152,26 @@ impl Streams {
 
     /// The rules of the module's table.
     #[cold]
-    fn follow(&mut self, mine: usize, other: usize, epoch: Epoch) -> Result<()> {
-        let Ok([follower, leader]) = self.slots.get_disjoint_mut([mine, other]) else { return Ok(()) };
+    fn follow(&mut self, mine: usize, other: usize, epoch: Epoch, insists: bool) -> Result<bool> {
+        let Ok([follower, leader]) = self.slots.get_disjoint_mut([mine, other]) else { return Ok(true) };
         if follower.waited_for(other) >= epoch || leader.is_complete(epoch) {
-            return Ok(());
+            return Ok(true);
+        }
+        if leader.is_open(epoch) && !insists && !leader.is_mine_to_record() {
+            leader.ask_for_end();
+            return Ok(false);
         }
         let is_captured = leader.is_capturing();
         if follower.is_capturing() || is_captured && leader.is_open(epoch) {
             return Err(captured());
         }
         if !is_captured && leader.ask(epoch, &self.meter)? {
-            return Ok(());
+            return Ok(true);
         }
-        match leader.event(epoch, &self.meter)? {
-            Some((epoch, event)) => follower.wait(other, epoch, event, &self.meter),
-            None => Ok(()),
+        if let Some((epoch, event)) = leader.event(epoch, &self.meter)? {
+            follower.wait(other, epoch, event, &self.meter)?;
         }
+        Ok(true)
     }
 
     /// The slot of a stream; a program has few, so that a look at each is the fastest way to find it.
@@ -126,6 +181,14 @@ impl Streams {
             Some(slot) => slot,
             None => self.add(stream),
         }
+    }
+
+    /// The slot of a stream that the calling thread works on.
+    #[inline]
+    fn own_slot(&mut self, stream: &Stream) -> usize {
+        let place = self.slot(stream);
+        self.slots[place].attend(&self.meter);
+        place
     }
 
     #[cold]

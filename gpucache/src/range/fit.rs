@@ -10,6 +10,10 @@
 
 use super::bins::Bins;
 use super::spans::{END, NIL, Node, Span, Spans, State};
+use crate::order::Tag;
+
+/// So many free spans are looked at for one that may be used without an event of another thread's stream.
+const CANDIDATES: usize = 16;
 
 /// Memory given to one holder, who hands it back to [`Range::free`](super::Range::free) of the same range.
 ///
@@ -54,6 +58,31 @@ impl Fit {
         };
         self.unlist(id);
         Some(self.take(id, bytes))
+    }
+
+    /// As [`allocate`](Fit::allocate), from a span whose tag `accepts`: the first of the few smallest that fit.
+    #[inline]
+    pub(super) fn allocate_if<E>(
+        &mut self,
+        bytes: u64,
+        mut accepts: impl FnMut(Tag) -> Result<bool, E>,
+    ) -> Result<Option<Block>, E> {
+        let mut found = self.bins.find(&self.spans, bytes);
+        for _ in 0..CANDIDATES {
+            let Some(id) = found else { break };
+            let Node { bytes: length, offset, tag, .. } = *self.spans.at(id);
+            if accepts(tag)? {
+                self.unlist(id);
+                return Ok(Some(self.take(id, bytes)));
+            }
+            found = self.bins.next(&self.spans, (length, offset + 1));
+        }
+        let tail = self.tail;
+        if found.is_none() && tail != NIL && self.spans.at(tail).bytes >= bytes && accepts(self.spans.at(tail).tag)? {
+            self.unlist(tail);
+            return Ok(Some(self.take(tail, bytes)));
+        }
+        Ok(None)
     }
 
     /// Carves `bytes` at `offset` out of the free span `id`, which holds them.

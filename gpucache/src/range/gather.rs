@@ -11,6 +11,7 @@ use super::range::{Layout, Range, RangeError};
 use super::spans::NIL;
 use super::window::{self, Window};
 use crate::device::Pages;
+use crate::order::Tag;
 
 /// How much may be reserved once there is a block; as much as before always may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,28 +40,23 @@ struct Idle {
 
 impl<P: Pages> Range<P> {
     /// A block of at least `bytes`, after which what is reserved is within `limit`. Free handles are unmapped if it takes
-    /// that, after `settle` has seen to it that no work uses free memory; otherwise that is not called. `None` if all
-    /// free handles are not enough; nothing has changed then.
+    /// that, of memory that `is_idle` by its tag. `None` if all such handles are not enough; nothing has changed then.
     ///
     /// # Errors
     ///
-    /// [`RangeError::Pages`] with the error of `settle`, and nothing has changed; or with that of the device, and what
-    /// was unmapped until then stays so.
+    /// [`RangeError::Pages`] with the device's error, and what was unmapped until then stays so.
     pub(super) fn gather(
         &mut self,
         bytes: u64,
         limit: Limit,
-        settle: impl FnOnce() -> Result<(), P::Error>,
+        is_idle: impl Fn(Tag) -> bool,
     ) -> Result<Option<Block>, RangeError<P::Error>> {
         if let Some(block) = self.reuse(bytes) {
             return Ok(Some(block));
         }
         let Some(rounded) = self.rounded(bytes) else { return Ok(None) };
-        let Some(idle) = self.in_exchange(rounded, limit) else { return Ok(None) };
-        if !idle.is_empty() {
-            settle().map_err(RangeError::Pages)?;
-            self.unmap_all(&idle).map_err(RangeError::Pages)?;
-        }
+        let Some(idle) = self.in_exchange(rounded, limit, is_idle) else { return Ok(None) };
+        self.unmap_all(&idle).map_err(RangeError::Pages)?;
         // Looks for a window anew, since holes have merged. The one found before is still there, as no handle in it was
         // unmapped: no more is missing now.
         let block = self.grow_exactly(rounded)?;
@@ -71,7 +67,7 @@ impl<P: Pages> Range<P> {
     }
 
     /// What to unmap so that a block of `bytes` can be mapped within `limit`, in order of address.
-    fn in_exchange(&self, bytes: u64, limit: Limit) -> Option<Vec<Idle>> {
+    fn in_exchange(&self, bytes: u64, limit: Limit, is_idle: impl Fn(Tag) -> bool) -> Option<Vec<Idle>> {
         let (missing, window) = match self.layout {
             Layout::Span => {
                 let window = window::best(&self.fit.spans, bytes, self.granule)?;
@@ -83,7 +79,7 @@ impl<P: Pages> Range<P> {
         if beyond(limit.aim) == 0 {
             return Some(Vec::new());
         }
-        let idle = self.idle_outside(window);
+        let idle = self.idle_outside(window, is_idle);
         let all = idle.iter().map(|idle| idle.bytes).sum();
         match beyond(limit.aim).min(all) {
             need if need < beyond(limit.most) => None,
@@ -92,11 +88,11 @@ impl<P: Pages> Range<P> {
         }
     }
 
-    /// The handles that lie in a free span and have no address of `window`.
-    fn idle_outside(&self, window: Option<Window>) -> Vec<Idle> {
+    /// The handles that lie in a free span whose memory `is_idle`, and have no address of `window`.
+    fn idle_outside(&self, window: Option<Window>, is_idle: impl Fn(Tag) -> bool) -> Vec<Idle> {
         let spans = &self.fit.spans;
         // Shorter ones hold no handle.
-        let free = self.fit.free_spans(self.granule).into_iter();
+        let free = self.fit.free_spans(self.granule).into_iter().filter(|&id| is_idle(spans.at(id).tag));
         let handles = |span| {
             let within = self.handles.within(spans.at(span).offset, spans.at(span).end());
             within.into_iter().map(move |(offset, bytes)| Idle { span, offset, bytes })

@@ -40,7 +40,7 @@ use range::{Range, RangeError};
 
 pub(crate) use fit::Block;
 pub(crate) use gather::Limit;
-pub(crate) use shared::{Carved, DeviceRange, Occupancy, trim_all};
+pub(crate) use shared::{Carved, DeviceRange, Occupancy, Patience, trim_all};
 
 #[cfg(test)]
 use {

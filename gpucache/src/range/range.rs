@@ -111,12 +111,17 @@ impl<P: Pages> Range<P> {
     ///
     /// [`RangeError::Exhausted`] if the addresses do not suffice, [`RangeError::Pages`] if the device refused. Either
     /// way nothing has changed; after blocks were freed or memory was trimmed a retry can help.
+    #[cfg(test)]
     pub(super) fn allocate(&mut self, bytes: u64) -> Result<Block, RangeError<P::Error>> {
-        let exhausted = RangeError::Exhausted { bytes };
         if let Some(block) = self.reuse(bytes) {
             return Ok(block);
         }
-        let rounded = self.rounded(bytes).ok_or(exhausted)?;
+        self.extend(bytes)
+    }
+
+    /// As [`allocate`](Range::allocate), once nothing that is mapped already serves.
+    pub(super) fn extend(&mut self, bytes: u64) -> Result<Block, RangeError<P::Error>> {
+        let rounded = self.rounded(bytes).ok_or(RangeError::Exhausted { bytes })?;
         let block = self.grow(rounded)?.ok_or(RangeError::Exhausted { bytes })?;
         self.count(rounded);
         Ok(block)
@@ -129,6 +134,24 @@ impl<P: Pages> Range<P> {
         let block = self.fit.allocate(bytes)?;
         self.count(bytes);
         Some(block)
+    }
+
+    /// As [`reuse`](Range::reuse), from memory whose tag `accepts`: of few spans that fit the first that does.
+    ///
+    /// # Errors
+    /// The first that `accepts` returned; nothing has changed then.
+    #[inline]
+    pub(super) fn reuse_if<E>(
+        &mut self,
+        bytes: u64,
+        accepts: impl FnMut(Tag) -> Result<bool, E>,
+    ) -> Result<Option<Block>, E> {
+        let Some(bytes) = self.rounded(bytes) else { return Ok(None) };
+        let block = self.fit.allocate_if(bytes, accepts)?;
+        if block.is_some() {
+            self.count(bytes);
+        }
+        Ok(block)
     }
 
     /// `bytes` as a block has them, unless they overflow or there are as many nodes as can be.
@@ -160,12 +183,13 @@ impl<P: Pages> Range<P> {
         bytes
     }
 
-    /// Gives handles back in which no block lies, as long as `keep` bytes stay reserved, and returns their bytes.
+    /// Gives handles back in which no block lies and whose memory `is_idle` by its tag, as long as `keep` bytes stay
+    /// reserved, and returns their bytes.
     ///
     /// # Errors
     ///
     /// The device's, at the first handle that it refused to unmap. What was given back before stays so.
-    pub(super) fn trim(&mut self, keep: u64) -> Result<u64, P::Error> {
+    pub(super) fn trim(&mut self, keep: u64, is_idle: impl Fn(Tag) -> bool) -> Result<u64, P::Error> {
         let before = self.stats.reserved;
         // What was needed before it is not expected again, but for what is kept.
         self.stats.peak_live = self.stats.live.max(self.stats.peak_live.min(keep));
@@ -174,10 +198,13 @@ impl<P: Pages> Range<P> {
         while let Some(id) = self.fit.bins.next(&self.fit.spans, last) {
             let span = self.fit.spans.at(id);
             last = (span.bytes, span.offset + 1);
-            self.trim_span(id, keep)?;
+            if is_idle(span.tag) {
+                self.trim_span(id, keep)?;
+            }
         }
-        if self.fit.tail != NIL {
-            self.trim_span(self.fit.tail, keep)?;
+        let tail = self.fit.tail;
+        if tail != NIL && is_idle(self.fit.spans.at(tail).tag) {
+            self.trim_span(tail, keep)?;
         }
         Ok(before - self.stats.reserved)
     }

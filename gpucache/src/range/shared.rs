@@ -1,9 +1,12 @@
 //! The range of a device, shared by all scopes, threads and streams of the process, behind a lock.
 //!
-//! The lock is taken when a scope's lists have nothing, never by a hit. Invariant: a block that is handed out has been
-//! ordered behind whatever work used its memory before.
+//! The lock is taken when a scope's lists have nothing, never by a hit; nobody waits for a device's work while he has it,
+//! and a drop never waits for it. Invariant: a block that is handed out has been ordered behind whatever work used its
+//! memory before.
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, PoisonError, TryLockError, Weak};
+use std::time::{Duration, Instant};
 
 use super::{Block, Limit, Range, RangeError};
 use crate::base::error::{Error, Result};
@@ -13,7 +16,12 @@ use crate::order::{Epoch, Streams};
 
 /// The range of one device.
 #[derive(Debug)]
-pub(crate) struct DeviceRange(Mutex<Inner>);
+pub(crate) struct DeviceRange {
+    inner: Mutex<Inner>,
+    /// Blocks that came back while another thread had the lock; it is held for a moment only.
+    late: Mutex<Vec<(Stream, Block)>>,
+    has_late: AtomicBool,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -77,36 +85,45 @@ impl DeviceRange {
             };
             devices().push(Arc::downgrade(memory));
             let streams = Streams::new(memory.meter().clone());
-            DeviceRange(Mutex::new(Inner { range, streams, exchanged: 0, failure: None }))
+            let inner = Mutex::new(Inner { range, streams, exchanged: 0, failure: None });
+            DeviceRange { inner, late: Mutex::default(), has_late: AtomicBool::new(false) }
         })
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut inner = lock(&self.inner);
+        if self.has_late.swap(false, SeqCst) {
+            let late = std::mem::take(&mut *lock(&self.late));
+            late.into_iter().for_each(|(stream, block)| inner.free(&stream, block));
+        }
+        inner
     }
 
-    /// Memory for `bytes` from what the device has given already; `None` if nothing there is long enough.
+    /// Memory for `bytes` from what the device has given already; `None` if nothing there is long enough, or may be used
+    /// without an event of a stream that another thread works on.
     ///
     /// # Errors
     /// A failure of the device to order `stream` behind the memory's last use.
     pub(crate) fn reuse(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
         let inner = &mut *self.inner();
         inner.check()?;
-        match inner.range.reuse(bytes) {
-            Some(block) => inner.claim(stream, block, 0).map(Some),
-            None => Ok(None),
-        }
+        let Inner { range, streams, .. } = inner;
+        let block = range.reuse_if(bytes, |tag| streams.claim_if_closed(stream, tag, false))?;
+        Ok(block.map(|block| Carved { address: inner.range.pages().address(block.offset()), block, calls: 0 }))
     }
 
-    /// Memory for `bytes`, with more from the device if need be.
+    /// Memory for `bytes`, with more from the device if need be; of what is there only what needs no event of a stream that
+    /// another thread works on, unless it `insists`.
     ///
     /// # Errors
     /// [`is_out_of_memory`](Error::is_out_of_memory) if neither memory nor addresses suffice; a failure of the device.
-    pub(crate) fn allocate(&self, stream: &Stream, bytes: u64) -> Result<Carved> {
+    pub(crate) fn allocate(&self, stream: &Stream, bytes: u64, insists: bool) -> Result<Carved> {
         let inner = &mut *self.inner();
         inner.range.pages_mut().serve(stream);
         let before = inner.range.stats().map_calls;
-        let block = inner.range.allocate(bytes).map_err(|error| match error {
+        let Inner { range, streams, .. } = inner;
+        let found = range.reuse_if(bytes, |tag| streams.claim_if_closed(stream, tag, insists))?;
+        let block = found.map_or_else(|| range.extend(bytes), Ok).map_err(|error| match error {
             RangeError::Pages(error) => error,
             RangeError::Exhausted { bytes } => exhausted(bytes),
         })?;
@@ -115,33 +132,47 @@ impl DeviceRange {
     }
 
     /// Memory for `bytes`, contiguous in addresses, after which what is reserved is within `limit`: free pages are
-    /// unmapped for those that it lacks, and only then the device's work is waited for. `None`, and nothing has changed,
-    /// if the free pages are not enough, or in use by work that must not be waited for here.
+    /// unmapped for those that it lacks. Waits for the work of `stream`, without the lock, where its pages are needed for
+    /// that, and for no other stream's. `None`, and nothing has changed, if the free pages that no work uses are not
+    /// enough.
     ///
     /// # Errors
     /// A failure of the device, or of work on it.
     pub(crate) fn gather(&self, stream: &Stream, bytes: u64, limit: Limit) -> Result<Option<Carved>> {
+        match self.try_gather(stream, bytes, limit)? {
+            Some(carved) => Ok(Some(carved)),
+            None if self.finish_own(stream)? => self.try_gather(stream, bytes, limit),
+            None => Ok(None),
+        }
+    }
+
+    fn try_gather(&self, stream: &Stream, bytes: u64, limit: Limit) -> Result<Option<Carved>> {
         let inner = &mut *self.inner();
         inner.range.pages_mut().serve(stream);
+        inner.streams.look(false)?;
         let before = inner.range.stats();
         let Inner { range, streams, .. } = inner;
-        let mut is_in_use = false;
-        let settle = || match streams.settle()? {
-            true => Ok(()),
-            false => {
-                is_in_use = true;
-                Err(exhausted(bytes))
-            }
-        };
-        let block = match range.gather(bytes, limit, settle) {
+        let block = match range.gather(bytes, limit, |tag| streams.is_idle(tag)) {
             Ok(block) => block,
-            Err(_) if is_in_use => None,
             Err(RangeError::Pages(error)) => return Err(error),
             Err(RangeError::Exhausted { bytes }) => return Err(exhausted(bytes)),
         };
         let after = inner.range.stats();
         let calls = after.map_calls - before.map_calls + after.unmap_calls - before.unmap_calls;
         block.map(|block| inner.claim(stream, block, calls)).transpose()
+    }
+
+    /// Waits for the work of `stream` so far, without the lock, if memory that it freed or used is not known to be idle. Not
+    /// for streams that run closures, which may want what the caller has locked, nor for those that are captured. Returns
+    /// whether it waited.
+    fn finish_own(&self, stream: &Stream) -> Result<bool> {
+        if stream.runs_closures() || stream.is_capturing() {
+            return Ok(false);
+        }
+        let Some(epoch) = self.inner().streams.pending(stream) else { return Ok(false) };
+        stream.wait_for_work()?;
+        self.inner().streams.has_finished(stream, epoch);
+        Ok(true)
     }
 
     /// Memory for `bytes` if the range would have to reserve far more than was in use at once: free pages make up for
@@ -199,30 +230,87 @@ impl DeviceRange {
         self.inner().streams.order(stream, other, epoch)
     }
 
-    /// Takes memory back that `stream` orders.
+    /// Takes memory back that `stream` orders. Never waits: where another thread has the lock, that one takes it.
     pub(crate) fn free(&self, stream: &Stream, block: Block) {
-        let inner = &mut *self.inner();
-        let tag = inner.streams.free(stream);
-        inner.range.free(block, tag);
+        match self.inner.try_lock() {
+            Ok(mut inner) => inner.free(stream, block),
+            Err(TryLockError::Poisoned(inner)) => inner.into_inner().free(stream, block),
+            Err(TryLockError::WouldBlock) => {
+                lock(&self.late).push((stream.clone(), block));
+                self.has_late.store(true, SeqCst);
+            }
+        }
     }
 
-    /// Gives pages in which no block lies back to the device, as long as `keep` bytes stay reserved. Returns the bytes: 0
-    /// while work uses them that must not be waited for here.
+    /// Gives pages in which no block lies and that no work uses back to the device, as long as `keep` bytes stay reserved,
+    /// and returns the bytes. With `patience` for the work that uses others it asks again and again, without the lock.
     ///
     /// # Errors
     /// A failure of the device, or of work on it.
-    pub(crate) fn trim(&self, keep: u64) -> Result<u64> {
+    pub(crate) fn trim(&self, keep: u64, patience: Patience<'_>) -> Result<u64> {
+        if let Patience::For(stream) = patience {
+            self.finish_own(stream)?;
+        }
+        let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
+        let mut bytes = 0;
+        loop {
+            let (more, is_done) = self.trim_once(keep)?;
+            bytes += more;
+            if is_done || matches!(patience, Patience::None) || start.elapsed() >= LONGEST_WAIT {
+                return Ok(bytes);
+            }
+            std::thread::sleep(pause);
+            pause = LONGEST_PAUSE.min(2 * pause);
+        }
+    }
+
+    /// The calling thread works on `stream`, whose open epoch another one wants to end.
+    #[cold]
+    pub(crate) fn attend(&self, stream: &Stream) {
+        self.inner().streams.attend(stream);
+    }
+
+    /// The device has no memory left: ends the epochs of all streams, so that it can be found out what they still use.
+    ///
+    /// # Errors
+    /// What the streams' work met.
+    pub(crate) fn end_epochs(&self) -> Result<()> {
+        self.inner().streams.look(true)
+    }
+
+    /// Trims once. Returns the bytes, and whether there is nothing more to wait for.
+    fn trim_once(&self, keep: u64) -> Result<(u64, bool)> {
         let inner = &mut *self.inner();
         inner.streams.retire();
         let stats = inner.range.stats();
         if stats.reserved <= keep.max(stats.live) {
-            return Ok(0);
+            return Ok((0, true));
         }
-        match inner.streams.settle()? {
-            true => inner.range.trim(keep),
-            false => Ok(0),
-        }
+        inner.streams.look(false)?;
+        let Inner { range, streams, .. } = inner;
+        let bytes = range.trim(keep, |tag| streams.is_idle(tag))?;
+        Ok((bytes, !streams.can_wait()))
     }
+}
+
+/// For whose work a trim waits.
+#[derive(Clone, Copy)]
+pub(crate) enum Patience<'a> {
+    /// Nobody's.
+    None,
+    /// Any stream's, for a bounded time.
+    Some,
+    /// This stream's however long it takes, which is the caller's, and the others' for a bounded time.
+    For(&'a Stream),
+}
+
+/// Longer than a step of most programs takes, and short enough for whoever waits for a stream that waits for him.
+const LONGEST_WAIT: Duration = Duration::from_millis(250);
+const FIRST_PAUSE: Duration = Duration::from_micros(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(2);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn exhausted(bytes: u64) -> Error {
@@ -231,10 +319,12 @@ fn exhausted(bytes: u64) -> Error {
 
 /// Gives free pages of every device's range back, as long as what `keep` says of the device stays reserved. A failure is
 /// kept for the next call on that range.
-pub(crate) fn trim_all(keep: impl Fn(u64) -> u64) {
-    for memory in devices().iter().filter_map(Weak::upgrade) {
+pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, patience: Patience<'_>) {
+    // Not under the lock of the list, as this may take some time.
+    let memories: Vec<_> = devices().iter().filter_map(Weak::upgrade).collect();
+    for memory in memories {
         if let Some(range) = memory.known_range::<DeviceRange>()
-            && let Err(error) = range.trim(keep(memory.id()))
+            && let Err(error) = range.trim(keep(memory.id()), patience)
         {
             range.inner().failure.get_or_insert(error);
         }
@@ -250,6 +340,11 @@ fn devices() -> MutexGuard<'static, Vec<Weak<Memory>>> {
 }
 
 impl Inner {
+    fn free(&mut self, stream: &Stream, block: Block) {
+        let tag = self.streams.free(stream);
+        self.range.free(block, tag);
+    }
+
     fn check(&mut self) -> Result<()> {
         let failure = self.failure.take().or_else(|| self.range.pages_mut().take_failure());
         failure.map_or(Ok(()), |error| Err(error.deferred()))

@@ -33,7 +33,7 @@ pub fn invalidate(name: impl AsRef<str>) -> Invalidated {
     let Some(scope) = Scope::find(name.as_ref()) else { return Invalidated::default() };
     let held = invalidate_scope(&scope);
     let caches = scope.caches();
-    demand::trim_to_demand(|device| caches.iter().any(|cache| cache.serves(device)));
+    demand::trim_to_demand(true, |device| caches.iter().any(|cache| cache.serves(device)));
     held
 }
 
@@ -43,7 +43,7 @@ pub fn invalidate_all() -> Invalidated {
         Invalidated { bytes: sum.bytes + one.bytes, busy: sum.busy + one.busy }
     });
     // Once for all of them.
-    demand::trim_to_demand(|_| true);
+    demand::trim_to_demand(true, |_| true);
     sum
 }
 

@@ -192,6 +192,12 @@ impl Planner {
         self.refused = Some(Refused { live, wait, last_wait: wait });
     }
 
+    /// The plans' stream, if another thread wants its open epoch to end.
+    #[inline]
+    pub(super) fn wanted_stream(&self) -> Option<Stream> {
+        self.arena.as_ref().map(|arena| &arena.stream).filter(|stream| stream.is_wanted()).cloned()
+    }
+
     /// Ends an entry, and learns from it.
     pub(super) fn end(&mut self, shared: &Shared) -> Errands {
         self.publish(shared);

@@ -116,6 +116,23 @@ unsafe impl Backend for CudaMemory {
         self.call("waiting for the stream", || self.stream.synchronize())
     }
 
+    fn release_reserve(&self) -> Result<bool> {
+        let context = self.stream.context();
+        if !context.has_async_alloc() {
+            return Ok(false);
+        }
+        // What was freed on a stream belongs to the pool once that stream is known to be there.
+        self.synchronize()?;
+        self.call("trimming the driver's pool", || {
+            let mut pool = std::ptr::null_mut();
+            // SAFETY: the driver writes the handle of the device's current pool, which lives as long as the device.
+            unsafe { sys::cuDeviceGetMemPool(&mut pool, context.cu_device()) }.result()?;
+            // SAFETY: it is a pool of this device; the call gives back what no allocation uses.
+            unsafe { sys::cuMemPoolTrimTo(pool, 0) }.result()
+        })?;
+        Ok(true)
+    }
+
     fn new_event(&self) -> Result<Arc<dyn Event>> {
         let flags = Some(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
         let event = self.call("making an event", || self.stream.context().new_event(flags))?;
@@ -132,6 +149,10 @@ unsafe impl Backend for CudaMemory {
         // The event may be of another context of the GPU, or of another GPU.
         let Mark(event) = mark(event)?;
         self.call("waiting for an event", || self.stream.wait(event))
+    }
+
+    fn records_for_anyone(&self) -> bool {
+        false
     }
 
     fn is_capturing(&self) -> bool {

@@ -153,9 +153,11 @@ impl Program {
     }
 
     fn settle(&mut self) {
-        if let Ok(true) = self.streams.settle() {
-            for &(user, number) in self.cells.iter().flat_map(|cell| &cell.uses) {
-                assert!(self.world.lanes.lock().unwrap()[user].done >= number, "free memory is in use");
+        if self.streams.look(false).is_ok() {
+            for cell in self.cells.iter().filter(|cell| self.streams.is_idle(cell.tag)) {
+                for &(user, number) in &cell.uses {
+                    assert!(self.world.lanes.lock().unwrap()[user].done >= number, "idle memory is in use");
+                }
             }
         }
     }
@@ -288,5 +290,41 @@ fn a_capture_is_left_alone() {
     streams.claim(&c, first).unwrap();
     assert!(streams.claim(&c, open).unwrap_err().is_unavailable());
     assert_eq!(counted(&memory), [1, 0, 2]);
-    assert!(!streams.settle().unwrap());
+    streams.look(true).unwrap();
+    assert!(!streams.is_idle(open) && counted(&memory) == [1, 0, 2]);
+}
+
+/// Another thread may capture its stream at any moment, so that only itself records events there.
+#[test]
+fn an_event_of_another_threads_stream_is_asked_for() {
+    let (world, memory, mut streams, [(a, lane), (b, _)]) = some();
+    world.is_strict.store(true, Relaxed);
+    world.work(lane);
+    let tag = std::thread::scope(|threads| {
+        let worker = threads.spawn(|| {
+            streams.attend(&a);
+            streams.free(&a)
+        });
+        worker.join().unwrap()
+    });
+    assert!(!streams.claim_if_closed(&b, tag, false).unwrap());
+    streams.look(false).unwrap();
+    assert!(!streams.is_idle(tag) && a.is_wanted() && counted(&memory)[0] == 0);
+
+    // Who works on it now records it, and it serves whoever asked.
+    streams.attend(&a);
+    assert!(!a.is_wanted());
+    assert!(streams.claim_if_closed(&b, tag, false).unwrap());
+    assert_eq!(counted(&memory)[0], 1);
+
+    // In need it is recorded all the same.
+    let tag = std::thread::scope(|threads| {
+        let worker = threads.spawn(|| {
+            streams.attend(&a);
+            streams.free(&a)
+        });
+        worker.join().unwrap()
+    });
+    assert!(streams.claim_if_closed(&b, tag, true).unwrap());
+    assert_eq!(counted(&memory)[0], 2);
 }

@@ -25,6 +25,8 @@ pub(super) struct World {
     pub(super) lanes: Mutex<Vec<Lane>>,
     /// The next call fails.
     pub(super) fails: AtomicBool,
+    /// Events are recorded on a stream only by the thread that works on it.
+    pub(super) is_strict: AtomicBool,
     pub(super) capturing: Mutex<BTreeSet<usize>>,
 }
 
@@ -155,6 +157,10 @@ unsafe impl Backend for Lag {
         lane.clock[other] = lane.clock[other].max(until);
         lane.clock.iter_mut().zip(behind).for_each(|(clock, &behind)| *clock = (*clock).max(behind));
         Ok(())
+    }
+
+    fn records_for_anyone(&self) -> bool {
+        !self.0.is_strict.load(Relaxed)
     }
 
     fn is_capturing(&self) -> bool {

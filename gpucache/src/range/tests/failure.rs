@@ -51,7 +51,7 @@ fn run(kind: Kind, granule: u64, ops: &[Op], fails: std::ops::Range<u64>) -> u64
                 Err(_) if can_roll_back => assert_eq!(picture(&range), before),
                 Err(_) => {}
             },
-            Op::Gather(bytes, aim, more) => match range.gather(bytes, Limit { aim, most: aim + more }, || Ok(())) {
+            Op::Gather(bytes, aim, more) => match range.gather(bytes, Limit { aim, most: aim + more }, |_| true) {
                 Ok(Some(block)) => blocks.push(block),
                 Ok(None) => assert_eq!(picture(&range), before),
                 Err(_) => {
@@ -69,7 +69,7 @@ fn run(kind: Kind, granule: u64, ops: &[Op], fails: std::ops::Range<u64>) -> u64
             }
             Op::Free(_) | Op::Split(..) => {}
             Op::Trim(keep) => {
-                let trimmed = range.trim(keep);
+                let trimmed = range.trim(keep, |_| true);
                 let less = before.1.reserved - range.pages().used();
                 assert!(trimmed.is_ok_and(|bytes| bytes == less) || range.pages().calls > range.pages().fails.start);
             }
@@ -83,7 +83,7 @@ fn run(kind: Kind, granule: u64, ops: &[Op], fails: std::ops::Range<u64>) -> u64
     let calls = range.pages().calls;
     range.pages.fails = 0..0;
     blocks.into_iter().for_each(|block| assert!(range.free(block, Tag::NOBODY) > 0));
-    range.trim(0).unwrap();
+    range.trim(0, |_| true).unwrap();
     assert_eq!((range.stats().live, range.pages().used()), (0, 0));
     calls
 }
@@ -114,7 +114,7 @@ fn two_holes(addresses: u64, end: u64) -> (Range<Device>, [Block; 2]) {
     let last = next(end / GRANULE - 24);
     range.free(hole, Tag::NOBODY);
     range.free(other, Tag::NOBODY);
-    assert_eq!(range.trim(0), Ok(16 * GRANULE));
+    assert_eq!(range.trim(0, |_| true), Ok(16 * GRANULE));
     range.free(middle, Tag::NOBODY);
     (range, [first, last])
 }

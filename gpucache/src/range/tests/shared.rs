@@ -1,6 +1,6 @@
 //! The range of a device, with streams behind it.
 
-use super::super::{DeviceRange, Limit, Occupancy};
+use super::super::{DeviceRange, Limit, Occupancy, Patience};
 use crate::device::{Device, Virtual};
 
 const GRANULE: u64 = 2 << 20;
@@ -15,7 +15,8 @@ fn a_block_is_gathered_taken_apart_and_given_back() {
     let device = Virtual::new(64 * GRANULE as usize);
     let stream = device.stream_handle();
     let range = DeviceRange::of(stream).unwrap();
-    let [low, pinned, high, last] = [4, 1, 4, 1].map(|granules| range.allocate(stream, granules * GRANULE).unwrap());
+    let [low, pinned, high, last] =
+        [4, 1, 4, 1].map(|granules| range.allocate(stream, granules * GRANULE, false).unwrap());
     range.free(stream, low.block);
     range.free(stream, high.block);
     assert_eq!(occupancy(range), [10, 2, 10]);
@@ -28,7 +29,7 @@ fn a_block_is_gathered_taken_apart_and_given_back() {
     let pieces = range.split(stream, gathered.block, &[(GRANULE, GRANULE), (3 * GRANULE, GRANULE / 2)]);
     assert_eq!((pieces.len(), occupancy(range)), (2, [10, 3, 10]));
     pieces.into_iter().chain([pinned.block, last.block]).for_each(|block| range.free(stream, block));
-    assert_eq!(range.trim(0).unwrap(), 10 * GRANULE);
+    assert_eq!(range.trim(0, Patience::None).unwrap(), 10 * GRANULE);
     assert_eq!(occupancy(range), [0, 0, 10]);
     device.synchronize().unwrap();
 }
@@ -38,7 +39,7 @@ fn pages_move_once_far_more_is_reserved_than_was_in_use() {
     let device = Virtual::new(256 * GRANULE as usize);
     let stream = device.stream_handle();
     let range = DeviceRange::of(stream).unwrap();
-    let blocks: Vec<_> = (0..16).map(|_| range.allocate(stream, 4 * GRANULE).unwrap().block).collect();
+    let blocks: Vec<_> = (0..16).map(|_| range.allocate(stream, 4 * GRANULE, false).unwrap().block).collect();
     let (pinned, free): (Vec<_>, Vec<_>) =
         blocks.into_iter().partition(|block| !(block.offset() / GRANULE).is_multiple_of(8));
     free.into_iter().for_each(|block| range.free(stream, block));
@@ -49,6 +50,6 @@ fn pages_move_once_far_more_is_reserved_than_was_in_use() {
     let moved = range.exchange(stream, 16 * GRANULE).unwrap().unwrap();
     assert_eq!((moved.calls, occupancy(range)), (4 + 16, [64 + 12, 32 + 16, 64 + 12]));
     pinned.into_iter().chain([moved.block]).for_each(|block| range.free(stream, block));
-    range.trim(0).unwrap();
+    range.trim(0, Patience::None).unwrap();
     device.synchronize().unwrap();
 }

@@ -41,7 +41,7 @@ impl Soak {
             self.free();
         }
         if self.random.below(100_000) == 0 {
-            self.range.trim(0).unwrap();
+            self.range.trim(0, |_| true).unwrap();
         }
         assert_eq!(self.range.stats().live, self.live, "operation {number}");
     }
