@@ -12,11 +12,13 @@ mod cost;
 mod errors;
 mod matrix;
 mod order;
+mod place;
 mod shortage;
+mod slices;
 mod slow;
 mod waiting;
 
-use gpucache::{cache_scope as scope, uncached};
+use gpucache::{cache_scope as scope, invalidate, uncached};
 
 /// What serves an allocation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,5 +65,15 @@ impl Tally {
 
     fn finish(self) {
         assert!(self.0.is_empty(), "{} went wrong: {:#?}", self.0.len(), self.0);
+    }
+}
+
+/// Counts the rounds that go wrong with each service, once that is warm.
+fn by_service(tally: &mut Tally, what: &str, mut round: impl FnMut() -> bool) {
+    for service in Service::ALL {
+        let name = format!("{what}, {service:?}");
+        (0..service.warm()).for_each(|_| _ = service.enter(&name, &mut round));
+        tally.count(&name, 10, || service.enter(&name, &mut round));
+        let _ = invalidate(&name);
     }
 }

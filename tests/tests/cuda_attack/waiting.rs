@@ -33,50 +33,54 @@ fn call_back(stream: &CudaStream, call: impl FnOnce() + Send + 'static) {
 
 /// Arrays that are dropped by callbacks while this thread does something that may wait for the stream.
 fn dropped_by_callbacks(what: &'static str, act: fn(&Cuda, usize)) {
-    alone(60, move || {
-        let Some(gpu) = Gpu::get() else { return };
-        let Some(slow) = Slow::get(&gpu) else { return };
-        let stream = gpu.new_stream();
-        for service in Service::SCOPES {
-            let _watchdog = Watchdog::over(what);
-            let name = format!("dropped by a callback, {service:?}");
-            for i in 0..50 {
-                let mut arrays = service.enter(&name, || {
-                    let len = |j: usize| (1 << 19) + 70_000 * ((5 * j + i) % 14);
-                    (0..14).map(|j| Array::full(&stream, len(j), 1u32).unwrap()).collect::<Vec<Values>>()
-                });
-                let kept = arrays.swap_remove(i % 14);
-                drop(arrays);
-                slow.hold(stream.stream(), 3000);
-                call_back(stream.stream(), move || drop(kept));
-                act(&stream, i);
-            }
-            stream.synchronize().unwrap();
-            let _ = invalidate(&name);
+    let Some(gpu) = Gpu::get() else { return };
+    let Some(slow) = Slow::get(&gpu) else { return };
+    let stream = gpu.new_stream();
+    for service in Service::SCOPES {
+        let _watchdog = Watchdog::over(what);
+        let name = format!("dropped by a callback, {service:?}");
+        for i in 0..50 {
+            let mut arrays = service.enter(&name, || {
+                let len = |j: usize| (1 << 19) + 70_000 * ((5 * j + i) % 14);
+                (0..14).map(|j| Array::full(&stream, len(j), 1u32).unwrap()).collect::<Vec<Values>>()
+            });
+            let kept = arrays.swap_remove(i % 14);
+            drop(arrays);
+            slow.hold(stream.stream(), 3000);
+            call_back(stream.stream(), move || drop(kept));
+            act(&stream, i);
         }
-    });
+        stream.synchronize().unwrap();
+        let _ = invalidate(&name);
+    }
 }
 
 #[test]
 fn a_trim_beside_a_callback_that_drops() {
-    dropped_by_callbacks("a trim beside a callback that drops", |stream, _| _ = gpucache::trim(stream).unwrap());
+    alone(60, || {
+        dropped_by_callbacks("a trim beside a callback that drops", |stream, _| _ = gpucache::trim(stream).unwrap());
+    });
 }
 
 #[test]
 fn an_invalidation_beside_a_callback_that_drops() {
-    dropped_by_callbacks("an invalidation beside a callback that drops", |_, _| _ = gpucache::invalidate_all());
+    alone(60, || {
+        dropped_by_callbacks("an invalidation beside a callback that drops", |_, _| _ = gpucache::invalidate_all());
+    });
 }
 
 #[test]
 fn a_gather_beside_a_callback_that_drops() {
-    dropped_by_callbacks("a gather beside a callback that drops", |stream, i| {
-        // Arrays longer than any stretch that is free, of a plan whose entries differ, so that pages move.
-        let len = (4 << 20) + 300_000 * (i % 5);
-        Service::Planned.enter("gathers", || drop(Array::full(stream, len, 1u32).unwrap()));
-        if i % 10 == 9 {
-            let _ = invalidate("gathers");
-        }
-    });
+    alone(60, || dropped_by_callbacks("a gather beside a callback that drops", gather));
+}
+
+/// Arrays longer than any stretch that is free, of a plan whose entries differ, so that pages move.
+fn gather(stream: &Cuda, i: usize) {
+    let len = (4 << 20) + 300_000 * (i % 5);
+    Service::Planned.enter("gathers", || drop(Array::full(stream, len, 1u32).unwrap()));
+    if i % 10 == 9 {
+        let _ = invalidate("gathers");
+    }
 }
 
 /// A callback may enter scopes, allocate and drop. What it cannot have is an error; nothing hangs, and nothing is lost.
