@@ -1,0 +1,267 @@
+//! Captures into CUDA graphs: what a replay reads and writes, and what other threads do meanwhile.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use cudarc::driver::sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as THREAD_LOCAL;
+use cudarc::driver::sys::{self, CUgraphInstantiate_flags, CUgraphNodeType};
+use cudarc::driver::{CudaGraph, DriverError};
+use gpucache::prelude::*;
+use gpucache::{Element, Result, uncached};
+use gpucache_tests::conformance::pattern;
+use gpucache_tests::gpu::Gpu;
+use gpucache_tests::process::number;
+
+use crate::Service;
+use crate::alone::alone;
+
+const LEN: usize = 1000;
+
+/// What the capture of some work gives, and what the work itself gave.
+fn captured<R>(stream: &Cuda, work: impl FnOnce() -> R) -> (Result<CudaGraph, DriverError>, R) {
+    stream.stream().begin_capture(THREAD_LOCAL).unwrap();
+    let given = work();
+    let graph = stream.stream().end_capture(CUgraphInstantiate_flags(0));
+    (graph.map(|graph| graph.expect("a graph")), given)
+}
+
+/// How many copies are in a graph.
+fn copies_in(graph: &CudaGraph) -> usize {
+    let mut count = 0;
+    // SAFETY: a graph that lives; without a place for the nodes the driver tells how many there are.
+    unsafe { sys::cuGraphGetNodes(graph.cu_graph(), std::ptr::null_mut(), &mut count) }.result().unwrap();
+    let mut nodes = vec![std::ptr::null_mut(); count];
+    // SAFETY: as above, with a place for as many nodes.
+    unsafe { sys::cuGraphGetNodes(graph.cu_graph(), nodes.as_mut_ptr(), &mut count) }.result().unwrap();
+    let is_copy = |node: &&sys::CUgraphNode| {
+        let mut kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
+        // SAFETY: a node of a graph that lives.
+        unsafe { sys::cuGraphNodeGetType(**node, &mut kind) }.result().unwrap();
+        kind == CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMCPY
+    };
+    nodes.iter().filter(is_copy).count()
+}
+
+/// How an array gets its contents.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Full,
+    FromSlice,
+    CopyFromSlice,
+}
+
+/// Overwrites what earlier calls left on the stack.
+#[inline(never)]
+fn dirty(depth: u32) -> u32 {
+    let junk = std::hint::black_box([0xABu8; 4096]);
+    if depth == 0 { u32::from(junk[7]) } else { dirty(depth - 1) ^ u32::from(junk[9]) }
+}
+
+/// A captured step makes an array and copies it to `out`. It is refused before anything is put into the graph, or a replay
+/// gives the right values, whatever became of the host's memory meanwhile.
+fn is_replayed<T: Element + PartialEq + Debug>(stream: &Cuda, value: T, junk: T, found: &mut Vec<String>) {
+    for (service, way) in Service::SCOPES
+        .iter()
+        .flat_map(|service| [Way::Full, Way::FromSlice, Way::CopyFromSlice].map(|way| (*service, way)))
+    {
+        let what = format!("{way:?} of {} bytes, {service:?}", size_of::<T>());
+        let mut out = uncached!({ Array::full(stream, LEN, junk).unwrap() });
+        let mut values = vec![value; LEN];
+        let step = |out: &mut Array<T, Cuda>, values: &[T]| {
+            service.enter(&what, || {
+                let array = match way {
+                    Way::Full => Array::full(stream, LEN, value)?,
+                    Way::FromSlice => Array::from_slice(stream, LEN, values)?,
+                    Way::CopyFromSlice => {
+                        let mut array = Array::zeros(stream, LEN)?;
+                        array.copy_from_slice(values)?;
+                        array
+                    }
+                };
+                stream.stream().memcpy_dtod(&array, out).unwrap();
+                Ok(())
+            })
+        };
+        (0..service.warm()).for_each(|_| step(&mut out, &values).unwrap());
+        assert_eq!(out.to_vec().unwrap(), values, "{what}: directly");
+        let (graph, done): (_, Result<()>) = captured(stream, || step(&mut out, &values));
+        values.fill(junk);
+        std::hint::black_box(dirty(30));
+        drop(vec![vec![0xABu8; 4000]; 50]);
+        match (graph, done) {
+            (Err(error), done) => found.push(format!("{what}: {done:?}, and the capture is lost: {error}")),
+            (Ok(graph), Err(error)) if error.is_unavailable() => {
+                println!("{what}: refused: {error}");
+                if copies_in(&graph) > 0 {
+                    found.push(format!("{what}: refused with a copy in the graph"));
+                }
+            }
+            (Ok(_), Err(error)) => found.push(format!("{what}: {error}")),
+            (Ok(graph), Ok(())) => {
+                out.copy_from_slice(&values).unwrap();
+                graph.launch().unwrap();
+                let replayed = out.to_vec().unwrap();
+                if let Some(other) = replayed.iter().find(|other| **other != value) {
+                    found.push(format!("{what}: a replay gives {other:?} for {value:?}"));
+                }
+            }
+        }
+        let _ = invalidate(&what);
+    }
+}
+
+#[test]
+fn a_replay_reads_nothing_of_the_host() {
+    alone(60, || {
+        let Some(gpu) = Gpu::get() else { return };
+        let stream = gpu.new_stream();
+        let mut found = Vec::new();
+        is_replayed(&stream, 0x11u8, 0xEE, &mut found);
+        is_replayed(&stream, [1u8, 2, 3], [9; 3], &mut found);
+        is_replayed(&stream, 7u32, 99, &mut found);
+        is_replayed(&stream, [1u16, 2, 3], [9; 3], &mut found);
+        is_replayed(&stream, 1.5f64, 9.0, &mut found);
+        is_replayed(&stream, [1u64, 2], [9; 2], &mut found);
+        assert!(found.is_empty(), "{found:#?}");
+    });
+}
+
+/// Counts what is said, by its text.
+#[derive(Default)]
+struct Said(Mutex<BTreeMap<String, u32>>);
+
+impl Said {
+    fn note<R>(&self, what: &str, answer: Result<R, impl ToString>) -> Option<R> {
+        let note = |error: &dyn ToString| {
+            *self.0.lock().unwrap().entry(format!("{what}: {}", error.to_string())).or_default() += 1
+        };
+        answer.inspect_err(|error| note(error)).ok()
+    }
+}
+
+/// Three threads allocate, drop, invalidate and trim while one captures: no capture is lost, nothing fails elsewhere, and
+/// replays do what the same work does eagerly. `CAPTURES` says how many captures there are.
+#[test]
+fn captures_are_not_disturbed_by_other_threads() {
+    let captures = number("CAPTURES").unwrap_or(300);
+    alone(60 + captures / 10, move || {
+        let Some(gpu) = Gpu::get() else { return };
+        let [capturing, first, second, third] = [(); 4].map(|()| gpu.new_stream());
+        let (said, stop) = (Said::default(), AtomicBool::new(false));
+        let zeros = |stream: &Cuda, len| Array::<u8, _>::zeros(stream, len);
+        let goes_on = || !stop.load(Relaxed);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                for i in (0..19).cycle().take_while(|_| goes_on()) {
+                    let kept = Service::Ranged.enter("beside captures 1", || zeros(&first, (1 << 20) + 4096 * i));
+                    said.note("an allocation", kept);
+                }
+            });
+            threads.spawn(|| {
+                for i in (0..7).cycle().take_while(|_| goes_on()) {
+                    let kept = Service::Planned.enter("beside captures 2", || zeros(&second, (1 << 18) << (i % 3)));
+                    said.note("an allocation of a plan", kept);
+                    if i == 6 {
+                        let _ = invalidate("beside captures 2");
+                    }
+                }
+            });
+            threads.spawn(|| {
+                for i in (0..5).cycle().take_while(|_| goes_on()) {
+                    let kept = Service::Listed.enter("beside captures 3", || zeros(&third, (1 << 19) + i));
+                    said.note("an allocation of a list", kept);
+                    if i == 4 {
+                        said.note("a trim", gpucache::trim(&third));
+                    }
+                }
+            });
+            let mut good = 0;
+            capture_on(&capturing, captures, &said, &mut good);
+            stop.store(true, Relaxed);
+            println!("{good} of {captures} captures were good");
+            said.note(
+                "captures",
+                if good == captures { Ok(()) } else { Err(format!("{good} of {captures} were good")) },
+            );
+        });
+        let said = said.0.into_inner().unwrap();
+        assert!(said.is_empty(), "{said:#?}");
+        gpu.cuda.stream().context().synchronize().unwrap();
+    });
+}
+
+/// Captures a copy again and again, with memory that changes hands in between. No array of a scope is in the graph.
+fn capture_on(stream: &Cuda, captures: u64, said: &Said, good: &mut u64) {
+    let mut input = uncached!({ Array::from_slice(stream, LEN, &pattern(0, LEN)).unwrap() });
+    let [mut out, mut eager] = [(); 2].map(|()| uncached!({ Array::<u32, _>::zeros(stream, LEN).unwrap() }));
+    for number in 0..captures {
+        let bytes = (1 << 20) + 4096 * (number as usize % 20);
+        let freed = Service::Ranged.enter("captures", || Array::<u8, _>::zeros(stream, bytes).map(drop));
+        said.note("an allocation of the capturing thread", freed);
+        if said.note("begin_capture", stream.stream().begin_capture(THREAD_LOCAL)).is_none() {
+            continue;
+        }
+        said.note("a copy in a capture", stream.stream().memcpy_dtod(&input, &mut out));
+        let graph = stream.stream().end_capture(CUgraphInstantiate_flags(0));
+        let Some(Some(graph)) = said.note("end_capture", graph) else { continue };
+        *good += 1;
+        if number % 5 == 0 {
+            let values = pattern(number as u32 + 1, LEN);
+            let written = input.copy_from_slice(&values);
+            said.note("a write between captures", written);
+            said.note("a replay", graph.launch());
+            said.note("the same eagerly", stream.stream().memcpy_dtod(&input, &mut eager));
+            let read = (said.note("a read", out.to_vec()), said.note("a read", eager.to_vec()));
+            let is_right = read == (Some(values.clone()), Some(values));
+            said.note("contents", if is_right { Ok(()) } else { Err("a replay differs from the same work") });
+        }
+    }
+}
+
+/// A captured step whose own arrays are dropped in it: unless it was refused, replays overwrite nothing that lives, and no
+/// memory is taken from under them.
+#[test]
+fn a_replay_overwrites_nothing() {
+    alone(60, || {
+        let Some(gpu) = Gpu::get() else { return };
+        let mut found = Vec::new();
+        for service in Service::SCOPES {
+            let stream = gpu.new_stream();
+            let (name, other) = (format!("replayed, {service:?}"), format!("beside replays, {service:?}"));
+            let step = || {
+                service.enter(&name, || {
+                    // SAFETY: the memset writes every element.
+                    let mut array = unsafe { Array::<u32, _>::uninit(&stream, 100_000)? };
+                    stream.stream().memset_zeros(&mut array).unwrap();
+                    Ok(())
+                })
+            };
+            (0..12).for_each(|_| step().unwrap());
+            let (graph, done): (_, Result<()>) = captured(&stream, step);
+            let graph = graph.unwrap_or_else(|error| panic!("{service:?}: the capture is lost: {error}"));
+            if let Err(error) = done {
+                assert!(error.is_unavailable(), "{service:?}: {error}");
+                println!("{service:?}: refused: {error}");
+                continue;
+            }
+            let new = |i: usize| service.enter(&other, || Array::full(&stream, 20_000 + i, 5u32).unwrap());
+            let alive: Vec<_> = (0..40).map(new).collect();
+            graph.launch().unwrap();
+            let is_overwritten = |array: &&Array<u32, Cuda>| array.to_vec().unwrap().iter().any(|value| *value != 5);
+            let overwritten = alive.iter().filter(is_overwritten).count();
+            if overwritten > 0 {
+                found.push(format!("{service:?}: of 40 live arrays a replay overwrote {overwritten}"));
+            }
+            drop(alive);
+            let _ = (invalidate(&name), invalidate(&other), gpucache::trim(&stream));
+            graph.launch().unwrap();
+            if let Err(error) = stream.synchronize() {
+                found.push(format!("{service:?}: a replay after a trim: {error}"));
+                break;
+            }
+        }
+        assert!(found.is_empty(), "{found:#?}");
+    });
+}

@@ -1,0 +1,91 @@
+//! A failure that cudarc kept belongs to whoever caused it: it is neither swallowed nor taken for the cause of something else.
+
+use cudarc::driver::sys::CUresult::CUDA_ERROR_INVALID_HANDLE;
+use cudarc::driver::{CudaContext, DriverError};
+use gpucache::Result;
+use gpucache::prelude::*;
+use gpucache_tests::gpu::Gpu;
+
+use crate::alone::alone;
+use crate::{Service, Tally};
+
+const LEN: usize = 1 << 20;
+
+type Call = (&'static str, fn(&Cuda, &mut Array<u8, Cuda>) -> Result<()>);
+
+fn uninit(stream: &Cuda) -> Result<Array<u8, Cuda>> {
+    // SAFETY: nobody reads the array.
+    unsafe { Array::uninit(stream, LEN) }
+}
+
+const CALLS: [Call; 8] = [
+    ("an allocation", |stream, _| uninit(stream).map(drop)),
+    ("zeros", |stream, _| Array::<u8, _>::zeros(stream, LEN).map(drop)),
+    ("from_slice", |stream, _| Array::from_slice(stream, LEN, &vec![1u8; LEN]).map(drop)),
+    ("a copy to the host", |_, kept| kept.to_vec().map(drop)),
+    ("a clone", |_, kept| kept.try_clone().map(drop)),
+    ("a copy to the device", |_, kept| kept.copy_from_slice(&vec![2; LEN])),
+    ("a synchronization", |stream, _| stream.synchronize()),
+    ("a trim", |stream, _| gpucache::trim(stream).map(drop)),
+];
+
+/// A call either does what it should and leaves the failure to be asked for, or it says that it tells of an earlier one;
+/// then it can be made again.
+#[test]
+fn what_cudarc_kept_is_told_as_what_it_is() {
+    alone(60, || {
+        let Some(_gpu) = Gpu::get() else { return };
+        let context = CudaContext::new(0).unwrap();
+        let stream = Cuda::with_stream(context.new_stream().unwrap()).unwrap();
+        let mut tally = Tally::default();
+        for service in Service::ALL {
+            for (what, call) in CALLS {
+                let name = format!("{what}, {service:?}");
+                tally.count(&name, 3, || {
+                    let mut kept = service.enter(&name, || Array::<u8, _>::zeros(&stream, LEN)).unwrap();
+                    context.check_err().unwrap();
+                    context.record_err::<()>(Err(DriverError(CUDA_ERROR_INVALID_HANDLE)));
+                    let answer = service.enter(&name, || call(&stream, &mut kept));
+                    let is_known = context.check_err() == Err(DriverError(CUDA_ERROR_INVALID_HANDLE));
+                    let is_right = match &answer {
+                        Ok(()) => is_known,
+                        Err(error) => {
+                            let again = service.enter(&name, || call(&stream, &mut kept));
+                            !is_known && error.is_deferred() && again.is_ok()
+                        }
+                    };
+                    if !is_right {
+                        let error = answer.err().map(|error| error.to_string());
+                        println!("{name}: the call says {error:?}, and the failure is still known: {is_known}");
+                    }
+                    !is_right
+                });
+                let _ = invalidate(&name);
+            }
+        }
+        tally.finish();
+    });
+}
+
+/// A failure that another context object kept is nothing to this one.
+#[test]
+fn what_another_context_object_kept_stays_there() {
+    alone(60, || {
+        let Some(gpu) = Gpu::get() else { return };
+        let other = CudaContext::new(0).unwrap();
+        let foreign = Cuda::with_stream(other.new_stream().unwrap()).unwrap();
+        let name = "beside a failure";
+        for service in Service::ALL {
+            // The foreign stream has used memory here, so that a miss may have to ask for its events.
+            service.enter(name, || drop(uninit(&foreign).unwrap()));
+            other.record_err::<()>(Err(DriverError(CUDA_ERROR_INVALID_HANDLE)));
+            for part in 1..8 {
+                // SAFETY: nobody reads the array.
+                let array = service.enter(name, || unsafe { Array::<u8, _>::uninit(&gpu.cuda, LEN / part) });
+                drop(array.unwrap_or_else(|error| panic!("{service:?}: {error}")));
+            }
+            assert!(other.check_err().is_err(), "{service:?}: the failure was swallowed");
+            let _ = invalidate(name);
+        }
+    });
+}

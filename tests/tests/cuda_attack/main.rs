@@ -1,0 +1,79 @@
+//! What must hold on a GPU when it is used in unusual ways that are allowed: contexts by several objects, streams of others,
+//! captures beside other threads, streams that wait for the host, a device that is nearly full.
+//!
+//! A break can lose the context, hang or end the process, so each test runs in a process of its own. Without a GPU the tests
+//! pass, and say that they did nothing.
+#![cfg(feature = "cuda")]
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, unsafe_code)]
+
+mod alone;
+mod capture;
+mod cost;
+mod errors;
+mod matrix;
+mod order;
+mod place;
+mod shortage;
+mod slices;
+mod slow;
+mod waiting;
+
+use gpucache::{cache_scope as scope, invalidate, uncached};
+
+/// What serves an allocation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Service {
+    Planned,
+    Listed,
+    Ranged,
+    Uncached,
+}
+
+impl Service {
+    const ALL: [Service; 4] = [Service::Planned, Service::Listed, Service::Ranged, Service::Uncached];
+    const SCOPES: [Service; 3] = [Service::Planned, Service::Listed, Service::Ranged];
+
+    /// Runs `act` in an entry of the scope `name`, or outside of all scopes.
+    fn enter<R>(self, name: &str, act: impl FnOnce() -> R) -> R {
+        match self {
+            Service::Planned => scope!(name = name, { act() }),
+            Service::Listed => scope!(name = name, recycle = "keyed", { act() }),
+            Service::Ranged => scope!(name = name, recycle = "range", { act() }),
+            Service::Uncached => uncached!({ act() }),
+        }
+    }
+
+    /// Entries after which memory is served as the service's name says.
+    fn warm(self) -> usize {
+        if self == Service::Planned { 8 } else { 2 }
+    }
+}
+
+/// What failed of several attempts, for one answer at the end.
+#[derive(Default)]
+struct Tally(Vec<String>);
+
+impl Tally {
+    /// Makes `rounds` attempts that tell whether they went wrong, and says how many did.
+    fn count(&mut self, what: &str, rounds: usize, mut goes_wrong: impl FnMut() -> bool) {
+        let wrong = (0..rounds).filter(|_| goes_wrong()).count();
+        if wrong > 0 {
+            println!("WRONG {wrong} of {rounds}: {what}");
+            self.0.push(format!("{wrong} of {rounds}: {what}"));
+        }
+    }
+
+    fn finish(self) {
+        assert!(self.0.is_empty(), "{} went wrong: {:#?}", self.0.len(), self.0);
+    }
+}
+
+/// Counts the rounds that go wrong with each service, once that is warm.
+fn by_service(tally: &mut Tally, what: &str, mut round: impl FnMut() -> bool) {
+    for service in Service::ALL {
+        let name = format!("{what}, {service:?}");
+        (0..service.warm()).for_each(|_| _ = service.enter(&name, &mut round));
+        tally.count(&name, 10, || service.enter(&name, &mut round));
+        let _ = invalidate(&name);
+    }
+}
