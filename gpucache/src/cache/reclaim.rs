@@ -57,7 +57,8 @@ pub(super) fn release_idle(which: Idle, device: u64, need: u64) -> u64 {
 ///
 /// Memory of a scope's arrays stays with the device's range when they are dropped, for the next entry of any scope. This
 /// gives it back to the driver now, whatever scopes may need again, but for the idle blocks of `recycle = "keyed"`. It waits
-/// for the work on the handle's stream first, and a moment for that of others; memory that work still uses then stays.
+/// a quarter of a second at most for the work on the device; memory that work still uses then stays: synchronize first
+/// to have all of it back.
 ///
 /// # Errors
 /// A failure of the device, or of work on it.

@@ -208,11 +208,6 @@ impl Stream {
         if self.is_capturing() { Ok(false) } else { self.0.backend.release_reserve() }
     }
 
-    /// Waits until all work is done that is on the stream now. A failure that was kept stays so.
-    pub(crate) fn wait_for_work(&self) -> Result<()> {
-        self.0.backend.synchronize()
-    }
-
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.0.backend.synchronize()?;
         // What the work met may have been kept only now.

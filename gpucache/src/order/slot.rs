@@ -184,15 +184,9 @@ impl Slot {
         Ok(())
     }
 
-    /// The last epoch in which memory was freed or used, if it is closed and not known to be complete: for a caller who
-    /// waits for all that is on the stream now, and then says so by [`has_finished`](Slot::has_finished).
+    /// The last epoch in which memory was freed or used, if it is closed and not known to be complete.
     pub(super) fn pending(&self) -> Option<Epoch> {
         (!self.is_complete(self.used) && !self.is_open(self.used)).then_some(self.used)
-    }
-
-    /// Somebody waited for the stream up to a closed epoch.
-    pub(super) fn has_finished(&mut self, epoch: Epoch) {
-        self.epochs.complete(epoch);
     }
 }
 

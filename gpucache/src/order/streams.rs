@@ -133,12 +133,6 @@ impl Streams {
         self.slots[place].pending()
     }
 
-    /// Somebody waited for what was [`pending`](Streams::pending) of a stream.
-    pub(crate) fn has_finished(&mut self, stream: &Stream, epoch: Epoch) {
-        let place = self.slot(stream);
-        self.slots[place].has_finished(epoch);
-    }
-
     /// Lets go of streams that nobody else has, if their work is done.
     pub(crate) fn retire(&mut self) {
         for slot in &mut self.slots {

@@ -108,6 +108,7 @@ impl DeviceRange {
         let inner = &mut *self.inner();
         inner.check()?;
         let Inner { range, streams, .. } = inner;
+        streams.attend(stream);
         let block = range.reuse_if(bytes, |tag| streams.claim_if_closed(stream, tag, false))?;
         Ok(block.map(|block| Carved { address: inner.range.pages().address(block.offset()), block, calls: 0 }))
     }
@@ -122,6 +123,7 @@ impl DeviceRange {
         inner.range.pages_mut().serve(stream);
         let before = inner.range.stats().map_calls;
         let Inner { range, streams, .. } = inner;
+        streams.attend(stream);
         let found = range.reuse_if(bytes, |tag| streams.claim_if_closed(stream, tag, insists))?;
         let block = found.map_or_else(|| range.extend(bytes), Ok).map_err(|error| match error {
             RangeError::Pages(error) => error,
@@ -149,6 +151,7 @@ impl DeviceRange {
     fn try_gather(&self, stream: &Stream, bytes: u64, limit: Limit) -> Result<Option<Carved>> {
         let inner = &mut *self.inner();
         inner.range.pages_mut().serve(stream);
+        inner.streams.attend(stream);
         inner.streams.look(false)?;
         let before = inner.range.stats();
         let Inner { range, streams, .. } = inner;
@@ -162,17 +165,18 @@ impl DeviceRange {
         block.map(|block| inner.claim(stream, block, calls)).transpose()
     }
 
-    /// Waits for the work of `stream` so far, without the lock, if memory that it freed or used is not known to be idle. Not
-    /// for streams that run closures, which may want what the caller has locked, nor for those that are captured. Returns
-    /// whether it waited.
+    /// Waits for the work of `stream` so far, without the lock, if memory that it freed or used is not known to be idle: for a
+    /// bounded time, as it may itself wait for the caller. Not for streams that run closures, which may want what the
+    /// caller has locked, nor for those that are captured. Returns whether it is done now, and was not before.
     fn finish_own(&self, stream: &Stream) -> Result<bool> {
-        if stream.runs_closures() || stream.is_capturing() {
+        if stream.runs_closures() || stream.is_capturing() || self.inner().streams.pending(stream).is_none() {
             return Ok(false);
         }
-        let Some(epoch) = self.inner().streams.pending(stream) else { return Ok(false) };
-        stream.wait_for_work()?;
-        self.inner().streams.has_finished(stream, epoch);
-        Ok(true)
+        patiently(|| {
+            let inner = &mut *self.inner();
+            inner.streams.look(false)?;
+            Ok(inner.streams.pending(stream).is_none())
+        })
     }
 
     /// Memory for `bytes` if the range would have to reserve far more than was in use at once: free pages make up for
@@ -249,19 +253,15 @@ impl DeviceRange {
     /// A failure of the device, or of work on it.
     pub(crate) fn trim(&self, keep: u64, patience: Patience<'_>) -> Result<u64> {
         if let Patience::For(stream) = patience {
-            self.finish_own(stream)?;
+            self.inner().streams.attend(stream);
         }
-        let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
         let mut bytes = 0;
-        loop {
+        patiently(|| {
             let (more, is_done) = self.trim_once(keep)?;
             bytes += more;
-            if is_done || matches!(patience, Patience::None) || start.elapsed() >= LONGEST_WAIT {
-                return Ok(bytes);
-            }
-            std::thread::sleep(pause);
-            pause = LONGEST_PAUSE.min(2 * pause);
-        }
+            Ok(is_done || matches!(patience, Patience::None))
+        })?;
+        Ok(bytes)
     }
 
     /// The calling thread works on `stream`, whose open epoch another one wants to end.
@@ -300,8 +300,21 @@ pub(crate) enum Patience<'a> {
     None,
     /// Any stream's, for a bounded time.
     Some,
-    /// This stream's however long it takes, which is the caller's, and the others' for a bounded time.
+    /// The same for a caller who works on this stream.
     For(&'a Stream),
+}
+
+/// Asks again and again until it is so, for a bounded time. Returns whether it is.
+fn patiently(mut is_so: impl FnMut() -> Result<bool>) -> Result<bool> {
+    let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
+    while !is_so()? {
+        if start.elapsed() >= LONGEST_WAIT {
+            return Ok(false);
+        }
+        std::thread::sleep(pause);
+        pause = LONGEST_PAUSE.min(2 * pause);
+    }
+    Ok(true)
 }
 
 /// Longer than a step of most programs takes, and short enough for whoever waits for a stream that waits for him.
