@@ -32,7 +32,7 @@ pub(crate) struct Record {
     below: Option<Box<Record>>,
     /// Its list, or its position in the plan.
     list: u32,
-    /// The epoch of its stream in which it was written last, if that is known; else 0.
+    /// The epoch of its stream in which it was written last, if that is known; else 0, or [`BARE`].
     written: AtomicU32,
     pub(super) shape: Shape,
     pub(super) is_reshaped: bool,
@@ -62,6 +62,12 @@ const CARE: u64 = 1;
 /// The ticket of any other record that is not planned.
 const UNPLANNED: u64 = 2;
 
+/// What stands for the epoch of the last write in a life in which somebody has the bare address: work of the block's own
+/// stream may write it at any time, and nobody tells.
+const BARE: u32 = u32::MAX;
+/// The last epoch that can be noted.
+const LAST_EPOCH: u32 = BARE - 1;
+
 /// Where a block's memory goes when the block does.
 #[derive(Debug)]
 pub(super) enum Origin {
@@ -88,13 +94,19 @@ impl Home {
     pub(super) const NEVER_KEPT: u64 = u64::MAX;
 }
 
-/// A front end's own object over a block's memory, which knows of uses by other streams.
+/// A front end's own object over a block's memory, which knows of uses by streams that the engine has no handle of.
 pub(crate) trait View: Any + Send + Sync {
-    /// Runs `operation`, which reads the memory on the block's stream, in order with the view's uses.
-    fn read(&self, operation: &mut dyn FnMut() -> Result<()>) -> Result<()>;
+    /// Orders later work of the block's own stream behind what others wrote, as far as the view knows of it.
+    ///
+    /// # Errors
+    /// A failure to order; then nothing may be done with the memory.
+    fn follow_writes(&self) -> Result<()>;
 
-    /// Runs `operation`, which writes the memory on the block's stream, in order with the view's uses.
-    fn write(&mut self, operation: &mut dyn FnMut() -> Result<()>) -> Result<()>;
+    /// As [`follow_writes`](View::follow_writes), behind all that others do with it. Nothing that the view lent is borrowed.
+    ///
+    /// # Errors
+    /// As for [`follow_writes`](View::follow_writes).
+    fn follow_uses(&mut self) -> Result<()>;
 }
 
 /// Records without memory, the one that came last on top: its lines are the likeliest to be in the processor's cache.
@@ -174,16 +186,16 @@ impl Record {
 
     /// Gives the memory back where it came from; the record has none from then on.
     pub(super) fn vacate(&mut self) {
-        let (view, origin) = (self.view.take(), std::mem::replace(&mut self.origin, Origin::Nowhere));
+        let origin = std::mem::replace(&mut self.origin, Origin::Nowhere);
         if process_exits() {
-            return std::mem::forget(view);
+            return std::mem::forget(self.view.take());
         }
-        // The view may order the stream behind foreign uses of the memory, as this does: both go first.
-        drop(view);
         if let Err(error) = self.end_uses() {
             // Who uses it cannot be waited for: it is nobody's then.
+            std::mem::forget(self.view.take());
             return self.stream.keep(error);
         }
+        drop(self.view.take());
         match origin {
             // SAFETY: `allocate` of this stream gave `bytes` at `address`, and the origin is taken once. A record is
             // vacated when neither a block nor a list has it, so no later work uses the memory.
@@ -224,13 +236,25 @@ impl Record {
         self.home.generation = generation;
     }
 
-    /// Orders the stream behind foreign uses of a planned record's memory, which another position may have next.
+    /// Orders the stream behind what the view knows of foreign uses, since the next life may begin with work that looks at no
+    /// view. A planned record's view goes, as another position may have the memory next.
     #[inline]
     pub(super) fn leave_view(&mut self) {
-        if self.view.get().is_some() && matches!(self.origin, Origin::Plan) {
+        let Some(view) = self.view.get_mut() else { return };
+        if let Err(error) = view.follow_uses() {
+            // Not even waiting was possible: the device is lost, and runs nothing any more.
+            self.stream.keep(error);
+        }
+        if matches!(self.origin, Origin::Plan) {
             drop(self.view.take());
             *self.ticket.get_mut() = ticket(&self.stream, self.home.generation);
         }
+    }
+
+    /// Ends a life: whoever had the bare address has it no more.
+    #[inline]
+    pub(super) fn end_life(&mut self) {
+        *self.written.get_mut() = 0;
     }
 
     pub(super) fn stream(&self) -> &Stream {
@@ -250,35 +274,65 @@ impl Record {
 
     /// Lets later work of another stream read the memory.
     pub(super) fn read_on(&self, stream: &Stream) -> Result<()> {
-        if let Some(view) = self.view.get() {
-            // The block's own stream is behind the view's writes then.
-            view.read(&mut || Ok(()))?;
-        }
-        let written = u64::from(self.written.load(Relaxed));
-        self.uses().read(&self.stream, stream, |stream, writer| match written {
-            1.. if writer.id() == self.stream.id() && writer.memory_id() == stream.memory_id() => {
-                Moment::at(writer, written).precede(stream)
+        self.follow_view()?;
+        let written = self.written.load(Relaxed);
+        let is_bare = written == BARE;
+        self.uses().read(&self.stream, stream, is_bare, |stream, writer| match written {
+            1..=LAST_EPOCH if writer.id() == self.stream.id() && writer.memory_id() == stream.memory_id() => {
+                Moment::at(writer, u64::from(written)).precede(stream)
             }
             _ => moment::order(stream, writer),
         })
     }
 
+    /// Orders its own stream behind what the view knows of foreign writes.
+    fn follow_view(&self) -> Result<()> {
+        self.view.get().map_or(Ok(()), |view| view.follow_writes())
+    }
+
+    /// Somebody gets the bare address, for work of its own stream, which comes behind uses that others announced so far.
+    pub(super) fn bare(&self) -> Result<()> {
+        self.written.store(BARE, Relaxed);
+        if !self.needs_care() {
+            return Ok(());
+        }
+        self.follow_view()?;
+        let uses = self.uses();
+        uses.users().filter(|user| user.id() != self.stream.id()).try_for_each(|user| moment::order(&self.stream, user))
+    }
+
+    /// Whether somebody got the bare address in this life.
+    #[cfg(feature = "cuda")]
+    pub(super) fn is_bare(&self) -> bool {
+        self.written.load(Relaxed) == BARE
+    }
+
     /// Its own stream has written it, by work that is there already.
     pub(super) fn note_write(&self) {
         // One that does not fit is not known.
-        self.written.store(u32::try_from(self.stream.epoch()).unwrap_or(0), Relaxed);
+        let epoch = u32::try_from(self.stream.epoch()).ok().filter(|epoch| *epoch <= LAST_EPOCH);
+        self.set_written(epoch.unwrap_or(0));
     }
 
     /// It may be written by work that nobody tells of.
     #[inline]
     pub(super) fn forget_write(&self) {
-        self.written.store(0, Relaxed);
+        self.set_written(0);
+    }
+
+    #[inline]
+    fn set_written(&self, epoch: u32) {
+        if self.written.load(Relaxed) != BARE {
+            self.written.store(epoch, Relaxed);
+        }
     }
 
     /// Lets later work of another stream write the memory.
     pub(super) fn write_on(&mut self, stream: &Stream) -> Result<()> {
-        // The block's own stream is behind its uses then. It knows of writes by this one alone.
-        drop(self.view.take());
+        if let Some(view) = self.view.get_mut() {
+            // The block's own stream is behind the view's uses then, and this one behind that.
+            view.follow_uses()?;
+        }
         let home = self.stream.clone();
         self.uses().write(&home, stream, moment::order)
     }
@@ -319,11 +373,12 @@ impl Record {
         Ok(())
     }
 
-    /// As [`follow_uses`](Record::follow_uses), now. Returns whether there were any.
-    pub(super) fn end_uses(&mut self) -> Result<bool> {
-        let has_any = self.users().next().is_some();
-        self.follow_uses(&[])?;
-        Ok(has_any)
+    /// As [`follow_uses`](Record::follow_uses), now, and behind what the view knows.
+    pub(super) fn end_uses(&mut self) -> Result<()> {
+        if let Some(view) = self.view.get_mut() {
+            view.follow_uses()?;
+        }
+        self.follow_uses(&[])
     }
 
     fn own_ticket(&self) -> u64 {
