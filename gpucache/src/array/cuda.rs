@@ -72,7 +72,8 @@ impl<T: Element> Array<T, Cuda> {
     #[inline]
     fn is_alone(&self) -> bool {
         let context = self.device().stream().context();
-        !context.is_managing_stream_synchronization() && !(context.is_event_tracking() && self.device().is_mixed())
+        let is_mixed = || context.is_event_tracking() && self.device().is_mixed();
+        !(context.is_managing_stream_synchronization() || is_mixed())
     }
 
     /// Lets work that is put on a stream while the answer is alive read the array.

@@ -4,19 +4,19 @@
 //! released once, when the record goes. Its `shape` is that of the request it serves.
 #![allow(unsafe_code)]
 
+mod sharing;
+
 use std::any::{Any, TypeId};
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::lists::Place;
-use super::moment::{self, Moment};
 use super::owner::Cache;
 use super::returns::Node;
 use super::supply;
 use super::uses::Uses;
 use crate::base::error::Result;
 use crate::base::key::{Request, Shape};
-use crate::base::sync::{Mutex, MutexGuard, OnceLock};
+use crate::base::sync::{Mutex, OnceLock};
 use crate::device::{Stream, process_exits};
 use crate::range;
 
@@ -32,7 +32,7 @@ pub(crate) struct Record {
     below: Option<Box<Record>>,
     /// Its list, or its position in the plan.
     list: u32,
-    /// The epoch of its stream in which it was written last, if that is known; else 0, or [`BARE`].
+    /// The epoch of its stream in which it was written last, if that is known; else 0, or `BARE`.
     written: AtomicU32,
     pub(super) shape: Shape,
     pub(super) is_reshaped: bool,
@@ -61,12 +61,6 @@ const _: () = assert!(size_of::<Record>() == 256);
 const CARE: u64 = 1;
 /// The ticket of any other record that is not planned.
 const UNPLANNED: u64 = 2;
-
-/// What stands for the epoch of the last write in a life in which somebody has the bare address: work of the block's own
-/// stream may write it at any time, and nobody tells.
-const BARE: u32 = u32::MAX;
-/// The last epoch that can be noted.
-const LAST_EPOCH: u32 = BARE - 1;
 
 /// Where a block's memory goes when the block does.
 #[derive(Debug)]
@@ -270,119 +264,6 @@ impl Record {
     #[inline]
     pub(super) fn needs_care(&self) -> bool {
         self.ticket() == CARE
-    }
-
-    /// Lets later work of another stream read the memory.
-    pub(super) fn read_on(&self, stream: &Stream) -> Result<()> {
-        self.follow_view()?;
-        let written = self.written.load(Relaxed);
-        let is_bare = written == BARE;
-        self.uses().read(&self.stream, stream, is_bare, |stream, writer| match written {
-            1..=LAST_EPOCH if writer.id() == self.stream.id() && writer.memory_id() == stream.memory_id() => {
-                Moment::at(writer, u64::from(written)).precede(stream)
-            }
-            _ => moment::order(stream, writer),
-        })
-    }
-
-    /// Orders its own stream behind what the view knows of foreign writes.
-    fn follow_view(&self) -> Result<()> {
-        self.view.get().map_or(Ok(()), |view| view.follow_writes())
-    }
-
-    /// Somebody gets the bare address, for work of its own stream, which comes behind uses that others announced so far.
-    pub(super) fn bare(&self) -> Result<()> {
-        self.written.store(BARE, Relaxed);
-        if !self.needs_care() {
-            return Ok(());
-        }
-        self.follow_view()?;
-        let uses = self.uses();
-        uses.users().filter(|user| user.id() != self.stream.id()).try_for_each(|user| moment::order(&self.stream, user))
-    }
-
-    /// Whether somebody got the bare address in this life.
-    #[cfg(feature = "cuda")]
-    pub(super) fn is_bare(&self) -> bool {
-        self.written.load(Relaxed) == BARE
-    }
-
-    /// Its own stream has written it, by work that is there already.
-    pub(super) fn note_write(&self) {
-        // One that does not fit is not known.
-        let epoch = u32::try_from(self.stream.epoch()).ok().filter(|epoch| *epoch <= LAST_EPOCH);
-        self.set_written(epoch.unwrap_or(0));
-    }
-
-    /// It may be written by work that nobody tells of.
-    #[inline]
-    pub(super) fn forget_write(&self) {
-        self.set_written(0);
-    }
-
-    #[inline]
-    fn set_written(&self, epoch: u32) {
-        if self.written.load(Relaxed) != BARE {
-            self.written.store(epoch, Relaxed);
-        }
-    }
-
-    /// Lets later work of another stream write the memory.
-    pub(super) fn write_on(&mut self, stream: &Stream) -> Result<()> {
-        if let Some(view) = self.view.get_mut() {
-            // The block's own stream is behind the view's uses then, and this one behind that.
-            view.follow_uses()?;
-        }
-        let home = self.stream.clone();
-        self.uses().write(&home, stream, moment::order)
-    }
-
-    fn uses(&self) -> MutexGuard<'_, Uses> {
-        let uses = self.uses.get_or_init(Box::default);
-        self.take_care();
-        uses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The streams that may still use the memory, as far as they said so.
-    pub(super) fn users(&mut self) -> impl Iterator<Item = &Stream> {
-        self.known_uses().into_iter().flat_map(|uses| uses.users())
-    }
-
-    fn known_uses(&mut self) -> Option<&mut Uses> {
-        Some(self.uses.get_mut()?.get_mut().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Orders the memory's own stream behind uses by others, up to moments that cover them.
-    ///
-    /// # Errors
-    /// A failure of the device, or a capture. The uses go on then.
-    pub(super) fn follow_uses(&mut self, moments: &[Moment]) -> Result<()> {
-        let home = self.stream.clone();
-        let Some(uses) = self.known_uses() else { return Ok(()) };
-        for user in uses.users() {
-            match moments.iter().find(|moment| moment.stream().id() == user.id()) {
-                _ if user.id() == home.id() => {}
-                Some(moment) => moment.precede(&home)?,
-                None => moment::order(&home, user)?,
-            }
-        }
-        uses.clear();
-        if self.view.get().is_none() {
-            *self.ticket.get_mut() = ticket(&self.stream, self.own_ticket());
-        }
-        Ok(())
-    }
-
-    /// As [`follow_uses`](Record::follow_uses), now, and behind what the view knows.
-    pub(super) fn end_uses(&mut self) -> Result<()> {
-        if let Some(view) = self.view.get_mut() {
-            view.follow_uses()?;
-        }
-        self.follow_uses(&[])
-    }
-
-    fn own_ticket(&self) -> u64 {
-        if matches!(self.origin, Origin::Plan) { self.home.generation } else { UNPLANNED }
     }
 
     /// A drop has more to do than to give the memory back.

@@ -10,6 +10,7 @@
 //! Invariants: a stream that is in the list is in it once. What is marked as used has an event that is behind all of it, or
 //! a context object that keeps a failure, or has no streams any more.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use cudarc::driver::{CudaEvent, CudaStream, SyncOnDrop};
@@ -61,6 +62,7 @@ impl Passing {
             Ok(passer) => passer,
             Err(error) => {
                 home.wait_instead(error);
+                home.take_kept(stream.context());
                 return SyncOnDrop::Sync(Some(stream));
             }
         };
@@ -112,7 +114,9 @@ impl Passing {
     }
 
     fn passer(&self, home: &Cuda, raw: RawStream, stream: &CudaStream) -> Result<&Passer> {
-        if let Some(passer) = self.iter().find(|passer| passer.raw == raw) {
+        // Of the same context object, as that keeps what recording the event meets.
+        let is_it = |passer: &Passer| passer.raw == raw && Arc::ptr_eq(passer.end.context(), stream.context());
+        if let Some(passer) = self.iter().find(|passer| is_it(passer)) {
             return Ok(passer);
         }
         let start = home.new_mark()?;
@@ -124,7 +128,7 @@ impl Passing {
         loop {
             // Another thread may have appended meanwhile, the same stream even.
             match (place.get(), new.take()) {
-                (Some(passer), _) if passer.raw == raw => return Ok(passer),
+                (Some(passer), _) if is_it(passer) => return Ok(passer),
                 (Some(passer), kept) => (place, new) = (&passer.next, kept),
                 (None, Some(passer)) => new = place.set(passer).err(),
                 (None, None) => {}
