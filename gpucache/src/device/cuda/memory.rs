@@ -8,6 +8,7 @@ use std::sync::Arc;
 use cudarc::driver::{CudaStream, DriverError, result, sys};
 
 use super::driver::{self, Mark};
+use super::kept;
 use super::known::Known;
 use crate::base::error::{Error, Result};
 use crate::device::backend::{Backend, Event};
@@ -163,8 +164,7 @@ unsafe impl Backend for CudaMemory {
     }
 
     fn kept_failure(&self) -> Result<()> {
-        let kept = self.stream.context().check_err();
-        kept.map_err(|error| self.failure("a call whose failure cudarc kept", error).deferred())
+        self.stream.context().check_err().map_err(|error| kept(&self.stream, error))
     }
 }
 

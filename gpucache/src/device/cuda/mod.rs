@@ -96,7 +96,14 @@ impl Cuda {
             ));
         }
         with_gpu(stream.context().ordinal(), |gpu| {
-            let memory = gpu.memory.get_or_insert_with(|| memory_of(stream.context())).clone();
+            let memory = match &gpu.memory {
+                Some(memory) => memory.clone(),
+                None => {
+                    // What is kept would be taken for the answer what the GPU can do.
+                    stream.context().check_err().map_err(|error| kept(&stream, error))?;
+                    gpu.memory.insert(memory_of(stream.context())).clone()
+                }
+            };
             let known = &gpu.known;
             // SAFETY: the memory is that of the stream's GPU, whose address space all streams of the process on it share.
             let make = || unsafe { Stream::new(memory, CudaMemory::new(stream, known.clone())) };
@@ -159,6 +166,12 @@ fn driver_is_present() -> bool {
             unsafe { libloading::Library::new(name) }.is_ok()
         })
     })
+}
+
+/// What cudarc kept in the stream's context object, for whoever can return it.
+fn kept(stream: &CudaStream, error: DriverError) -> Error {
+    let device = format_args!("cuda:{}", stream.context().ordinal()).to_string();
+    Error::device_failure(device, "a call whose failure cudarc kept", describe(error)).deferred()
 }
 
 /// Why there is no context: a machine without such a GPU, or a driver that does not work.
