@@ -182,6 +182,21 @@ fn work_by_address_is_in_order_with_others() {
     }
 }
 
+/// A slice of an array, used on a stream of another object, comes behind what the array's own stream does.
+#[test]
+fn a_slice_is_behind_the_arrays_own_stream() {
+    let Some(gpu) = Gpu::get() else { return };
+    let Some(kernels) = gpu.kernels() else { return };
+    let stream = another_context().new_stream().unwrap();
+    let mut array = Array::<u32, _>::zeros(&gpu.cuda, LEN).unwrap();
+    // Shows the stream.
+    drop(stream.clone_dtod(&array).unwrap());
+    for value in 1..4 {
+        kernels.fill_on(&gpu.cuda, &mut array, value, SLOWLY);
+        assert_eq!(stream.clone_dtoh(&*array).unwrap(), [value; LEN]);
+    }
+}
+
 /// An array that was made of a slice, announced to be written elsewhere, still has the slice's memory.
 #[test]
 fn an_adopted_array_is_written_elsewhere() {

@@ -67,6 +67,23 @@ impl<T: Element> Array<T, Cuda> {
         }
     }
 
+    /// For a slice that leaves no trace, once the array's own stream is behind all others: where cudarc makes nobody wait for the
+    /// slice's events, and there may be somebody, the calling thread waits for that stream.
+    fn let_out(&self) {
+        let context = self.device().stream().context();
+        let is_left_alone = context.is_event_tracking() && !context.is_in_multi_stream_mode();
+        if is_left_alone && self.device().is_mixed() {
+            self.device().wait_for_work().unwrap_or_else(|error| self.device().wait_instead(error));
+        }
+    }
+
+    /// A slice that leaves no trace.
+    fn lend_out_mut(&mut self) -> &mut CudaSlice<T> {
+        self.take_over();
+        self.let_out();
+        self.lend_mut(true)
+    }
+
     /// Whether a launch by cudarc's own builder is taken to be on the array's own stream: the context object has no others, and
     /// this process has shown none of another object. (One that tracks no events leaves the order to the program.)
     #[inline]
@@ -122,19 +139,19 @@ impl<T: Element> Array<T, Cuda> {
     /// The view can be used any number of times, on streams that it does not tell of. The array's stream therefore waits for
     /// all work that its context was given before it uses the array again; the array itself, as an argument, costs less.
     pub fn as_view_mut(&mut self) -> CudaViewMut<'_, T> {
-        self.lend_mut(true).as_view_mut()
+        self.lend_out_mut().as_view_mut()
     }
 
     /// A part of the elements as a mutable view, as [`as_view_mut`](Array::as_view_mut) has it; `None` if `range` does not lie
     /// within the array.
     pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Option<CudaViewMut<'_, T>> {
-        self.lend_mut(true).try_slice_mut(range)
+        self.lend_out_mut().try_slice_mut(range)
     }
 
     /// The first `mid` elements and the others as mutable views, as [`as_view_mut`](Array::as_view_mut) has it; `None` if
     /// there are fewer.
     pub fn try_split_at_mut(&mut self, mid: usize) -> Option<(CudaViewMut<'_, T>, CudaViewMut<'_, T>)> {
-        self.lend_mut(true).try_split_at_mut(mid)
+        self.lend_out_mut().try_split_at_mut(mid)
     }
 }
 
@@ -148,7 +165,9 @@ impl<T: Element> Deref for Array<T, Cuda> {
     type Target = CudaSlice<T>;
 
     fn deref(&self) -> &CudaSlice<T> {
-        self.lend(true).slice()
+        let ticket = self.lend(true);
+        self.let_out();
+        ticket.slice()
     }
 }
 

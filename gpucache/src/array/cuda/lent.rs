@@ -56,6 +56,7 @@ impl<T: Element> Lent<T> {
         let slices = self.slices(block);
         let ticket = slices.reading(&self.home, block.is_bare()).unwrap_or_else(|error| {
             self.home.wait_instead(error);
+            self.note_untold_read();
             slices.first()
         });
         if is_untold || !ticket.has_events() {

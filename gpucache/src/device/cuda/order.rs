@@ -178,6 +178,14 @@ impl Cuda {
         Ok(())
     }
 
+    /// Waits on the calling thread until all work of this stream is done, and leaves alone what is kept.
+    ///
+    /// # Errors
+    /// What that work met.
+    pub(crate) fn wait_for_work(&self) -> Result<()> {
+        self.0.shared_backend().synchronize()
+    }
+
     /// For a failure to order that nobody can be told: waits instead, and keeps it for the next fallible call.
     pub(crate) fn wait_instead(&self, error: Error) {
         self.0.keep(error);
