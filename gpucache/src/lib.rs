@@ -50,9 +50,9 @@ mod scope;
 #[cfg(feature = "cuda")]
 pub use cudarc;
 
-#[cfg(feature = "cuda")]
-pub use array::Launch;
 pub use array::{Arguments, Array, Element, Shape};
+#[cfg(feature = "cuda")]
+pub use array::{ArrayView, Launch};
 pub use base::error::{Error, Result};
 pub use cache::{Deviations, PlanStats, ScopeStats, trim};
 pub use scope::{Invalidated, invalidate, invalidate_all, plan_stats, stats};

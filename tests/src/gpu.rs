@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, MutexGuard};
 
-use cudarc::driver::{CudaFunction, CudaModule, CudaStream, DevicePtr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::compile_ptx;
 use gpucache::prelude::{Array, Cuda};
 
@@ -142,6 +142,16 @@ impl Kernels {
         let len = out.len() as u32;
         let mut launch = stream.launch_builder(&self.fill);
         launch.array_mut(out).arg(&value).arg(&len).arg(&cycles);
+        // SAFETY: as in `fill`.
+        unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
+    }
+
+    /// As [`fill`](Kernels::fill), for a slice of cudarc's.
+    #[allow(unsafe_code)]
+    pub fn fill_slice(&self, stream: &CudaStream, out: &mut CudaSlice<u32>, value: u32, cycles: i64) {
+        let len = out.len() as u32;
+        let mut launch = stream.launch_builder(&self.fill);
+        launch.arg(out).arg(&value).arg(&len).arg(&cycles);
         // SAFETY: as in `fill`.
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }

@@ -5,7 +5,7 @@
 
 use cudarc::cublas::sys::cublasOperation_t::CUBLAS_OP_N;
 use cudarc::cublas::{CudaBlas, Gemm, GemmConfig};
-use cudarc::driver::{CudaContext, CudaSlice, DevicePtr, DeviceSlice, SyncOnDrop};
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DeviceSlice, SyncOnDrop};
 use gpucache::prelude::*;
 use gpucache::{Result, stats};
 use gpucache_tests::conformance::{assert_pattern, hits_and_misses, pattern, patterned};
@@ -53,25 +53,27 @@ fn arrays_are_kernel_arguments() {
     let _ = invalidate("kernel arguments");
 }
 
-/// Whether a use of the array on a stream records an event.
-fn records_events(array: &Array<u32, Cuda>, stream: &Cuda) -> bool {
-    !matches!(array.device_ptr(stream.stream()).1, SyncOnDrop::Record(None))
+/// Whether a use of the array on a stream leaves an event to be recorded, or the stream to be waited for.
+fn leaves_something(array: &Array<u32, Cuda>, stream: &CudaStream) -> bool {
+    !matches!(array.device_ptr(stream).1, SyncOnDrop::Record(None))
 }
 
 #[test]
-fn one_stream_records_no_events_and_several_do() {
+fn only_streams_without_a_handle_leave_events() {
     let Some(gpu) = Gpu::get() else { return };
     let array = patterned(&gpu.cuda, LEN, 3).unwrap();
     assert!(!gpu.cuda.stream().context().is_in_multi_stream_mode(), "another test left a stream behind");
-    assert!(!records_events(&array, &gpu.cuda));
+    let before = gpu.cuda.ordering();
+    assert!(!leaves_something(&array, gpu.cuda.stream()));
     let other = gpu.new_stream();
-    assert!(!records_events(&array, &gpu.cuda), "on its own stream");
-    assert!(records_events(&array, &other));
+    assert!(!leaves_something(&array, gpu.cuda.stream()), "on its own stream");
+    assert_eq!(gpu.cuda.ordering(), before, "one stream needs no order");
+    assert!(!leaves_something(&array, other.stream()), "the block knows this one");
+    assert!(gpu.cuda.ordering().events > before.events);
+    let passing = gpu.cuda.stream().context().new_stream().unwrap();
+    assert!(leaves_something(&array, &passing));
     assert_pattern(&array, 3);
-    drop(other);
-    gpucache::trim(&gpu.cuda).unwrap();
-    assert!(!records_events(&array, &gpu.cuda));
-    assert_pattern(&array, 3);
+    no_error_was_kept(&gpu);
 }
 
 fn copies(gpu: &Gpu) -> Result<()> {

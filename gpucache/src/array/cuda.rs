@@ -1,12 +1,15 @@
 //! Arrays on CUDA: `CudaSlice`s for whoever wants one, plain pointers for launches.
 //!
-//! Invariant: a use on the array's own stream, or on one that is shown ([`Launch`]), is ordered by what the block knows of
-//! others, and needs no event of its own. Any other use while cudarc manages several streams goes through the block's
-//! `CudaSlice` ([`Lent`]) and so through its events, and once there is that slice, every use does.
+//! Invariant: where a stream is shown, it is compared with the array's own by what the driver calls them, and ordered by what
+//! the block knows; no cudarc object is asked what streams there are. Where none is shown, what is lent is known to the
+//! block's [`Lent`].
 #![allow(unsafe_code)]
 
 mod launch;
 mod lent;
+mod passing;
+mod slices;
+mod view;
 
 use std::ops::{Deref, RangeBounds};
 use std::sync::Arc;
@@ -18,86 +21,153 @@ use cudarc::driver::{
 
 pub use launch::Launch;
 use lent::Lent;
+use slices::Ticket;
+pub use view::ArrayView;
 
 use super::{Array, Element};
 use crate::base::error::{Error, Result};
 use crate::base::key::Request;
 use crate::cache::Block;
-use crate::device::{Cuda, Device};
+use crate::device::{Cuda, Device, Peer};
 
 impl<T: Element> Array<T, Cuda> {
-    /// The block's slice, behind all that was announced so far.
     fn lent(&self) -> &Lent<T> {
-        // Who is not known by a slice yet is waited for by the stream, on which its first event is recorded.
-        let make = || {
-            let ordered = self.block.read_on(self.block.stream());
-            ordered.unwrap_or_else(|error| self.block.stream().keep(error));
-            Lent::of(&self.block)
-        };
-        match self.block.view(make) {
+        match self.block.view(|| Lent::new(self.device())) {
             Some(lent) => lent,
-            // A block's dtype is `T` in all its lives, and this is the one place that makes its view.
+            // A block's dtype is `T` in all its lives, and views of its are made here and where it is adopted.
             None => unreachable!("a block's view of another type"),
         }
     }
 
-    /// The block's slice, exclusively, for a write.
-    fn lent_mut(&mut self) -> &mut Lent<T> {
-        let has_users = self.block.end_uses();
-        self.lent();
-        match self.block.view_mut::<Lent<T>>() {
-            Some(lent) => {
-                if has_users {
-                    lent.fall_behind();
-                }
-                lent
-            }
+    /// Orders later work of the array's own stream behind what others wrote.
+    fn catch_up(&self) {
+        let ordered = self.block.read_on(self.block.stream());
+        ordered.unwrap_or_else(|error| self.device().wait_instead(error));
+    }
+
+    /// Orders later work of the array's own stream behind all that others do with it.
+    fn take_over(&mut self) {
+        let ordered = self.block.end_uses();
+        ordered.unwrap_or_else(|error| self.device().wait_instead(error));
+    }
+
+    /// A slice for one read that cudarc tells of, or for any number that nobody tells of.
+    fn lend(&self, is_untold: bool) -> &Ticket<T> {
+        self.catch_up();
+        self.lent().reading(&self.block, is_untold)
+    }
+
+    /// The slice, for writes.
+    fn lend_mut(&mut self, is_untold: bool) -> &mut CudaSlice<T> {
+        self.take_over();
+        self.lent().slices(&self.block);
+        match self.block.view_mut::<Lent<T>>().and_then(|lent| lent.writing(is_untold)) {
+            Some(slice) => slice,
             None => unreachable!("a block's view of another type"),
         }
     }
 
-    /// The memory's address, if no events are needed: one stream alone may use it, and is behind all that did.
+    /// For a slice that leaves no trace, once the array's own stream is behind all others: where cudarc makes nobody wait for the
+    /// slice's events, and there may be somebody, the calling thread waits for that stream.
+    fn let_out(&self) {
+        let context = self.device().stream().context();
+        let is_left_alone = context.is_event_tracking() && !context.is_in_multi_stream_mode();
+        if is_left_alone && self.device().is_mixed() {
+            self.device().wait_for_work().unwrap_or_else(|error| self.device().wait_instead(error));
+        }
+    }
+
+    /// A slice that leaves no trace.
+    fn lend_out_mut(&mut self) -> &mut CudaSlice<T> {
+        self.take_over();
+        self.let_out();
+        self.lend_mut(true)
+    }
+
+    /// Whether a launch by cudarc's own builder is taken to be on the array's own stream: the context object has no others, and
+    /// this process has shown none of another object. (One that tracks no events leaves the order to the program.)
     #[inline]
-    fn plain(&self) -> Option<&u64> {
-        if self.device().stream().context().is_managing_stream_synchronization() {
-            return None;
-        }
-        if let Some(lent) = self.block.known_view::<Lent<T>>() {
-            lent.settle();
-        }
-        Some(self.block.address_ref())
+    fn is_alone(&self) -> bool {
+        let context = self.device().stream().context();
+        let is_mixed = || context.is_event_tracking() && self.device().is_mixed();
+        !(context.is_managing_stream_synchronization() || is_mixed())
     }
 
-    /// As [`plain`](Array::plain), for a use of this stream, which may be the array's own.
-    fn plain_on(&self, stream: &CudaStream) -> Option<&u64> {
-        let is_at_home = || self.block.known_view::<Lent<T>>().is_none() && **self.device().stream() == *stream;
-        let follows = || self.block.read_on(self.block.stream()).is_ok();
-        self.plain().or_else(|| (is_at_home() && follows()).then(|| self.block.address_ref()))
+    /// Lets work that is put on a stream while the answer is alive read the array.
+    fn shown<'a>(&'a self, stream: &'a CudaStream) -> SyncOnDrop<'a> {
+        match self.device().peer(stream) {
+            Peer::Home => self.catch_up(),
+            Peer::Known(user) => {
+                if let Err(error) = self.block.read_on(user.stream_handle()) {
+                    return self.refused(stream, error);
+                }
+            }
+            Peer::Passing(raw) => {
+                self.catch_up();
+                return self.lent().passing().lend(self.device(), raw, stream, false);
+            }
+        }
+        SyncOnDrop::Record(None)
+    }
+
+    /// As [`shown`](Array::shown), for work that writes.
+    fn shown_mut<'a>(&'a mut self, stream: &'a CudaStream) -> SyncOnDrop<'a> {
+        match self.device().peer(stream) {
+            Peer::Home => self.take_over(),
+            Peer::Known(user) => {
+                if let Err(error) = self.block.write_on(user.stream_handle()) {
+                    return self.refused(stream, error);
+                }
+            }
+            Peer::Passing(raw) => {
+                self.take_over();
+                return self.lent().passing().lend(self.device(), raw, stream, true);
+            }
+        }
+        SyncOnDrop::Record(None)
+    }
+
+    /// A stream that could not be ordered, and is used nonetheless: the calling thread waits before and afterwards.
+    fn refused<'a>(&self, stream: &'a CudaStream, error: Error) -> SyncOnDrop<'a> {
+        self.device().wait_instead(error);
+        self.device().take_kept(stream.context());
+        SyncOnDrop::Sync(Some(stream))
     }
 
     /// All elements as a mutable view, for calls that take views by value.
+    ///
+    /// The view can be used any number of times, on streams that it does not tell of. The array's stream therefore waits for
+    /// all work that its context was given before it uses the array again; the array itself, as an argument, costs less.
     pub fn as_view_mut(&mut self) -> CudaViewMut<'_, T> {
-        self.lent_mut().writing().as_view_mut()
+        self.lend_out_mut().as_view_mut()
     }
 
-    /// A part of the elements as a mutable view; `None` if `range` does not lie within the array.
+    /// A part of the elements as a mutable view, as [`as_view_mut`](Array::as_view_mut) has it; `None` if `range` does not lie
+    /// within the array.
     pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Option<CudaViewMut<'_, T>> {
-        self.lent_mut().writing().try_slice_mut(range)
+        self.lend_out_mut().try_slice_mut(range)
     }
 
-    /// The first `mid` elements and the others as mutable views; `None` if there are fewer.
+    /// The first `mid` elements and the others as mutable views, as [`as_view_mut`](Array::as_view_mut) has it; `None` if
+    /// there are fewer.
     pub fn try_split_at_mut(&mut self, mid: usize) -> Option<(CudaViewMut<'_, T>, CudaViewMut<'_, T>)> {
-        self.lent_mut().writing().try_split_at_mut(mid)
+        self.lend_out_mut().try_split_at_mut(mid)
     }
 }
 
 /// Shared access only: a mutable `CudaSlice` could be swapped for another one. Use the array itself as a mutable
 /// argument, or its mutable views.
+///
+/// The slice can be used any number of times, on streams that it does not tell of. The array's stream therefore waits for all
+/// work that its context was given before it writes the array or uses its memory again. The array itself, as an argument,
+/// and its [`as_view`](Array::as_view) cost less.
 impl<T: Element> Deref for Array<T, Cuda> {
     type Target = CudaSlice<T>;
 
     fn deref(&self) -> &CudaSlice<T> {
-        self.lent().reading()
+        let ticket = self.lend(true);
+        self.let_out();
+        ticket.slice()
     }
 }
 
@@ -113,34 +183,26 @@ impl<T: Element> DeviceSlice<T> for Array<T, Cuda> {
 
 impl<T: Element> DevicePtr<T> for Array<T, Cuda> {
     fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
-        match self.plain_on(stream) {
-            Some(address) => (*address, SyncOnDrop::Record(None)),
-            None => self.lent().reading().device_ptr(stream),
-        }
+        (self.block.address(), self.shown(stream))
     }
 }
 
 impl<T: Element> DevicePtrMut<T> for Array<T, Cuda> {
     fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
-        match self.plain_on(stream).copied() {
-            Some(address) => {
-                self.block.end_uses();
-                (address, SyncOnDrop::Record(None))
-            }
-            None => self.lent_mut().writing().device_ptr_mut(stream),
-        }
+        (self.block.address(), self.shown_mut(stream))
     }
 }
 
 // SAFETY: pushes the place that holds the array's device pointer, which stays where it is for as long as the array is
-// borrowed, as the launch needs it; or leaves this to the slice.
+// borrowed, as the launch needs it; or leaves this to a slice that is borrowed as long.
 unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b Array<T, Cuda>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, array: &'b Array<T, Cuda>) -> &mut Self {
-        match array.plain() {
-            Some(address) => self.arg(address),
-            None => self.arg(array.lent().reading()),
+        if array.is_alone() {
+            array.catch_up();
+            return self.arg(array.block.address_ref());
         }
+        self.arg(array.lend(array.device().is_mixed()).slice())
     }
 }
 
@@ -148,11 +210,12 @@ unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b Array<T, Cuda>> for Launch
 unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b mut Array<T, Cuda>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, array: &'b mut Array<T, Cuda>) -> &mut Self {
-        if array.plain().is_some() {
-            array.block.end_uses();
+        if array.is_alone() {
+            array.take_over();
             return self.arg(array.block.address_ref());
         }
-        self.arg(array.lent_mut().writing())
+        let is_untold = array.device().is_mixed();
+        self.arg(array.lend_mut(is_untold))
     }
 }
 
@@ -164,13 +227,15 @@ unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b mut Array<T, Cuda>> for La
 impl<T: Element> TryFrom<Array<T, Cuda>> for CudaSlice<T> {
     type Error = Error;
 
-    fn try_from(array: Array<T, Cuda>) -> Result<CudaSlice<T>> {
+    fn try_from(mut array: Array<T, Cuda>) -> Result<CudaSlice<T>> {
         if !array.block.can_leave() {
             return copied(&array);
         }
-        array.lent();
-        match array.block.detach::<Lent<T>>() {
-            Some(lent) => Ok(lent.into_slice()),
+        // The slice's events are put behind all that is on the array's stream then.
+        array.take_over();
+        array.lent().slices(&array.block);
+        match array.block.detach::<Lent<T>>().map(|lent| lent.into_slice()).transpose()?.flatten() {
+            Some(slice) => Ok(slice),
             None => unreachable!("a block's view of another type"),
         }
     }
@@ -182,7 +247,7 @@ fn copied<T: Element>(array: &Array<T, Cuda>) -> Result<CudaSlice<T>> {
     // A slice without elements has an allocation nonetheless, for its drop to free.
     // SAFETY: the copy writes all of it before anyone reads.
     let memory = unsafe { stream.alloc::<u8>(bytes.max(1)) }.map_err(failure)?;
-    let mut slice = lent::upgrade(stream, memory.leak(), array.len());
+    let mut slice = slices::upgrade(array.device(), memory.leak(), array.len());
     if bytes > 0 {
         stream.memcpy_dtod(array, &mut slice).map_err(failure)?;
     }
@@ -200,7 +265,7 @@ impl<T: Element> TryFrom<CudaSlice<T>> for Array<T, Cuda> {
         let device = Cuda::with_stream(slice.stream().clone())?;
         let address = slice.device_ptr(device.stream()).0;
         let dims = [slice.len()];
-        let view = Box::new(Lent::adopting(slice));
+        let view = Box::new(Lent::adopting(&device, slice));
         let block = Block::adopt(device.stream_handle(), &Request::of::<T>(&dims)?, address, view);
         Ok(Array { block, typed: std::marker::PhantomData })
     }

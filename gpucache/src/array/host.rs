@@ -64,7 +64,7 @@ impl<T: Element> DerefMut for Array<T, Host> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         if !self.device().is_synchronous() {
-            self.block.end_uses();
+            self.block.end_uses_or_keep();
         }
         // SAFETY: as in `deref`; `self` is borrowed exclusively, and so is its block.
         unsafe { from_raw_parts_mut(self.settled(), self.len()) }
@@ -134,7 +134,7 @@ impl<T: Element> sealed::Lend for &mut Array<T, Host> {
 
     fn places(self, stream: &Host) -> Result<(u64, usize)> {
         if stream.is_synchronous() {
-            self.block.end_uses();
+            self.block.end_uses_or_keep();
         }
         if is_late(self, stream)? {
             self.block.write_on(stream.stream_handle())?;

@@ -16,7 +16,7 @@ use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 #[cfg(feature = "cuda")]
-pub use cuda::Launch;
+pub use cuda::{ArrayView, Launch};
 pub use element::Element;
 pub use host::Arguments;
 pub use shape::Shape;
@@ -155,9 +155,11 @@ impl<T: Element, D: Device> Array<T, D> {
         unsafe { D::from_stream_handle(self.block.stream()) }
     }
 
-    /// Where the first element lies in the device's memory; 0 without elements. This waits for nothing: work on the
-    /// array's own stream is in order with its other uses, work on other streams once it was announced
-    /// ([`used_on`](Array::used_on), [`written_on`](Array::written_on)).
+    /// Where the first element lies in the device's memory; 0 without elements. The calling thread waits for nothing. Work on
+    /// the array's own stream is in order with its other uses: it comes behind those before this call, and those afterwards
+    /// behind it. (Where a stream without a handle, or a slice, reads the array while it is shared, a write by address comes
+    /// behind that once it is announced by [`written_on`](Array::written_on).) Work on other streams is in order once it
+    /// was announced ([`used_on`](Array::used_on), [`written_on`](Array::written_on)).
     pub fn address(&self) -> u64 {
         self.block.bare_address()
     }

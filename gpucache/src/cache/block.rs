@@ -52,10 +52,18 @@ impl Block {
         self.0.address
     }
 
-    /// The address, for whoever writes there without a word.
+    /// The address, for whoever uses it on the block's own stream without a word, behind what was announced so far.
     pub(crate) fn bare_address(&self) -> u64 {
-        self.0.forget_write();
+        if let Err(error) = self.0.bare() {
+            self.0.stream.keep(error);
+        }
         self.0.address
+    }
+
+    /// Whether somebody got the bare address, so that work of the block's own stream may write it without a word.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn is_bare(&self) -> bool {
+        self.0.is_bare()
     }
 
     /// Tells that work of the block's own stream that writes it is there now. Others wait for what is there at the time
@@ -89,15 +97,20 @@ impl Block {
         self.0.is_reshaped = true;
     }
 
-    /// Makes the block's own stream wait for other users that said so. Returns whether there were any. For callers that
-    /// cannot return a failure, which is kept for the next fallible call.
-    pub(crate) fn end_uses(&mut self) -> bool {
+    /// Makes the block's own stream wait for other users that said so, or that the view knows.
+    ///
+    /// # Errors
+    /// A failure to order. The uses go on then.
+    pub(crate) fn end_uses(&mut self) -> Result<()> {
         self.0.forget_write();
-        let ended = if self.0.needs_care() { self.0.end_uses() } else { Ok(false) };
-        ended.unwrap_or_else(|error| {
+        if self.0.needs_care() { self.0.end_uses() } else { Ok(()) }
+    }
+
+    /// As [`end_uses`](Block::end_uses), for callers that cannot return a failure: it is kept for the next fallible call.
+    pub(crate) fn end_uses_or_keep(&mut self) {
+        if let Err(error) = self.end_uses() {
             self.0.stream.keep(error);
-            true
-        })
+        }
     }
 
     /// What the front end keeps with the memory; made by `make` once, found again in the next lives.
@@ -105,17 +118,6 @@ impl Block {
     pub(crate) fn view<V: View>(&self, make: impl FnOnce() -> V) -> Option<&V> {
         self.0.take_care();
         let view: &dyn Any = &**self.0.view.get_or_init(|| Box::new(make()));
-        view.downcast_ref()
-    }
-
-    /// The view, if one was made.
-    #[cfg(feature = "cuda")]
-    #[inline]
-    pub(crate) fn known_view<V: View>(&self) -> Option<&V> {
-        if !self.0.needs_care() {
-            return None;
-        }
-        let view: &dyn Any = &**self.0.view.get()?;
         view.downcast_ref()
     }
 
@@ -146,12 +148,9 @@ impl Block {
     }
 
     /// Runs an operation that reads the memory, behind what other streams wrote.
-    pub(super) fn reading(&self, mut operation: impl FnMut() -> Result<()>) -> Result<()> {
+    pub(super) fn reading(&self, operation: impl FnOnce() -> Result<()>) -> Result<()> {
         self.read_on(self.stream())?;
-        match self.0.view.get() {
-            Some(view) => view.read(&mut operation),
-            None => operation(),
-        }
+        operation()
     }
 
     /// Lets work that is put on `stream` from now on read the memory, until the block is dropped.
@@ -176,15 +175,11 @@ impl Block {
     }
 
     /// Runs an operation that writes the memory, behind what other streams read and wrote.
-    pub(super) fn writing(&mut self, operation: impl Fn(&Stream, u64) -> Result<()>) -> Result<()> {
+    pub(super) fn writing(&mut self, operation: impl FnOnce(&Stream, u64) -> Result<()>) -> Result<()> {
         if self.0.needs_care() {
             self.0.end_uses()?;
         }
-        let Record { view, stream, address, .. } = &mut **self.0;
-        match view.get_mut() {
-            Some(view) => view.write(&mut || operation(stream, *address))?,
-            None => operation(stream, *address)?,
-        }
+        operation(&self.0.stream, self.0.address)?;
         self.0.note_write();
         Ok(())
     }
@@ -216,6 +211,7 @@ fn give_back(record: Box<Record>) {
 
 #[inline(never)]
 fn give_back_unplanned(mut record: Box<Record>) {
+    record.end_life();
     if !record.needs_care() {
         match current::give_back(record) {
             None => return,

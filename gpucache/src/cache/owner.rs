@@ -96,6 +96,7 @@ impl Cache {
     /// As [`allocate`](Cache::allocate), with its contract, once the lists have nothing or there is a plan to go by.
     #[inline(never)]
     unsafe fn miss(&'static self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+        stream.check_kept()?;
         if self.shared.is_unsettled() {
             self.settle();
         }

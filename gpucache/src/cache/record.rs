@@ -4,19 +4,19 @@
 //! released once, when the record goes. Its `shape` is that of the request it serves.
 #![allow(unsafe_code)]
 
+mod sharing;
+
 use std::any::{Any, TypeId};
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::lists::Place;
-use super::moment::{self, Moment};
 use super::owner::Cache;
 use super::returns::Node;
 use super::supply;
 use super::uses::Uses;
 use crate::base::error::Result;
 use crate::base::key::{Request, Shape};
-use crate::base::sync::{Mutex, MutexGuard, OnceLock};
+use crate::base::sync::{Mutex, OnceLock};
 use crate::device::{Stream, process_exits};
 use crate::range;
 
@@ -32,7 +32,7 @@ pub(crate) struct Record {
     below: Option<Box<Record>>,
     /// Its list, or its position in the plan.
     list: u32,
-    /// The epoch of its stream in which it was written last, if that is known; else 0.
+    /// The epoch of its stream in which it was written last, if that is known; else 0, or `BARE`.
     written: AtomicU32,
     pub(super) shape: Shape,
     pub(super) is_reshaped: bool,
@@ -88,13 +88,19 @@ impl Home {
     pub(super) const NEVER_KEPT: u64 = u64::MAX;
 }
 
-/// A front end's own object over a block's memory, which knows of uses by other streams.
+/// A front end's own object over a block's memory, which knows of uses by streams that the engine has no handle of.
 pub(crate) trait View: Any + Send + Sync {
-    /// Runs `operation`, which reads the memory on the block's stream, in order with the view's uses.
-    fn read(&self, operation: &mut dyn FnMut() -> Result<()>) -> Result<()>;
+    /// Orders later work of the block's own stream behind what others wrote, as far as the view knows of it.
+    ///
+    /// # Errors
+    /// A failure to order; then nothing may be done with the memory.
+    fn follow_writes(&self) -> Result<()>;
 
-    /// Runs `operation`, which writes the memory on the block's stream, in order with the view's uses.
-    fn write(&mut self, operation: &mut dyn FnMut() -> Result<()>) -> Result<()>;
+    /// As [`follow_writes`](View::follow_writes), behind all that others do with it. Nothing that the view lent is borrowed.
+    ///
+    /// # Errors
+    /// As for [`follow_writes`](View::follow_writes).
+    fn follow_uses(&mut self) -> Result<()>;
 }
 
 /// Records without memory, the one that came last on top: its lines are the likeliest to be in the processor's cache.
@@ -174,16 +180,16 @@ impl Record {
 
     /// Gives the memory back where it came from; the record has none from then on.
     pub(super) fn vacate(&mut self) {
-        let (view, origin) = (self.view.take(), std::mem::replace(&mut self.origin, Origin::Nowhere));
+        let origin = std::mem::replace(&mut self.origin, Origin::Nowhere);
         if process_exits() {
-            return std::mem::forget(view);
+            return std::mem::forget(self.view.take());
         }
-        // The view may order the stream behind foreign uses of the memory, as this does: both go first.
-        drop(view);
         if let Err(error) = self.end_uses() {
             // Who uses it cannot be waited for: it is nobody's then.
+            std::mem::forget(self.view.take());
             return self.stream.keep(error);
         }
+        drop(self.view.take());
         match origin {
             // SAFETY: `allocate` of this stream gave `bytes` at `address`, and the origin is taken once. A record is
             // vacated when neither a block nor a list has it, so no later work uses the memory.
@@ -224,13 +230,25 @@ impl Record {
         self.home.generation = generation;
     }
 
-    /// Orders the stream behind foreign uses of a planned record's memory, which another position may have next.
+    /// Orders the stream behind what the view knows of foreign uses, since the next life may begin with work that looks at no
+    /// view. A planned record's view goes, as another position may have the memory next.
     #[inline]
     pub(super) fn leave_view(&mut self) {
-        if self.view.get().is_some() && matches!(self.origin, Origin::Plan) {
+        let Some(view) = self.view.get_mut() else { return };
+        if let Err(error) = view.follow_uses() {
+            // Not even waiting was possible: the device is lost, and runs nothing any more.
+            self.stream.keep(error);
+        }
+        if matches!(self.origin, Origin::Plan) {
             drop(self.view.take());
             *self.ticket.get_mut() = ticket(&self.stream, self.home.generation);
         }
+    }
+
+    /// Ends a life: whoever had the bare address has it no more.
+    #[inline]
+    pub(super) fn end_life(&mut self) {
+        *self.written.get_mut() = 0;
     }
 
     pub(super) fn stream(&self) -> &Stream {
@@ -246,88 +264,6 @@ impl Record {
     #[inline]
     pub(super) fn needs_care(&self) -> bool {
         self.ticket() == CARE
-    }
-
-    /// Lets later work of another stream read the memory.
-    pub(super) fn read_on(&self, stream: &Stream) -> Result<()> {
-        if let Some(view) = self.view.get() {
-            // The block's own stream is behind the view's writes then.
-            view.read(&mut || Ok(()))?;
-        }
-        let written = u64::from(self.written.load(Relaxed));
-        self.uses().read(&self.stream, stream, |stream, writer| match written {
-            1.. if writer.id() == self.stream.id() && writer.memory_id() == stream.memory_id() => {
-                Moment::at(writer, written).precede(stream)
-            }
-            _ => moment::order(stream, writer),
-        })
-    }
-
-    /// Its own stream has written it, by work that is there already.
-    pub(super) fn note_write(&self) {
-        // One that does not fit is not known.
-        self.written.store(u32::try_from(self.stream.epoch()).unwrap_or(0), Relaxed);
-    }
-
-    /// It may be written by work that nobody tells of.
-    #[inline]
-    pub(super) fn forget_write(&self) {
-        self.written.store(0, Relaxed);
-    }
-
-    /// Lets later work of another stream write the memory.
-    pub(super) fn write_on(&mut self, stream: &Stream) -> Result<()> {
-        // The block's own stream is behind its uses then. It knows of writes by this one alone.
-        drop(self.view.take());
-        let home = self.stream.clone();
-        self.uses().write(&home, stream, moment::order)
-    }
-
-    fn uses(&self) -> MutexGuard<'_, Uses> {
-        let uses = self.uses.get_or_init(Box::default);
-        self.take_care();
-        uses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The streams that may still use the memory, as far as they said so.
-    pub(super) fn users(&mut self) -> impl Iterator<Item = &Stream> {
-        self.known_uses().into_iter().flat_map(|uses| uses.users())
-    }
-
-    fn known_uses(&mut self) -> Option<&mut Uses> {
-        Some(self.uses.get_mut()?.get_mut().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Orders the memory's own stream behind uses by others, up to moments that cover them.
-    ///
-    /// # Errors
-    /// A failure of the device, or a capture. The uses go on then.
-    pub(super) fn follow_uses(&mut self, moments: &[Moment]) -> Result<()> {
-        let home = self.stream.clone();
-        let Some(uses) = self.known_uses() else { return Ok(()) };
-        for user in uses.users() {
-            match moments.iter().find(|moment| moment.stream().id() == user.id()) {
-                _ if user.id() == home.id() => {}
-                Some(moment) => moment.precede(&home)?,
-                None => moment::order(&home, user)?,
-            }
-        }
-        uses.clear();
-        if self.view.get().is_none() {
-            *self.ticket.get_mut() = ticket(&self.stream, self.own_ticket());
-        }
-        Ok(())
-    }
-
-    /// As [`follow_uses`](Record::follow_uses), now. Returns whether there were any.
-    pub(super) fn end_uses(&mut self) -> Result<bool> {
-        let has_any = self.users().next().is_some();
-        self.follow_uses(&[])?;
-        Ok(has_any)
-    }
-
-    fn own_ticket(&self) -> u64 {
-        if matches!(self.origin, Origin::Plan) { self.home.generation } else { UNPLANNED }
     }
 
     /// A drop has more to do than to give the memory back.

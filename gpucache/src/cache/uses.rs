@@ -17,15 +17,21 @@ pub(super) struct Uses {
 }
 
 impl Uses {
-    /// Lets later work of `stream` read the block, which is on `home`, once `order` has put it behind the last write.
+    /// Lets later work of `stream` read the block, which is on `home`, once `order` has put it behind the last write; and
+    /// behind what is on `home` each time, where that may write without a word (`is_bare`).
     pub(super) fn read(
         &mut self,
         home: &Stream,
         stream: &Stream,
+        is_bare: bool,
         order: impl Fn(&Stream, &Stream) -> Result<()>,
     ) -> Result<()> {
         let writer = self.writer.as_ref().unwrap_or(home);
-        if writer.id() == stream.id() || self.readers.iter().any(|reader| reader.id() == stream.id()) {
+        let is_known = writer.id() == stream.id() || self.readers.iter().any(|reader| reader.id() == stream.id());
+        if is_bare && stream.id() != home.id() && (is_known || writer.id() != home.id()) {
+            order(stream, home)?;
+        }
+        if is_known {
             return Ok(());
         }
         order(stream, writer)?;

@@ -168,6 +168,15 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
         true
     }
 
+    /// Takes a failure that something below the backend met earlier and kept because it could not return it. Asked by calls
+    /// that can return one, before they do anything.
+    ///
+    /// # Errors
+    /// That failure, once.
+    fn kept_failure(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether the stream's work is code of this process, which may itself call this crate. What is locked meanwhile
     /// would never be unlocked, so that such a stream is asked whether it is done, and not waited for.
     fn runs_closures(&self) -> bool {

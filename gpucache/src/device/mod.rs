@@ -20,6 +20,8 @@ mod cuda;
 pub use backend::{Backend, Event};
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
+#[cfg(feature = "cuda")]
+pub(crate) use cuda::{EventHandle, Mark, Peer, RawStream};
 pub use host::Host;
 pub use memory::{Memory, VirtualMemory};
 pub use meter::{MemoryUse, OrderUse};

@@ -119,6 +119,11 @@ impl Stream {
         if self.0.failed.load(Relaxed) { self.take_failure() } else { Ok(()) }
     }
 
+    /// Returns what something below the backend could not.
+    pub(crate) fn check_kept(&self) -> Result<()> {
+        self.0.backend.kept_failure()
+    }
+
     /// The id, or none that a stream has if [`check`](Stream::check) or [`handed_out`](Stream::handed_out) has something
     /// to do.
     #[inline]
@@ -209,6 +214,7 @@ impl Stream {
     }
 
     pub(crate) fn synchronize(&self) -> Result<()> {
+        self.check_kept()?;
         self.0.backend.synchronize()?;
         // What the work met may have been kept only now.
         self.check()

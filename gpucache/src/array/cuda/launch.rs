@@ -3,7 +3,6 @@
 
 use cudarc::driver::{CudaFunction, LaunchArgs, LaunchConfig, PushKernelArg};
 
-use super::Lent;
 use crate::array::{Array, Element};
 use crate::base::error::{Error, Result};
 use crate::cache::Block;
@@ -54,10 +53,6 @@ impl<'a> Launch<'a> {
     /// An array that the kernel reads.
     #[inline]
     pub fn array<'b: 'a, T: Element>(&mut self, array: &'b Array<T, Cuda>) -> &mut Self {
-        if array.block.known_view::<Lent<T>>().is_some() {
-            self.arguments.arg(array);
-            return self;
-        }
         let ordered = array.block.read_on(self.device.stream_handle());
         self.failure = self.failure.take().or(ordered.err());
         self.arguments.arg(array.block.address_ref());
@@ -67,10 +62,6 @@ impl<'a> Launch<'a> {
     /// An array that the kernel writes.
     #[inline]
     pub fn array_mut<'b: 'a, T: Element>(&mut self, array: &'b mut Array<T, Cuda>) -> &mut Self {
-        if array.block.known_view::<Lent<T>>().is_some() {
-            self.arguments.arg(array);
-            return self;
-        }
         let stream = self.device.stream_handle();
         let ordered = array.block.write_on(stream);
         self.failure = self.failure.take().or(ordered.err());

@@ -5,19 +5,41 @@ use std::any::Any;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 use std::sync::Arc;
 
-use cudarc::driver::{CudaEvent, CudaStream, DriverError, result, sys};
+use cudarc::driver::{CudaStream, DriverError, result, sys};
 
+use super::driver::{self, Mark};
+use super::kept;
+use super::known::Known;
 use crate::base::error::{Error, Result};
 use crate::device::backend::{Backend, Event};
 
 #[derive(Debug)]
 pub(super) struct CudaMemory {
     stream: Arc<CudaStream>,
+    /// The streams of its GPU.
+    known: Arc<Known>,
 }
 
 impl CudaMemory {
-    pub(super) fn new(stream: Arc<CudaStream>) -> CudaMemory {
-        CudaMemory { stream }
+    pub(super) fn new(stream: Arc<CudaStream>, known: Arc<Known>) -> CudaMemory {
+        CudaMemory { stream, known }
+    }
+
+    #[inline]
+    pub(super) fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// Whether the stream is captured.
+    pub(super) fn capture_status(&self) -> Result<sys::CUstreamCaptureStatus, DriverError> {
+        driver::bind(self.stream.context())?;
+        // SAFETY: the stream is held, and so alive.
+        unsafe { result::stream::is_capturing(self.stream.cu_stream()) }
+    }
+
+    fn synchronize_stream(&self) -> Result<(), DriverError> {
+        // SAFETY: the stream is held, and so alive.
+        unsafe { result::stream::synchronize(self.stream.cu_stream()) }
     }
 
     #[inline]
@@ -27,7 +49,7 @@ impl CudaMemory {
 
     /// Runs a driver call with this stream's context current.
     fn call<R>(&self, operation: &'static str, call: impl FnOnce() -> Result<R, DriverError>) -> Result<R> {
-        self.stream.context().bind_to_thread().and_then(|()| call()).map_err(|error| self.failure(operation, error))
+        driver::bind(self.stream.context()).and_then(|()| call()).map_err(|error| self.failure(operation, error))
     }
 
     fn failure(&self, operation: &'static str, error: DriverError) -> Error {
@@ -42,9 +64,10 @@ impl CudaMemory {
 // SAFETY: memory comes from the driver, which hands nothing out twice before it is freed, and is freed by `free` alone.
 unsafe impl Backend for CudaMemory {
     fn allocate(&self, bytes: usize) -> Result<u64> {
+        self.kept_failure()?;
         let context = self.stream.context();
         // SAFETY: `bytes` is not zero, and the stream belongs to the context that is bound.
-        let memory = context.bind_to_thread().and_then(|()| unsafe {
+        let memory = driver::bind(context).and_then(|()| unsafe {
             match context.has_async_alloc() {
                 true => result::malloc_async(self.stream.cu_stream(), bytes),
                 false => result::malloc_sync(bytes),
@@ -61,7 +84,7 @@ unsafe impl Backend for CudaMemory {
             // SAFETY: the caller frees what `allocate` gave, once; the stream orders it behind the block's last use.
             true => unsafe { result::free_async(address, self.stream.cu_stream()) },
             false => {
-                self.stream.synchronize()?;
+                self.synchronize_stream()?;
                 // SAFETY: as above, and no work of the stream is under way any more.
                 unsafe { result::free_sync(address) }
             }
@@ -69,6 +92,7 @@ unsafe impl Backend for CudaMemory {
     }
 
     unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
+        self.kept_failure()?;
         let stream = self.stream.cu_stream();
         // SAFETY: the caller gives `bytes` allocated bytes at `address`, aligned to 256, and `bytes` is a multiple of the
         // pattern's length, so that many elements of that length lie within them.
@@ -89,6 +113,7 @@ unsafe impl Backend for CudaMemory {
     }
 
     unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
+        self.kept_failure()?;
         self.call("a copy to the device", || {
             // SAFETY: the caller gives `bytes` readable bytes at `from`, and as many allocated at `to`.
             unsafe { result::memcpy_htod_async(to, from_raw_parts(from, bytes), self.stream.cu_stream()) }
@@ -98,6 +123,7 @@ unsafe impl Backend for CudaMemory {
     }
 
     unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
+        self.kept_failure()?;
         self.call("a copy from the device", || {
             // SAFETY: the caller gives `bytes` writable bytes at `to`, and as many allocated at `from`.
             unsafe { result::memcpy_dtoh_async(from_raw_parts_mut(to, bytes), from, self.stream.cu_stream()) }
@@ -106,6 +132,7 @@ unsafe impl Backend for CudaMemory {
     }
 
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
+        self.kept_failure()?;
         self.call("a copy on the device", || {
             // SAFETY: the caller gives two allocated blocks of `bytes` bytes.
             unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream.cu_stream()) }
@@ -113,7 +140,7 @@ unsafe impl Backend for CudaMemory {
     }
 
     fn synchronize(&self) -> Result<()> {
-        self.call("waiting for the stream", || self.stream.synchronize())
+        self.call("waiting for the stream", || self.synchronize_stream())
     }
 
     fn release_reserve(&self) -> Result<bool> {
@@ -134,21 +161,18 @@ unsafe impl Backend for CudaMemory {
     }
 
     fn new_event(&self) -> Result<Arc<dyn Event>> {
-        let flags = Some(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
-        let event = self.call("making an event", || self.stream.context().new_event(flags))?;
-        Ok(Arc::new(Mark(event)))
+        let mark = Mark::new(self.stream.context()).map_err(|error| self.failure("making an event", error))?;
+        Ok(Arc::new(mark))
     }
 
     fn record(&self, event: &dyn Event) -> Result<()> {
-        let Mark(event) = mark(event)?;
-        // Refused by cudarc for an event of another context.
-        self.call("recording an event", || event.record(&self.stream))
+        // Refused by the driver for an event of another context.
+        mark(event)?.record(&self.stream).map_err(|error| self.failure("recording an event", error))
     }
 
     fn wait(&self, event: &dyn Event) -> Result<()> {
         // The event may be of another context of the GPU, or of another GPU.
-        let Mark(event) = mark(event)?;
-        self.call("waiting for an event", || self.stream.wait(event))
+        mark(event)?.precede(&self.stream).map_err(|error| self.failure("waiting for an event", error))
     }
 
     fn records_for_anyone(&self) -> bool {
@@ -157,22 +181,19 @@ unsafe impl Backend for CudaMemory {
 
     fn is_capturing(&self) -> bool {
         // A stream that cannot be asked is taken to be in use by nobody's capture: its next call tells what is wrong.
-        let status = self.call("asking for a capture", || self.stream.capture_status());
-        status.is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+        self.capture_status().is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
+    fn kept_failure(&self) -> Result<()> {
+        self.stream.context().check_err().map_err(|error| kept(&self.stream, error))
     }
 }
-
-/// An event without timing.
-#[derive(Debug)]
-struct Mark(CudaEvent);
 
 // SAFETY: the driver answers that an event is complete once the work before its last record is done.
 unsafe impl Event for Mark {
     fn is_complete(&self) -> Result<bool> {
-        let context = self.0.context();
-        // It may have been made by another thread, and the context is bound to each on its own.
-        context.bind_to_thread().and_then(|()| self.0.try_is_complete()).map_err(|error| {
-            let device = format_args!("cuda:{}", context.ordinal()).to_string();
+        Mark::is_complete(self).map_err(|error| {
+            let device = format_args!("cuda:{}", self.context().ordinal()).to_string();
             Error::device_failure(device, "asking for an event", describe(error))
         })
     }

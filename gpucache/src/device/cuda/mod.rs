@@ -5,7 +5,10 @@
 //! the raw handle to another stream meanwhile.
 #![allow(unsafe_code)]
 
+mod driver;
+mod known;
 mod memory;
+mod order;
 mod pages;
 
 use std::ptr::from_ref;
@@ -13,11 +16,14 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
 
+pub(crate) use self::driver::{EventHandle, Mark};
+use self::known::Known;
+pub(crate) use self::known::{Peer, RawStream};
 use self::memory::{CudaMemory, describe};
 use self::pages::CudaPages;
 use super::Device;
 use super::memory::Memory;
-use super::stream::{Stream, WeakStream};
+use super::stream::Stream;
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, OnceLock};
 
@@ -40,12 +46,8 @@ struct Gpu {
     ordinal: usize,
     memory: Option<Arc<Memory>>,
     context: Weak<CudaContext>,
-    streams: Vec<(RawStream, WeakStream)>,
+    known: Arc<Known>,
 }
-
-/// A stream as the driver knows it: its context and its handle, compared and never followed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct RawStream(usize, usize);
 
 static GPUS: Mutex<Vec<Gpu>> = Mutex::new(Vec::new());
 
@@ -85,8 +87,8 @@ impl Cuda {
     /// [`is_unavailable`](Error::is_unavailable) for the per-thread default stream, which is another stream on each
     /// thread while arrays may move between threads.
     pub fn with_stream(stream: Arc<CudaStream>) -> Result<Cuda> {
-        let raw = RawStream(stream.context().cu_ctx() as usize, stream.cu_stream() as usize);
-        if raw.1 == 2 {
+        let raw = RawStream::of(&stream);
+        if raw.is_per_thread() {
             return Err(Error::unavailable(
                 "the per-thread default stream",
                 "it is another stream on each thread, and arrays may change threads",
@@ -94,15 +96,18 @@ impl Cuda {
             ));
         }
         with_gpu(stream.context().ordinal(), |gpu| {
-            gpu.streams.retain(|(_, known)| known.is_alive());
-            if let Some(known) = gpu.streams.iter().find_map(|(key, known)| (*key == raw).then(|| known.upgrade())?) {
-                return Ok(Cuda(known));
-            }
-            let memory = gpu.memory.get_or_insert_with(|| memory_of(stream.context())).clone();
+            let memory = match &gpu.memory {
+                Some(memory) => memory.clone(),
+                None => {
+                    // What is kept would be taken for the answer what the GPU can do.
+                    stream.context().check_err().map_err(|error| kept(&stream, error))?;
+                    gpu.memory.insert(memory_of(stream.context())).clone()
+                }
+            };
+            let known = &gpu.known;
             // SAFETY: the memory is that of the stream's GPU, whose address space all streams of the process on it share.
-            let new = unsafe { Stream::new(memory, CudaMemory::new(stream)) };
-            gpu.streams.push((raw, new.downgrade()));
-            Ok(Cuda(new))
+            let make = || unsafe { Stream::new(memory, CudaMemory::new(stream, known.clone())) };
+            Ok(known.find_or_add(raw, make))
         })
     }
 
@@ -143,21 +148,30 @@ fn with_gpu<R>(ordinal: usize, act: impl FnOnce(&mut Gpu) -> R) -> R {
     let mut gpus = GPUS.lock().unwrap_or_else(PoisonError::into_inner);
     let place = gpus.iter().position(|gpu| gpu.ordinal == ordinal).unwrap_or(gpus.len());
     if place == gpus.len() {
-        gpus.push(Gpu { ordinal, memory: None, context: Weak::new(), streams: Vec::new() });
+        gpus.push(Gpu { ordinal, memory: None, context: Weak::new(), known: Arc::default() });
     }
     act(&mut gpus[place])
 }
+
+/// The names of the driver's library.
+const DRIVER: [&str; 3] = ["libcuda.so.1", "libcuda.so", "nvcuda.dll"];
 
 /// Whether the driver can be loaded: cudarc panics where it cannot.
 fn driver_is_present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     *PRESENT.get_or_init(|| {
-        ["libcuda.so.1", "libcuda.so", "nvcuda.dll"].into_iter().any(|name| {
+        DRIVER.into_iter().any(|name| {
             // SAFETY: loading the driver runs its initialisers, which are made to be run by any process; nothing is
             // called in it here.
             unsafe { libloading::Library::new(name) }.is_ok()
         })
     })
+}
+
+/// What cudarc kept in the stream's context object, for whoever can return it.
+fn kept(stream: &CudaStream, error: DriverError) -> Error {
+    let device = format_args!("cuda:{}", stream.context().ordinal()).to_string();
+    Error::device_failure(device, "a call whose failure cudarc kept", describe(error)).deferred()
 }
 
 /// Why there is no context: a machine without such a GPU, or a driver that does not work.

@@ -1,0 +1,257 @@
+//! A block's memory as `CudaSlice`s, for cudarc's own kernel launches and for whoever wants a slice.
+//!
+//! A slice has one event for all its reads, of which it knows the last alone. So each read of an array gets a slice of its
+//! own over the same memory, a *ticket*, from a ring. What home, the block's own stream, has to do with the memory is known to
+//! no event of a slice; so when one is lent, its event for writes is recorded there, behind everything, and whoever waits for
+//! it, as cudarc's launches do, is behind that. (Where more than [`TICKETS`] launches are prepared at once and not launched
+//! yet, the first of them is not known.)
+//!
+//! The events are waited for and recorded by their handles: cudarc looks at them only while its context object has several
+//! streams, and the last of those may be gone while its work still runs.
+//!
+//! Invariants: the slices free no memory but what was adopted. Handles are those of the slice beside them, which stays.
+#![allow(unsafe_code)]
+
+use std::mem::{ManuallyDrop, forget};
+use std::sync::PoisonError;
+
+use cudarc::driver::{CudaSlice, DevicePtr, DevicePtrMut, SyncOnDrop};
+
+use crate::array::Element;
+use crate::base::error::Result;
+use crate::base::sync::{Mutex, MutexGuard, OnceLock};
+use crate::device::{Cuda, Device, EventHandle};
+
+/// Readers that are known apart.
+const TICKETS: usize = 8;
+
+/// A block's memory as `CudaSlice`s.
+pub(super) struct Slices<T: Element> {
+    /// The slice that writes go by, and the first read. It owns the memory if it was adopted.
+    first: Ticket<T>,
+    adopted: bool,
+    address: u64,
+    others: [OnceLock<Ticket<T>>; TICKETS - 1],
+    loans: Mutex<Loans>,
+}
+
+/// A slice, and the handles of its events; there are none where cudarc was told to track none.
+pub(super) struct Ticket<T> {
+    slice: ManuallyDrop<CudaSlice<T>>,
+    events: Option<Events>,
+}
+
+#[derive(Clone, Copy)]
+struct Events {
+    read: EventHandle,
+    write: EventHandle,
+}
+
+#[derive(Default)]
+struct Loans {
+    /// Reads since home was behind all of them.
+    reads: usize,
+    /// Whether the first slice was lent to be written, and home is not behind that.
+    is_written: bool,
+}
+
+impl<T: Element> Slices<T> {
+    /// Slices over memory with room for `len` elements.
+    pub(super) fn over(home: &Cuda, address: u64, len: usize) -> Slices<T> {
+        Slices::new(Ticket::over(home, address, len), false, address)
+    }
+
+    /// Somebody's slice, with its memory.
+    pub(super) fn adopting(mut slice: CudaSlice<T>) -> Slices<T> {
+        let (address, events) = Events::of(&mut slice);
+        Slices::new(Ticket { slice: ManuallyDrop::new(slice), events }, true, address)
+    }
+
+    fn new(first: Ticket<T>, adopted: bool, address: u64) -> Slices<T> {
+        Slices { first, adopted, address, others: Default::default(), loans: Mutex::default() }
+    }
+
+    /// A slice for one read, on whatever stream, behind what home did; `is_bare` if home may write the memory in between.
+    pub(super) fn reading(&self, home: &Cuda, is_bare: bool) -> Result<&Ticket<T>> {
+        let mut loans = self.loans();
+        let ticket = match loans.reads % TICKETS {
+            0 => &self.first,
+            place => self.others[place - 1].get_or_init(|| Ticket::over(home, self.address, self.first.slice.len())),
+        };
+        let was_lent = loans.reads >= TICKETS;
+        loans.reads += 1;
+        if !was_lent || is_bare {
+            // Not each time, as home may be behind slow readers by now that this one need not wait for.
+            ticket.announce(home)?;
+        }
+        if was_lent {
+            // Its event is about to tell of another read.
+            ticket.follow_read(home)?;
+        }
+        Ok(ticket)
+    }
+
+    /// The slice for writes, on whatever stream, once home is behind all uses.
+    pub(super) fn writing(&mut self, home: &Cuda) -> Result<&mut Ticket<T>> {
+        self.loans_mut().is_written = true;
+        self.first.announce(home)?;
+        Ok(&mut self.first)
+    }
+
+    /// The slice for writes, which was announced as far as that is possible.
+    pub(super) fn first_mut(&mut self) -> &mut Ticket<T> {
+        &mut self.first
+    }
+
+    pub(super) fn first(&self) -> &Ticket<T> {
+        &self.first
+    }
+
+    /// Orders later work of `home` behind writes by the slice.
+    pub(super) fn follow_writes(&self, home: &Cuda) -> Result<()> {
+        let mut loans = self.loans();
+        if loans.is_written {
+            self.first.follow(home)?;
+            loans.is_written = false;
+        }
+        Ok(())
+    }
+
+    /// Orders later work of `home` behind all that the slices were lent for.
+    pub(super) fn follow_uses(&mut self, home: &Cuda) -> Result<()> {
+        let Loans { reads, is_written } = *self.loans_mut();
+        if reads > 0 || is_written {
+            self.first.follow(home)?;
+        }
+        let lent = self.others.iter().take(reads.saturating_sub(1));
+        // None of them is written, so that home alone recorded their events for writes.
+        lent.filter_map(OnceLock::get).try_for_each(|ticket| ticket.follow_read(home))?;
+        *self.loans_mut() = Loans::default();
+        Ok(())
+    }
+
+    /// There is nothing to follow: all work is done.
+    pub(super) fn forget_uses(&mut self) {
+        *self.loans_mut() = Loans::default();
+    }
+
+    /// The slice with the memory, whose events tell of all that is on `home` now.
+    pub(super) fn into_slice(mut self, home: &Cuda) -> Result<CudaSlice<T>> {
+        self.first.announce(home)?;
+        self.release_others();
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, so its slice is taken once, and it owns the memory from now on. The rest of it, a
+        // few numbers and no other slice, needs no drop.
+        Ok(unsafe { ManuallyDrop::take(&mut this.first.slice) })
+    }
+
+    fn release_others(&mut self) {
+        self.others
+            .iter_mut()
+            .filter_map(OnceLock::take)
+            .for_each(|ticket| release(ManuallyDrop::into_inner(ticket.slice)));
+    }
+
+    fn loans(&self) -> MutexGuard<'_, Loans> {
+        self.loans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn loans_mut(&mut self) -> &mut Loans {
+        self.loans.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Ticket<T> {
+    fn over(home: &Cuda, address: u64, len: usize) -> Ticket<T> {
+        let mut slice = upgrade(home, address, len);
+        let (_, events) = Events::of(&mut slice);
+        // What cudarc met there concerns nobody but this array.
+        home.take_kept(home.stream().context());
+        Ticket { slice: ManuallyDrop::new(slice), events }
+    }
+
+    pub(super) fn slice(&self) -> &CudaSlice<T> {
+        &self.slice
+    }
+
+    pub(super) fn slice_mut(&mut self) -> &mut CudaSlice<T> {
+        &mut self.slice
+    }
+
+    /// Whether cudarc's launches tell of their uses by it.
+    pub(super) fn has_events(&self) -> bool {
+        self.events.is_some()
+    }
+
+    /// Lets whoever waits for the slice's last write wait for all that is on `home` now.
+    pub(super) fn announce(&self, home: &Cuda) -> Result<()> {
+        // SAFETY: the events are the slice's, which is here.
+        self.events.map_or(Ok(()), |events| unsafe { home.record_handle(events.write) })
+    }
+
+    fn follow_read(&self, home: &Cuda) -> Result<()> {
+        // SAFETY: the events are the slice's, which is here.
+        self.events.map_or(Ok(()), |events| unsafe { home.follow_handle(events.read) })
+    }
+
+    /// Orders later work of `home` behind what the events know of.
+    pub(super) fn follow(&self, home: &Cuda) -> Result<()> {
+        self.follow_read(home)?;
+        // SAFETY: the events are the slice's, which is here.
+        self.events.map_or(Ok(()), |events| unsafe { home.follow_handle(events.write) })
+    }
+}
+
+impl Events {
+    /// The address of a slice and the handles of its events.
+    fn of<T>(slice: &mut CudaSlice<T>) -> (u64, Option<Events>) {
+        let stream = slice.stream().clone();
+        let (address, read) = slice.device_ptr(&stream);
+        let read = handle(read);
+        let write = handle(slice.device_ptr_mut(&stream).1);
+        (address, read.zip(write).map(|(read, write)| Events { read, write }))
+    }
+}
+
+/// The event that would be recorded now, and is not.
+fn handle(recorded: SyncOnDrop<'_>) -> Option<EventHandle> {
+    let event = match &recorded {
+        SyncOnDrop::Record(Some((event, _))) => Some(EventHandle::of(event)),
+        _ => None,
+    };
+    forget(recorded);
+    event
+}
+
+impl<T: Element> Drop for Slices<T> {
+    fn drop(&mut self) {
+        self.release_others();
+        // SAFETY: taken here alone, in the one drop.
+        let first = unsafe { ManuallyDrop::take(&mut self.first.slice) };
+        if self.adopted { drop(first) } else { release(first) }
+    }
+}
+
+/// Destroys a slice's events, and leaves the memory alone.
+fn release<T>(slice: CudaSlice<T>) {
+    let _ = slice.leak();
+}
+
+/// A `CudaSlice` over memory. cudarc panics if it cannot make the slice's events, so this sees first whether it can; if
+/// not, the context is lost, the slice has no events, and the next fallible call says so.
+pub(super) fn upgrade<T>(home: &Cuda, address: u64, len: usize) -> CudaSlice<T> {
+    let (stream, context) = (home.stream(), home.stream().context());
+    // It would be taken for a failure of the next call, whatever that is.
+    home.take_kept(context);
+    let lost = context.is_event_tracking().then(|| context.new_event(None).err()).flatten();
+    // SAFETY: slices made meanwhile lack events, as this one does; no stream of a lost context runs anything.
+    lost.inspect(|_| unsafe { context.disable_event_tracking() });
+    // SAFETY: the block has room for `len` elements at `address`; `Slices` sees to it that the slice does not free it.
+    let slice = unsafe { stream.upgrade_device_ptr(address, len) };
+    if let Some(error) = lost {
+        // SAFETY: as it was before.
+        unsafe { context.enable_event_tracking() };
+        home.stream_handle().keep(home.failure("making an event", error));
+    }
+    slice
+}

@@ -1,0 +1,138 @@
+//! Parts of an array, shared, for calls that take views: each use is noticed as one of the array.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUdeviceptr;
+use cudarc::driver::{CudaStream, CudaView, DevicePtr, DeviceSlice, LaunchArgs, PushKernelArg, SyncOnDrop};
+
+use super::Ticket;
+use crate::array::{Array, Element};
+use crate::base::sync::OnceLock;
+use crate::device::Cuda;
+
+/// A part of an array, as cudarc's `CudaView` is of a slice: an argument of its copies, of cuBLAS and of kernels.
+///
+/// It may be read on any number of streams; the array's memory is written and used again behind all of them.
+pub struct ArrayView<'a, T: Element> {
+    array: &'a Array<T, Cuda>,
+    /// Where the part begins in the device's memory.
+    address: u64,
+    start: usize,
+    len: usize,
+    /// For launches by cudarc's own builder, which keeps a reference to its event.
+    lent: OnceLock<(&'a Ticket<T>, CudaView<'a, T>)>,
+}
+
+impl<T: Element> Array<T, Cuda> {
+    /// All elements as a view.
+    pub fn as_view(&self) -> ArrayView<'_, T> {
+        ArrayView::new(self, 0, self.len())
+    }
+
+    /// A part of the elements as a view; `None` if `range` does not lie within the array.
+    pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Option<ArrayView<'_, T>> {
+        self.as_view().try_slice(range)
+    }
+
+    /// As [`try_slice`](Array::try_slice).
+    ///
+    /// # Panics
+    /// If `range` does not lie within the array.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> ArrayView<'_, T> {
+        self.as_view().slice(range)
+    }
+}
+
+impl<'a, T: Element> ArrayView<'a, T> {
+    fn new(array: &'a Array<T, Cuda>, start: usize, len: usize) -> ArrayView<'a, T> {
+        let address = array.block.address() + (start * size_of::<T>()) as u64;
+        ArrayView { array, address, start, len, lent: OnceLock::new() }
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A part of this part; `None` if `range` does not lie within it.
+    pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Option<ArrayView<'a, T>> {
+        let start = match range.start_bound() {
+            Bound::Included(start) => *start,
+            Bound::Excluded(start) => start.checked_add(1)?,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(end) => end.checked_add(1)?,
+            Bound::Excluded(end) => *end,
+            Bound::Unbounded => self.len,
+        };
+        (start <= end && end <= self.len).then(|| ArrayView::new(self.array, self.start + start, end - start))
+    }
+
+    /// As [`try_slice`](ArrayView::try_slice).
+    ///
+    /// # Panics
+    /// If `range` does not lie within the view.
+    #[allow(clippy::panic)]
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> ArrayView<'a, T> {
+        self.try_slice(range).unwrap_or_else(|| panic!("a part that is not within a view of {} elements", self.len))
+    }
+
+    /// cudarc's view, for a launch that shows no stream.
+    fn lend(&self) -> &CudaView<'a, T> {
+        let array = self.array;
+        let mut is_first = false;
+        let (ticket, view) = self.lent.get_or_init(|| {
+            is_first = true;
+            let ticket = array.lend(array.device().is_mixed());
+            (ticket, ticket.slice().slice(self.start..self.start + self.len))
+        });
+        if !is_first {
+            array.lent().read_again(ticket);
+        }
+        view
+    }
+}
+
+impl<T: Element> fmt::Debug for ArrayView<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} of {:?}", self.start..self.start + self.len, self.array)
+    }
+}
+
+impl<T: Element> DeviceSlice<T> for ArrayView<'_, T> {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn stream(&self) -> &Arc<CudaStream> {
+        self.array.device().stream()
+    }
+}
+
+impl<T: Element> DevicePtr<T> for ArrayView<'_, T> {
+    fn device_ptr<'b>(&'b self, stream: &'b CudaStream) -> (CUdeviceptr, SyncOnDrop<'b>) {
+        (self.address, self.array.shown(stream))
+    }
+}
+
+// SAFETY: pushes the place that holds the part's device pointer, which stays where it is for as long as the view is borrowed,
+// as the launch needs it; or leaves this to cudarc's view of the same part, which the view keeps for as long as it lives.
+unsafe impl<'a, 'b: 'a, 'c: 'b, T: Element> PushKernelArg<&'b ArrayView<'c, T>> for LaunchArgs<'a> {
+    #[inline(always)]
+    fn arg(&mut self, view: &'b ArrayView<'c, T>) -> &mut Self {
+        if view.array.is_alone() {
+            view.array.catch_up();
+            return self.arg(&view.address);
+        }
+        self.arg(view.lend())
+    }
+}

@@ -1,0 +1,112 @@
+//! The streams of a GPU that somebody has a handle of, found by what the driver calls them.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError};
+
+use cudarc::driver::CudaStream;
+
+use super::Cuda;
+use crate::base::sync::{Mutex, MutexGuard};
+use crate::device::stream::{Stream, WeakStream};
+
+/// A stream as the driver knows it: its context and its handle, compared and never followed. Any number of cudarc's objects
+/// may stand for the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RawStream {
+    context: usize,
+    stream: usize,
+}
+
+/// What a stream that somebody shows is to an array's own.
+pub(crate) enum Peer {
+    /// The array's own.
+    Home,
+    /// Another one, which this handle keeps alive.
+    Known(Cuda),
+    /// One that may be gone as soon as it is not borrowed any more.
+    Passing(RawStream),
+}
+
+/// The streams of one GPU that live.
+#[derive(Default)]
+pub(super) struct Known {
+    streams: Mutex<Vec<(RawStream, WeakStream)>>,
+    /// Whether there was a stream of which cudarc's context object of another one knows nothing.
+    is_mixed: AtomicBool,
+}
+
+impl RawStream {
+    pub(crate) fn of(stream: &CudaStream) -> RawStream {
+        let handle = match stream.cu_stream() as usize {
+            // `CU_STREAM_LEGACY`: another name of the default stream.
+            1 => 0,
+            handle => handle,
+        };
+        RawStream { context: stream.context().cu_ctx() as usize, stream: handle }
+    }
+
+    /// The default stream of its context, which lives as long as the context.
+    pub(super) fn is_default(self) -> bool {
+        self.stream == 0
+    }
+
+    /// `CU_STREAM_PER_THREAD`: another stream on each thread.
+    pub(crate) fn is_per_thread(self) -> bool {
+        self.stream == 2
+    }
+}
+
+impl Known {
+    pub(super) fn find(&self, raw: RawStream) -> Option<Cuda> {
+        find(&self.streams(), raw)
+    }
+
+    /// The handle of a stream; `make` makes the first one.
+    pub(super) fn find_or_add(&self, raw: RawStream, make: impl FnOnce() -> Stream) -> Cuda {
+        let mut streams = self.streams();
+        streams.retain(|(_, known)| known.is_alive());
+        if let Some(known) = find(&streams, raw) {
+            return known;
+        }
+        let new = Cuda(make());
+        // Two pairs of context objects that differ have one that differs from the first.
+        if let Some(other) = streams.iter().find_map(|(_, known)| known.upgrade()) {
+            self.meet(Cuda(other).stream(), new.stream());
+        }
+        self.meet(new.stream(), new.stream());
+        streams.push((raw, new.0.downgrade()));
+        new
+    }
+
+    /// All that live.
+    pub(super) fn all(&self) -> Vec<Cuda> {
+        self.streams().iter().filter_map(|(_, known)| known.upgrade().map(Cuda)).collect()
+    }
+
+    /// Remembers if cudarc's context object of the one stream cannot know that the other is there: it is of another object,
+    /// or was made by another library, since an object that has made no stream has none but the default one.
+    pub(super) fn meet(&self, stream: &CudaStream, other: &CudaStream) {
+        let is_borrowed = !RawStream::of(other).is_default() && !other.context().is_in_multi_stream_mode();
+        if is_borrowed || !Arc::ptr_eq(stream.context(), other.context()) {
+            self.is_mixed.store(true, Relaxed);
+        }
+    }
+
+    pub(super) fn is_mixed(&self) -> bool {
+        self.is_mixed.load(Relaxed)
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Vec<(RawStream, WeakStream)>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Known {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Known").field("is_mixed", &self.is_mixed).finish_non_exhaustive()
+    }
+}
+
+fn find(streams: &[(RawStream, WeakStream)], raw: RawStream) -> Option<Cuda> {
+    streams.iter().find_map(|(key, known)| (*key == raw).then(|| known.upgrade())?).map(Cuda)
+}

@@ -1,0 +1,196 @@
+//! What a handle does to order its stream with others that it is shown, and with those that it is not.
+#![allow(unsafe_code)]
+
+use cudarc::driver::sys::{CUresult, CUstreamCaptureStatus};
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, result};
+
+use super::driver::{self, EventHandle, Mark};
+use super::known::{Known, Peer, RawStream};
+use super::memory::CudaMemory;
+use super::{Cuda, describe};
+use crate::base::error::{Error, Result};
+
+impl Cuda {
+    fn memory(&self) -> &CudaMemory {
+        // SAFETY: a `Cuda` is made in this module alone, around a stream over a `CudaMemory`, or lent for such a stream.
+        unsafe { self.0.backend_unchecked::<CudaMemory>() }
+    }
+
+    fn known(&self) -> &Known {
+        self.memory().known()
+    }
+
+    /// What `stream` is to this one.
+    #[inline]
+    pub(crate) fn peer(&self, stream: &CudaStream) -> Peer {
+        let raw = RawStream::of(stream);
+        // No handle has the per-thread stream.
+        if raw == RawStream::of(self.stream()) { Peer::Home } else { self.foreign(raw, stream) }
+    }
+
+    fn foreign(&self, raw: RawStream, stream: &CudaStream) -> Peer {
+        self.known().meet(self.stream(), stream);
+        // Streams of two GPUs have no epochs in common.
+        if raw.is_per_thread() || stream.context().ordinal() != self.stream().context().ordinal() {
+            return Peer::Passing(raw);
+        }
+        if let Some(known) = self.known().find(raw) {
+            return Peer::Known(known);
+        }
+        let default = raw.is_default().then(|| Cuda::with_stream(stream.context().default_stream()).ok()).flatten();
+        default.map_or(Peer::Passing(raw), Peer::Known)
+    }
+
+    /// Whether this process has shown streams of this GPU of which cudarc's context object of another one knows nothing.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.known().is_mixed()
+    }
+
+    /// Takes what cudarc kept in a context object, since its next call would fail by it, whatever that is, and keeps it here
+    /// for the next fallible call on this stream. Returns whether there was anything.
+    pub(crate) fn take_kept(&self, context: &CudaContext) -> bool {
+        let kept = context.check_err();
+        kept.map_err(|error| self.0.keep(self.failure("a call whose failure cudarc kept", error))).is_err()
+    }
+
+    /// Makes the stream's context current on the calling thread, for calls of cudarc's that do not. Where that is not possible
+    /// they fail as well.
+    pub(crate) fn make_current(&self) {
+        let _ = self.take_kept(self.stream().context());
+        let _ = driver::bind(self.stream().context());
+    }
+
+    pub(crate) fn failure(&self, operation: &'static str, error: DriverError) -> Error {
+        Error::device_failure(format_args!("{self:?}"), operation, describe(error))
+    }
+
+    /// An event for [`lead`](Cuda::lead).
+    pub(crate) fn new_mark(&self) -> Result<Mark> {
+        Mark::new(self.stream().context()).map_err(|error| self.failure("making an event", error))
+    }
+
+    /// Orders later work of `stream` behind all that is on this one now, by a mark of this handle's.
+    pub(crate) fn lead(&self, stream: &CudaStream, mark: &Mark) -> Result<()> {
+        let ordered = mark.record(self.stream()).and_then(|()| mark.precede(stream));
+        ordered.map_err(|error| self.failure("ordering a stream behind another one", error))
+    }
+
+    /// Orders later work of this stream behind what cudarc's event is behind now.
+    pub(crate) fn follow_event(&self, event: &CudaEvent) -> Result<()> {
+        // SAFETY: the event is borrowed.
+        unsafe { self.follow_handle(EventHandle::of(event)) }
+    }
+
+    /// Orders later work of some other `stream` behind what cudarc's event is behind now.
+    pub(crate) fn precede_by_event(&self, stream: &CudaStream, event: &CudaEvent) -> Result<()> {
+        // SAFETY: the event is borrowed.
+        let ordered = unsafe { driver::wait(stream, EventHandle::of(event)) };
+        ordered.map_err(|error| self.failure("waiting for an event", error))
+    }
+
+    /// As [`follow_event`](Cuda::follow_event). There is nothing to wait for if the event was recorded in a capture, which has
+    /// ended since: a graph's work is its user's to order.
+    ///
+    /// # Safety
+    /// The event was not destroyed.
+    pub(crate) unsafe fn follow_handle(&self, event: EventHandle) -> Result<()> {
+        // SAFETY: the caller's contract.
+        let ordered = unsafe { driver::wait(self.stream(), event) };
+        match ordered {
+            Ok(()) => Ok(()),
+            // SAFETY: as above.
+            Err(_) if unsafe { driver::is_of_capture(event) } => Ok(()),
+            Err(error) => Err(self.failure("waiting for an event", error)),
+        }
+    }
+
+    /// Puts cudarc's event behind all work that is on this stream now.
+    ///
+    /// # Safety
+    /// The event was not destroyed.
+    pub(crate) unsafe fn record_handle(&self, event: EventHandle) -> Result<()> {
+        // SAFETY: the caller's contract.
+        unsafe { driver::record(event, self.stream()) }.map_err(|error| self.failure("recording an event", error))
+    }
+
+    /// Orders later work of this stream behind all that its context was given so far, on whatever stream.
+    ///
+    /// Where the driver cannot (before CUDA 12.5), or a stream is captured, whose capture that would end, this is all that is
+    /// on streams that somebody has a handle of.
+    ///
+    /// # Errors
+    /// A failure of the driver.
+    pub(crate) fn follow_context(&self) -> Result<()> {
+        let mark = self.new_mark()?;
+        let others = self.known().all();
+        let whole = if others.iter().any(Cuda::is_captured) { None } else { mark.record_context() };
+        let is_whole = match whole {
+            Some(Ok(())) => true,
+            // A stream that nobody has a handle of is captured.
+            Some(Err(DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED))) | None => false,
+            Some(Err(error)) => return Err(self.failure("recording an event for a context", error)),
+        };
+        if is_whole {
+            mark.precede(self.stream()).map_err(|error| self.failure("waiting for a context", error))?;
+        }
+        let is_left = |other: &Cuda| other.0.id() != self.0.id() && !other.is_captured();
+        let is_elsewhere = |other: &Cuda| other.stream().context().cu_ctx() != self.stream().context().cu_ctx();
+        for other in others.iter().filter(|other| is_left(other) && (!is_whole || is_elsewhere(other))) {
+            self.follow(other)?;
+        }
+        Ok(())
+    }
+
+    fn follow(&self, other: &Cuda) -> Result<()> {
+        // An event of the other's context, since a stream records none of another one.
+        other.new_mark().and_then(|mark| other.lead(self.stream(), &mark))
+    }
+
+    /// Whether the stream is captured. One that cannot be asked tells what is wrong at its next call.
+    fn is_captured(&self) -> bool {
+        let status = self.memory().capture_status();
+        status.is_ok_and(|status| status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
+    /// Waits on the calling thread until all work of a context is done.
+    ///
+    /// # Errors
+    /// What that work met.
+    pub(crate) fn synchronize_context(&self, context: &CudaContext) -> Result<()> {
+        let done = driver::bind(context).and_then(|()| result::ctx::synchronize());
+        done.map_err(|error| self.failure("waiting for a context", error))
+    }
+
+    /// Waits on the calling thread until all work is done of each context of this GPU that somebody has a handle of.
+    ///
+    /// # Errors
+    /// What that work met.
+    pub(crate) fn synchronize_gpu(&self) -> Result<()> {
+        let mut done = vec![self.stream().context().clone()];
+        self.synchronize_context(&done[0])?;
+        for other in self.known().all() {
+            let context = other.stream().context();
+            if done.iter().all(|known| known.cu_ctx() != context.cu_ctx()) {
+                self.synchronize_context(context)?;
+                done.push(context.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits on the calling thread until all work of this stream is done, and leaves alone what is kept.
+    ///
+    /// # Errors
+    /// What that work met.
+    pub(crate) fn wait_for_work(&self) -> Result<()> {
+        self.0.shared_backend().synchronize()
+    }
+
+    /// For a failure to order that nobody can be told: waits instead, and keeps it for the next fallible call.
+    pub(crate) fn wait_instead(&self, error: Error) {
+        self.0.keep(error);
+        if let Err(error) = self.synchronize_gpu() {
+            self.0.keep(error);
+        }
+    }
+}
