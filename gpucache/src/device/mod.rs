@@ -21,14 +21,14 @@ pub use backend::{Backend, Event};
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
 pub use host::Host;
-pub use memory::{Memory, VirtualMemory};
+pub use memory::{Memory, Unfinished, VirtualMemory};
 pub use meter::{MemoryUse, OrderUse};
 pub use stream::Stream;
 pub use virtual_device::Virtual;
 
 pub(crate) use exit::{process_exits, process_exits_now, thread_is_main};
 pub(crate) use meter::Meter;
-pub(crate) use source::{Pages, Place, Source};
+pub(crate) use source::{Pages, Source};
 
 use crate::base::error::Result;
 

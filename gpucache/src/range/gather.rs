@@ -7,8 +7,8 @@
 use std::cmp::Reverse;
 
 use super::fit::Block;
+use super::mapping::Idle;
 use super::range::{Layout, Range, RangeError};
-use super::spans::NIL;
 use super::window::{self, Window};
 use crate::device::Pages;
 
@@ -27,14 +27,6 @@ impl Limit {
     pub(crate) fn at(bytes: u64) -> Limit {
         Limit { aim: bytes, most: bytes }
     }
-}
-
-/// A handle without a block in it, and the free span in which it lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Idle {
-    span: u32,
-    offset: u64,
-    bytes: u64,
 }
 
 impl<P: Pages> Range<P> {
@@ -59,7 +51,7 @@ impl<P: Pages> Range<P> {
         let Some(idle) = self.in_exchange(rounded, limit) else { return Ok(None) };
         if !idle.is_empty() {
             settle().map_err(RangeError::Pages)?;
-            self.unmap_all(&idle).map_err(RangeError::Pages)?;
+            self.unmap_idle(&idle).map_err(RangeError::Pages)?;
         }
         // Looks for a window anew, since holes have merged. The one found before is still there, as no handle in it was
         // unmapped: no more is missing now.
@@ -103,18 +95,6 @@ impl<P: Pages> Range<P> {
         };
         let is_outside = |idle: &Idle| window.is_none_or(|window| !window.meets(idle.offset, idle.bytes));
         free.flat_map(handles).filter(is_outside).collect()
-    }
-
-    /// Unmaps handles in order of address, so that in each span what is left lies behind.
-    fn unmap_all(&mut self, idle: &[Idle]) -> Result<(), P::Error> {
-        let (mut span, mut rest) = (NIL, NIL);
-        for handle in idle {
-            if handle.span != span {
-                (span, rest) = (handle.span, handle.span);
-            }
-            rest = self.unmap_free(rest, handle.offset, handle.bytes)?;
-        }
-        Ok(())
     }
 }
 

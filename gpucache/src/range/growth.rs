@@ -21,6 +21,10 @@
 const SHARE: u64 = 128;
 /// The share of the high-water mark in a handle.
 const HANDLE_SHARE: u64 = 1024;
+/// The share of a request, or of the mean block if that is less, in a handle where the request is one among its like.
+const REQUEST_SHARE: u64 = 2;
+/// The share of the high-water mark in a handle at most.
+const MOST_SHARE: u64 = 16;
 /// The share of the high-water mark in a chunk.
 const CHUNK_SHARE: u64 = 8;
 
@@ -31,9 +35,13 @@ pub(super) fn step(high_water: u64, granule: u64) -> u64 {
     floor(high_water / SHARE, granule)
 }
 
-/// Bytes of each handle when a step in a span is cut, a multiple of `granule`. The last one takes the remainder too.
-pub(super) fn handle(high_water: u64, granule: u64) -> u64 {
-    floor(high_water / HANDLE_SHARE, granule).max(granule)
+/// Bytes of each handle when what a block of `bytes` lacks is cut, a multiple of `granule`. The last one takes the
+/// remainder too. `mean` is that of all blocks, this one included.
+pub(super) fn handle(high_water: u64, bytes: u64, mean: u64, granule: u64) -> u64 {
+    let is_usual = bytes <= mean.saturating_add(mean / 2);
+    let part = if is_usual { bytes.min(mean) / REQUEST_SHARE } else { 0 };
+    let part = part.min(high_water / MOST_SHARE);
+    floor(part.max(high_water / HANDLE_SHARE), granule).max(granule)
 }
 
 /// Bytes of the next chunk for a request of `bytes`, in multiples of `granule`; `None` if that overflows.

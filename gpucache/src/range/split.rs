@@ -26,6 +26,7 @@ impl<P: Pages> Range<P> {
         }
         self.fit.free_rest(block.node);
         self.stats.live -= whole - kept;
+        self.stats.blocks = self.stats.blocks + blocks.len() as u64 - 1;
         blocks
     }
 }

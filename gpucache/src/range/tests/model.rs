@@ -135,6 +135,7 @@ impl Model {
         }
         let stats = range.stats();
         assert_eq!((stats.live, stats.reserved), (self.live_bytes(), range.pages().used()));
+        assert_eq!(stats.blocks, self.live.len() as u64);
         assert_eq!((stats.peak_live, stats.peak_reserved), (self.peak_live, self.peak_reserved));
     }
 }
