@@ -25,6 +25,12 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// The unit of mapping in bytes: always the same, a power of two of at least 256.
     fn granularity(&self) -> u64;
 
+    /// How many bytes of memory the device has, for this process and all others. Where it is known, large blocks take few
+    /// pieces; where it is not, pieces are short.
+    fn capacity(&self) -> Option<u64> {
+        None
+    }
+
     /// Reserves addresses without memory, once: where they begin, and how many bytes they are.
     ///
     /// # Errors

@@ -24,6 +24,9 @@ pub(crate) trait Pages {
     /// The unit of mapping in bytes: sizes and places of all calls are multiples of it. Always the same, a multiple of 256, not 0.
     fn granularity(&self) -> u64;
 
+    /// How many bytes of memory the device has at all; 0 if that is not known.
+    fn capacity(&self) -> u64;
+
     /// Takes a chunk of `bytes` wherever the device puts it: a piece. Returns its address, which must be a multiple of
     /// 256.
     ///
@@ -117,6 +120,13 @@ impl Pages for Source {
         match &self.kind {
             Kind::Span { pages, .. } => pages.granularity(),
             Kind::Chunks { .. } => CHUNK_GRANULARITY,
+        }
+    }
+
+    fn capacity(&self) -> u64 {
+        match &self.kind {
+            Kind::Span { pages, .. } => pages.capacity().unwrap_or(0),
+            Kind::Chunks { .. } => 0,
         }
     }
 

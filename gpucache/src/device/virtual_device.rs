@@ -154,6 +154,10 @@ unsafe impl VirtualMemory for Pages {
         GRANULARITY
     }
 
+    fn capacity(&self) -> Option<u64> {
+        Some(self.0.capacity)
+    }
+
     fn reserve(&self) -> Result<(u64, u64)> {
         Ok((BASE, 1 << 48))
     }

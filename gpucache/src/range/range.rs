@@ -6,6 +6,7 @@
 //! * A call that fails leaves everything as it was, counters of calls aside.
 
 use super::fit::{Block, Fit};
+use super::growth::Sizes;
 use super::handles::Handles;
 use super::mapping::Idle;
 use super::spans::NIL;
@@ -15,6 +16,9 @@ use super::window;
 use super::{ALIGN, growth};
 use crate::device::Pages;
 use crate::order::Tag;
+
+/// Blocks of at least this share of a granule are large; smaller ones take few pages, however many there are.
+const LARGE: u64 = 4;
 
 /// Counters of a range. Sizes in bytes, blocks rounded up to [`ALIGN`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,8 +31,8 @@ pub(super) struct Stats {
     pub(super) peak_reserved: u64,
     /// The largest `live` since the last trim: the high-water mark.
     pub(super) peak_live: u64,
-    /// Blocks now.
-    pub(super) blocks: u64,
+    /// Blocks now of at least 1/4 of a granule.
+    pub(super) large_blocks: u64,
     /// Handles mapped so far: as many calls on a device that has none for several.
     pub(super) map_calls: u64,
     /// Handles unmapped so far.
@@ -143,8 +147,14 @@ impl<P: Pages> Range<P> {
     #[inline]
     pub(super) fn count(&mut self, bytes: u64) {
         self.stats.live += bytes;
-        self.stats.blocks += 1;
+        self.stats.large_blocks += self.large(bytes);
         self.stats.peak_live = self.stats.peak_live.max(self.stats.live);
+    }
+
+    /// What a block of `bytes` adds to the number of large ones.
+    #[inline]
+    pub(super) fn large(&self, bytes: u64) -> u64 {
+        u64::from(bytes >= self.granule / LARGE)
     }
 
     /// Whose work may still use the memory of `block`.
@@ -161,7 +171,7 @@ impl<P: Pages> Range<P> {
         self.fit.spans.at_mut(block.node).tag = tag;
         self.fit.coalesce(block.node);
         self.stats.live -= bytes;
-        self.stats.blocks -= 1;
+        self.stats.large_blocks -= self.large(bytes);
         bytes
     }
 
@@ -231,8 +241,9 @@ impl<P: Pages> Range<P> {
     /// Maps what the best window lacks, at least `step` bytes if the device and the hole have as many.
     fn grow_span(&mut self, bytes: u64, step: u64) -> Result<Option<Block>, P::Error> {
         let Some(window) = window::best(&self.fit.spans, bytes, self.granule) else { return Ok(None) };
-        let mean = self.stats.live.saturating_add(bytes) / (self.stats.blocks + 1);
-        let handle = growth::handle(self.high_water(bytes), bytes, mean, self.granule);
+        let mean = self.stats.live.saturating_add(bytes) / (self.stats.large_blocks + 1);
+        let sizes = Sizes { bytes, mean, high_water: self.high_water(bytes), capacity: self.pages.capacity() };
+        let handle = growth::handle(sizes, self.granule);
         let extra = step.saturating_sub(window.missing);
         match self.map_all(&window.stretches(&self.fit.spans, self.granule, handle, extra)) {
             Ok(id) => Ok(id.map(|id| self.fit.carve(id, window.offset, bytes))),

@@ -19,6 +19,8 @@ use crate::device::{Unfinished, VirtualMemory};
 pub(super) struct CudaPages {
     context: Arc<CudaContext>,
     granularity: u64,
+    /// What the GPU has; 0 if it does not say.
+    capacity: u64,
 }
 
 impl CudaPages {
@@ -33,7 +35,8 @@ impl CudaPages {
         let option = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
         // SAFETY: the driver reads the properties and writes one `size_t`.
         unsafe { sys::cuMemGetAllocationGranularity(&mut granularity, &properties(context), option) }.result().ok()?;
-        (granularity >= 256).then(|| CudaPages { context: context.clone(), granularity: granularity as u64 })
+        let capacity = context.total_mem().unwrap_or(0) as u64;
+        (granularity >= 256).then(|| CudaPages { context: context.clone(), granularity: granularity as u64, capacity })
     }
 
     /// Makes `call` with the context current.
@@ -53,9 +56,13 @@ unsafe impl VirtualMemory for CudaPages {
         self.granularity
     }
 
+    fn capacity(&self) -> Option<u64> {
+        Some(self.capacity).filter(|&bytes| bytes > 0)
+    }
+
     fn reserve(&self) -> Result<(u64, u64)> {
         // Trimmed and fragmented ranges need more addresses than memory; addresses cost nothing.
-        let total = self.context.total_mem().unwrap_or(1 << 36) as u64;
+        let total = self.capacity().unwrap_or(1 << 36);
         let bytes = total.saturating_mul(4).next_multiple_of(self.granularity);
         let mut address = 0;
         self.call(bytes, "reserving addresses", || {

@@ -93,6 +93,10 @@ impl Pages for Device {
         self.granule
     }
 
+    fn capacity(&self) -> u64 {
+        self.memory
+    }
+
     fn chunk(&mut self, bytes: u64) -> Result<u64, Refusal> {
         // Every other chunk touches the one before it: side by side, yet not one.
         let offset = self.next_chunk + self.next_chunk / self.granule % 2 * self.granule;
