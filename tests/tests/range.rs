@@ -177,3 +177,27 @@ fn every_call_may_fail_over_chunks() {
         }
     }
 }
+
+#[test]
+fn many_large_arrays_take_few_pieces_of_pages() {
+    let _turn = turn();
+    let device = Virtual::new(80 << 30);
+    let entry = |arrays: usize| {
+        cache_scope!("range, many large arrays", {
+            drop((0..arrays).map(|_| Array::<u8, _>::zeros(&device, 100_000_000).unwrap()).collect::<Vec<_>>());
+        });
+    };
+    let taken = || (device.memory().allocations, device.memory().frees);
+    entry(200);
+    let first = taken();
+    assert!(first.0 <= 450 && first.1 == 0, "{first:?} pieces taken and given back for 20 GB");
+    // A plan needs a little less than the first entries.
+    (0..5).for_each(|_| entry(200));
+    let warm = taken();
+    assert!(warm.0 == first.0 && warm.1 <= 4, "{warm:?} pieces taken and given back by warm entries");
+    entry(220);
+    assert!(taken().0 - first.0 <= 90, "{} pieces for 2 GB more", taken().0 - first.0);
+    invalidate("range, many large arrays");
+    assert_eq!(device.memory().bytes, 0);
+    device.synchronize().unwrap();
+}

@@ -7,19 +7,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::meter::Meter;
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::base::sync::OnceLock;
 
 /// Virtual memory management of a device: addresses first, pages behind them later.
 ///
 /// All sizes and places are multiples of the granularity. Mapped memory is usable by every stream of the device at once.
 ///
+/// What one `map`, or one piece of a `map_pieces`, put behind addresses is a piece: it is unmapped as a whole. Pieces that
+/// lie side by side may be unmapped together, whichever calls mapped them.
+///
 /// # Safety
 /// The reserved addresses are used for nothing else while the process lives, and memory is readable and writable from
-/// when `map` returned until `unmap` is called for it.
+/// when `map` or `map_pieces` returned, for all pieces that are mapped by what it returned, until `unmap` or
+/// `unmap_pieces` is called for it. Pieces of which these say in an error that they are mapped are as they were before.
 pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// The unit of mapping in bytes: always the same, a power of two of at least 256.
     fn granularity(&self) -> u64;
+
+    /// How many bytes of memory the device has, for this process and all others. Where it is known, large blocks take few
+    /// pieces; where it is not, pieces are short.
+    fn capacity(&self) -> Option<u64> {
+        None
+    }
 
     /// Reserves addresses without memory, once: where they begin, and how many bytes they are.
     ///
@@ -33,14 +43,63 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// [`Error::out_of_memory`](crate::Error::out_of_memory) where there is none left. Nothing is then mapped.
     fn map(&self, address: u64, bytes: u64) -> Result<()>;
 
-    /// Takes the memory away again that one `map` put there.
+    /// Takes the memory of one piece away again.
     ///
     /// # Errors
     /// What the device answered; the memory is then still mapped.
     ///
     /// # Safety
-    /// One `map` was called with these arguments and no `unmap` since; no work uses the memory any more.
+    /// This piece is mapped, and no work uses the memory any more.
     unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()>;
+
+    /// Puts memory behind reserved addresses that have none, all of them or none: pieces of so many bytes, the first at
+    /// `address` and each of the others right behind the one before it.
+    ///
+    /// Maps one by one unless a device has fewer calls for it.
+    ///
+    /// # Errors
+    /// As for `map`. Nothing is then mapped, unless the device refused to take back what it had given: the first pieces
+    /// up to that one stay mapped.
+    fn map_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
+        let mut end = address;
+        for (done, &bytes) in pieces.iter().enumerate() {
+            if let Err(error) = self.map(end, bytes) {
+                // SAFETY: these pieces were mapped just now, and nobody was told of them.
+                let undone = unsafe { self.unmap_pieces(address, &pieces[..done]) };
+                return Err(Unfinished { mapped: undone.err().map_or(0, |left| left.mapped), error });
+            }
+            end += bytes;
+        }
+        Ok(())
+    }
+
+    /// Takes the memory of pieces away again that lie side by side, the first at `address`.
+    ///
+    /// Unmaps one by one, the last first, unless a device has fewer calls for it.
+    ///
+    /// # Errors
+    /// What the device answered. The first pieces are then still mapped, up to the one that it refused to unmap.
+    ///
+    /// # Safety
+    /// Each of these pieces is mapped, and no work uses the memory of any of them any more.
+    unsafe fn unmap_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
+        let mut at = address + pieces.iter().sum::<u64>();
+        for (before, &bytes) in pieces.iter().enumerate().rev() {
+            at -= bytes;
+            // SAFETY: by the caller's contract this piece is mapped, and no work uses it any more.
+            unsafe { self.unmap(at, bytes) }.map_err(|error| Unfinished { mapped: before + 1, error })?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a call for several pieces of memory ended early, and what is mapped now.
+#[derive(Debug)]
+pub struct Unfinished<E = Error> {
+    /// How many of the pieces have memory behind them: the first so many, none of the others.
+    pub mapped: usize,
+    /// What the device answered.
+    pub error: E,
 }
 
 /// What a range of the device is made of.
@@ -121,5 +180,83 @@ impl Memory {
     #[inline]
     pub(crate) fn range<R: Any + Send + Sync>(&self, make: impl FnOnce() -> R) -> Option<&R> {
         self.range.get_or_init(|| Box::new(make())).downcast_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::sync::Mutex;
+
+    /// Pages that know no stretches: what is mapped, in order, the calls so far, and the calls that fail.
+    #[derive(Debug)]
+    struct Single(Mutex<(Vec<(u64, u64)>, usize)>, std::ops::Range<usize>);
+
+    impl Single {
+        fn failing(calls: std::ops::Range<usize>) -> Single {
+            Single(Mutex::new((Vec::new(), 0)), calls)
+        }
+
+        fn call(&self, change: impl FnOnce(&mut Vec<(u64, u64)>)) -> Result<()> {
+            let (mapped, calls) = &mut *self.0.lock().unwrap();
+            *calls += 1;
+            if self.1.contains(&(*calls - 1)) {
+                return Err(Error::device_failure("single", "a call", "it was to fail"));
+            }
+            change(mapped);
+            Ok(())
+        }
+
+        fn mapped(&self) -> Vec<(u64, u64)> {
+            self.0.lock().unwrap().0.clone()
+        }
+    }
+
+    // SAFETY: nobody follows the addresses.
+    unsafe impl VirtualMemory for Single {
+        fn granularity(&self) -> u64 {
+            256
+        }
+
+        fn reserve(&self) -> Result<(u64, u64)> {
+            Ok((256, 1 << 20))
+        }
+
+        fn map(&self, address: u64, bytes: u64) -> Result<()> {
+            self.call(|mapped| mapped.push((address, bytes)))
+        }
+
+        unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
+            self.call(|mapped| mapped.retain(|&piece| piece != (address, bytes)))
+        }
+    }
+
+    const PIECES: [u64; 3] = [256, 512, 256];
+
+    #[test]
+    fn without_calls_for_several_each_piece_is_mapped_and_unmapped() {
+        let pages = Single::failing(0..0);
+        pages.map_pieces(1024, &PIECES).unwrap();
+        assert_eq!(pages.mapped(), [(1024, 256), (1280, 512), (1792, 256)]);
+        // SAFETY: these pieces were mapped, and nothing uses them.
+        unsafe { pages.unmap_pieces(1280, &PIECES[1..]) }.unwrap();
+        assert_eq!(pages.mapped(), [(1024, 256)]);
+    }
+
+    #[test]
+    fn what_fails_half_way_is_undone_as_far_as_the_device_lets() {
+        let pages = Single::failing(2..3);
+        assert_eq!(pages.map_pieces(1024, &PIECES).unwrap_err().mapped, 0);
+        assert_eq!(pages.mapped(), []);
+        // The third is not mapped, and the second not unmapped.
+        let pages = Single::failing(2..4);
+        assert_eq!(pages.map_pieces(1024, &PIECES).unwrap_err().mapped, 2);
+        assert_eq!(pages.mapped(), [(1024, 256), (1280, 512)]);
+        // The last is unmapped, the one before it not.
+        let pages = Single::failing(4..5);
+        pages.map_pieces(1024, &PIECES).unwrap();
+        // SAFETY: these pieces were mapped, and nothing uses them.
+        assert_eq!(unsafe { pages.unmap_pieces(1024, &PIECES) }.unwrap_err().mapped, 2);
+        assert_eq!(pages.mapped(), [(1024, 256), (1280, 512)]);
     }
 }

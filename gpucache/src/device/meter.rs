@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// What a process holds from one device through this crate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Calls that took memory from the device so far: allocations, and mappings of pages.
+    /// How often memory was taken from the device so far: allocations, and pieces of pages mapped, each of which counts
+    /// though one call may map several.
     pub allocations: u64,
-    /// Calls that gave memory back.
+    /// How often memory was given back, counted in the same pieces.
     pub frees: u64,
     /// Bytes held from it now, idle ones included.
     pub bytes: u64,

@@ -23,14 +23,14 @@ pub use cuda::Cuda;
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::{EventHandle, Mark, Peer, RawStream};
 pub use host::Host;
-pub use memory::{Memory, VirtualMemory};
+pub use memory::{Memory, Unfinished, VirtualMemory};
 pub use meter::{MemoryUse, OrderUse};
 pub use stream::Stream;
 pub use virtual_device::Virtual;
 
 pub(crate) use exit::{process_exits, process_exits_now, thread_is_main};
 pub(crate) use meter::Meter;
-pub(crate) use source::{Pages, Place, Source};
+pub(crate) use source::{Pages, Source};
 
 use crate::base::error::Result;
 

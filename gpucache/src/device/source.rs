@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::backend::Backend;
-use super::memory::VirtualMemory;
+use super::memory::{Unfinished, VirtualMemory};
 use super::meter::Meter;
 use super::stream::Stream;
 use crate::base::error::{Error, Result};
@@ -13,20 +13,10 @@ use crate::base::error::{Error, Result};
 /// The unit of chunks: what CUDA's pools and large pages come in.
 const CHUNK_GRANULARITY: u64 = 2 << 20;
 
-/// Where mapped memory shall appear.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// At this offset of the reserved span, a multiple of the granularity.
-    At(u64),
-    /// Wherever the device puts it: a chunk.
-    Anywhere,
-}
-
 /// A device's memory by the piece.
 ///
-/// A device that reserves a span of addresses is asked for [`Place::At`] only (see
-/// [`Range::span`](super::Range::span)), one that hands out chunks for [`Place::Anywhere`] only (see
-/// [`Range::chunks`](super::Range::chunks)).
+/// A device that reserves a span of addresses is asked to map in it (see [`Range::span`](super::Range::span)), one that
+/// hands out chunks for those (see [`Range::chunks`](super::Range::chunks)).
 pub(crate) trait Pages {
     /// Why a call failed.
     type Error;
@@ -34,20 +24,30 @@ pub(crate) trait Pages {
     /// The unit of mapping in bytes: sizes and places of all calls are multiples of it. Always the same, a multiple of 256, not 0.
     fn granularity(&self) -> u64;
 
-    /// Puts `bytes` of memory at `place` and returns where: the offset asked for, or the address of the chunk, which
-    /// must be a multiple of 256.
-    ///
-    /// # Errors
-    ///
-    /// Whatever the device says. Nothing may then be mapped.
-    fn map(&mut self, place: Place, bytes: u64) -> Result<u64, Self::Error>;
+    /// How many bytes of memory the device has at all; 0 if that is not known.
+    fn capacity(&self) -> u64;
 
-    /// Gives back what one call of [`map`](Self::map) put at `offset`, all `bytes` of it, which no work uses any more.
+    /// Takes a chunk of `bytes` wherever the device puts it: a piece. Returns its address, which must be a multiple of
+    /// 256.
     ///
     /// # Errors
     ///
-    /// Whatever the device says. The memory is then taken to be still mapped.
-    fn unmap(&mut self, offset: u64, bytes: u64) -> Result<(), Self::Error>;
+    /// Whatever the device says. Nothing may then be taken.
+    fn chunk(&mut self, bytes: u64) -> Result<u64, Self::Error>;
+
+    /// Puts memory at this offset of the reserved span, all of it or none: pieces of so many bytes, one behind the other.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the device says. Nothing is then mapped but the first pieces that it says are.
+    fn map(&mut self, offset: u64, pieces: &[u64]) -> Result<(), Unfinished<Self::Error>>;
+
+    /// Gives back pieces that lie side by side, the first at `offset`, or one chunk; no work uses them any more.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the device says. The first pieces that it says so of are then still mapped, and the others not.
+    fn unmap(&mut self, offset: u64, pieces: &[u64]) -> Result<(), Unfinished<Self::Error>>;
 }
 
 /// Memory of one device by the piece, with the counters of the device kept.
@@ -123,33 +123,54 @@ impl Pages for Source {
         }
     }
 
-    fn map(&mut self, place: Place, bytes: u64) -> Result<u64> {
-        let offset = match (&self.kind, place) {
-            (Kind::Chunks { stream }, _) => stream.allocate(bytes as usize)?,
-            (Kind::Span { pages, base, .. }, Place::At(offset)) => {
-                pages.map(base + offset, bytes)?;
-                offset
-            }
-            (Kind::Span { .. }, Place::Anywhere) => {
-                return Err(Error::device_failure("the range", "a chunk", "a span has none"));
-            }
-        };
-        self.meter.allocated(bytes);
-        Ok(offset)
+    fn capacity(&self) -> u64 {
+        match &self.kind {
+            Kind::Span { pages, .. } => pages.capacity().unwrap_or(0),
+            Kind::Chunks { .. } => 0,
+        }
     }
 
-    fn unmap(&mut self, offset: u64, bytes: u64) -> Result<()> {
+    fn chunk(&mut self, bytes: u64) -> Result<u64> {
         match &self.kind {
-            // SAFETY: the range gives back what `map` gave it, as one piece and once, when no work uses it any more.
-            Kind::Span { pages, base, .. } => unsafe { pages.unmap(base + offset, bytes)? },
             Kind::Chunks { stream } => {
-                // SAFETY: as above.
-                let freed = unsafe { stream.free(offset, bytes as usize) };
+                let address = stream.allocate(bytes as usize)?;
+                self.meter.allocated(bytes);
+                Ok(address)
+            }
+            Kind::Span { .. } => Err(Error::device_failure("the range", "a chunk", "a span has none")),
+        }
+    }
+
+    fn map(&mut self, offset: u64, pieces: &[u64]) -> Result<(), Unfinished> {
+        let done = match &self.kind {
+            Kind::Span { pages, base, .. } => pages.map_pieces(base + offset, pieces),
+            Kind::Chunks { .. } => {
+                let error = Error::device_failure("the range", "mapping pages", "chunks lie where the device likes");
+                Err(Unfinished { mapped: 0, error })
+            }
+        };
+        let mapped = done.as_ref().err().map_or(pieces.len(), |left| left.mapped);
+        pieces.iter().take(mapped).for_each(|&bytes| self.meter.allocated(bytes));
+        done
+    }
+
+    fn unmap(&mut self, offset: u64, pieces: &[u64]) -> Result<(), Unfinished> {
+        let done = match &self.kind {
+            // SAFETY: the range gives back what `map` gave it, in the same pieces and each once, when no work uses them
+            // any more.
+            Kind::Span { pages, base, .. } => unsafe { pages.unmap_pieces(base + offset, pieces) },
+            Kind::Chunks { stream } => {
+                let bytes = pieces.iter().sum::<u64>() as usize;
+                // SAFETY: the range gives back a chunk as the one piece that `chunk` gave it, once, when no work uses it
+                // any more.
+                let freed = unsafe { stream.free(offset, bytes) };
                 // It counts as gone either way.
                 self.failure = self.failure.take().or(freed.err());
+                Ok(())
             }
-        }
-        self.meter.freed(bytes);
-        Ok(())
+        };
+        let left = done.as_ref().err().map_or(0, |left| left.mapped);
+        pieces.iter().skip(left).for_each(|&bytes| self.meter.freed(bytes));
+        done
     }
 }

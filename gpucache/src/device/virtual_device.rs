@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::Device;
 use super::backend::Backend;
-use super::memory::{Memory, VirtualMemory};
+use super::memory::{Memory, Unfinished, VirtualMemory};
 use super::stream::Stream;
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard};
@@ -154,30 +154,59 @@ unsafe impl VirtualMemory for Pages {
         GRANULARITY
     }
 
+    fn capacity(&self) -> Option<u64> {
+        Some(self.0.capacity)
+    }
+
     fn reserve(&self) -> Result<(u64, u64)> {
         Ok((BASE, 1 << 48))
     }
 
     fn map(&self, address: u64, bytes: u64) -> Result<()> {
+        self.map_pieces(address, &[bytes]).map_err(|unfinished| unfinished.error)
+    }
+
+    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
+        // SAFETY: one piece, for which the caller promised the same.
+        unsafe { self.unmap_pieces(address, &[bytes]) }.map_err(|unfinished| unfinished.error)
+    }
+
+    fn map_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
         let state = &mut *self.0.state();
-        if overlaps(&state.mapped, address, bytes) || !(address | bytes).is_multiple_of(GRANULARITY) {
-            return Err(broken("mapping pages that are mapped, or parts of pages,", address, bytes));
-        }
-        self.0.take(state, bytes)?;
-        state.mapped.insert(address, bytes);
+        let bytes = pieces.iter().sum();
+        let in_pages = placed(address, pieces).all(|(at, bytes)| (at | bytes).is_multiple_of(GRANULARITY) && bytes > 0);
+        let taken = match in_pages && !overlaps(&state.mapped, address, bytes) {
+            true => self.0.take(state, bytes),
+            false => Err(broken("mapping pages that are mapped, or parts of pages,", address, bytes)),
+        };
+        taken.map_err(|error| Unfinished { mapped: 0, error })?;
+        state.mapped.extend(placed(address, pieces));
         state.mapped_bytes += bytes;
         Ok(())
     }
 
-    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
+    unsafe fn unmap_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
         let state = &mut *self.0.state();
-        if state.mapped.get(&address) != Some(&bytes) || overlaps(&state.busy, address, bytes) {
-            return Err(broken("unmapping pages that are in use or not mapped", address, bytes));
+        let bytes = pieces.iter().sum();
+        let whole = placed(address, pieces).all(|(at, bytes)| state.mapped.get(&at) == Some(&bytes));
+        if !whole || overlaps(&state.busy, address, bytes) {
+            let error = broken("unmapping pages that are in use or not mapped", address, bytes);
+            return Err(Unfinished { mapped: pieces.len(), error });
         }
-        state.mapped.remove(&address);
+        for (at, _) in placed(address, pieces) {
+            state.mapped.remove(&at);
+        }
         state.mapped_bytes -= bytes;
         Ok(())
     }
+}
+
+/// The address and the bytes of each of some pieces, one behind the other.
+fn placed(address: u64, pieces: &[u64]) -> impl Iterator<Item = (u64, u64)> {
+    pieces.iter().scan(address, |end, &bytes| {
+        *end += bytes;
+        Some((*end - bytes, bytes))
+    })
 }
 
 #[derive(Debug)]

@@ -7,8 +7,8 @@
 use std::cmp::Reverse;
 
 use super::fit::Block;
+use super::mapping::Idle;
 use super::range::{Layout, Range, RangeError};
-use super::spans::NIL;
 use super::window::{self, Window};
 use crate::device::Pages;
 use crate::order::Tag;
@@ -30,14 +30,6 @@ impl Limit {
     }
 }
 
-/// A handle without a block in it, and the free span in which it lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Idle {
-    span: u32,
-    offset: u64,
-    bytes: u64,
-}
-
 impl<P: Pages> Range<P> {
     /// A block of at least `bytes`, after which what is reserved is within `limit`. Free handles are unmapped if it takes
     /// that, of memory that `is_idle` by its tag. `None` if all such handles are not enough; nothing has changed then.
@@ -56,7 +48,7 @@ impl<P: Pages> Range<P> {
         }
         let Some(rounded) = self.rounded(bytes) else { return Ok(None) };
         let Some(idle) = self.in_exchange(rounded, limit, is_idle) else { return Ok(None) };
-        self.unmap_all(&idle).map_err(RangeError::Pages)?;
+        self.unmap_idle(&idle).map_err(RangeError::Pages)?;
         // Looks for a window anew, since holes have merged. The one found before is still there, as no handle in it was
         // unmapped: no more is missing now.
         let block = self.grow_exactly(rounded)?;
@@ -99,18 +91,6 @@ impl<P: Pages> Range<P> {
         };
         let is_outside = |idle: &Idle| window.is_none_or(|window| !window.meets(idle.offset, idle.bytes));
         free.flat_map(handles).filter(is_outside).collect()
-    }
-
-    /// Unmaps handles in order of address, so that in each span what is left lies behind.
-    fn unmap_all(&mut self, idle: &[Idle]) -> Result<(), P::Error> {
-        let (mut span, mut rest) = (NIL, NIL);
-        for handle in idle {
-            if handle.span != span {
-                (span, rest) = (handle.span, handle.span);
-            }
-            rest = self.unmap_free(rest, handle.offset, handle.bytes)?;
-        }
-        Ok(())
     }
 }
 

@@ -16,11 +16,33 @@
 //! | 8 granules or 1/128, whichever is more | 1.22 to 1.70 | 35 to 358 |
 //! | one granule or 1/1024, whichever is more | 1.03 to 1.11 | 207 to 3415 |
 //! | one granule | 1.03 to 1.11 | 207 to 6705 |
+//!
+//! A range that grows to 20 GB by blocks of 100 MB would get thousands of handles in that way, since the mark is small
+//! while it grows. A handle costs when a small block comes to lie in it and keeps the rest from moving; where all large
+//! blocks are of like size, that is rare. So a block of at most 3/2 of the mean of all large ones is mapped in two
+//! handles, each at most 1/16 of the mark, and at most 1/1024 of the device's memory, so that what small blocks pin comes
+//! to no more when memory runs short. Blocks of less than 1/4 granule count for nothing in the mean, as they touch few
+//! pages. By what scopes with plans hold over the live peak in later passes over the traces, on average and at most, and
+//! by the handles of 200 blocks of 100 MB:
+//!
+//! | a handle is one granule or | mean | most | handles |
+//! |---|---|---|---|
+//! | 1/1024 | 1.007 | 1.011 | 3771 |
+//! | 1/512 | 1.008 | 1.011 | 2225 |
+//! | 1/256 | 1.013 | 1.024 | 1255 |
+//! | 1/1024, or half the block up to 1/128 | 1.017 | 1.039 | 820 |
+//! | 1/1024, or half the block up to 1/32 | 1.035 | 1.068 | 482 |
+//! | 1/1024, or half the mean block up to 1/16, whatever the block | 1.028 | 1.111 | 418 |
+//! | 1/1024, or half of a block among its like up to 1/16 | 1.007 | 1.011 | 418 |
 
 /// The share of the high-water mark in a step of a span: a slack of 0.8%.
 const SHARE: u64 = 128;
 /// The share of the high-water mark in a handle.
 const HANDLE_SHARE: u64 = 1024;
+/// How many handles a block among its like is made of.
+const PARTS: u64 = 2;
+/// The share of the high-water mark in a handle at most.
+const MOST_SHARE: u64 = 16;
 /// The share of the high-water mark in a chunk.
 const CHUNK_SHARE: u64 = 8;
 
@@ -31,9 +53,25 @@ pub(super) fn step(high_water: u64, granule: u64) -> u64 {
     floor(high_water / SHARE, granule)
 }
 
+/// What the length of handles depends on, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    /// The block for which pages are missing.
+    pub(super) bytes: u64,
+    /// The mean of the large blocks, this one included.
+    pub(super) mean: u64,
+    pub(super) high_water: u64,
+    /// What the device has; 0 if that is not known.
+    pub(super) capacity: u64,
+}
+
 /// Bytes of each handle when a step in a span is cut, a multiple of `granule`. The last one takes the remainder too.
-pub(super) fn handle(high_water: u64, granule: u64) -> u64 {
-    floor(high_water / HANDLE_SHARE, granule).max(granule)
+pub(super) fn handle(sizes: Sizes, granule: u64) -> u64 {
+    let Sizes { bytes, mean, high_water, capacity } = sizes;
+    let is_usual = bytes <= mean.saturating_add(mean / 2);
+    let part = if is_usual { bytes.min(mean) / PARTS } else { 0 };
+    let part = part.min(high_water / MOST_SHARE).min(capacity / HANDLE_SHARE);
+    floor(part.max(high_water / HANDLE_SHARE), granule).max(granule)
 }
 
 /// Bytes of the next chunk for a request of `bytes`, in multiples of `granule`; `None` if that overflows.

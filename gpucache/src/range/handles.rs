@@ -1,7 +1,8 @@
 //! Which pieces the device was asked for.
 //!
-//! One call maps one handle: a contiguous piece of whole granules that can only be unmapped as a whole. Large handles
-//! make mapping and moving cheap, small ones can be given back sooner; how long they are is decided in `growth`.
+//! A handle is a contiguous piece of whole granules that can only be unmapped as a whole. Large ones make mapping and
+//! moving cheap, small ones can be given back sooner; how long they are is decided in `growth`. Handles side by side are
+//! mapped and unmapped together where the device can (see `mapping`).
 
 use std::collections::BTreeMap;
 
@@ -10,18 +11,22 @@ use std::collections::BTreeMap;
 pub(super) struct Handles(BTreeMap<u64, u64>);
 
 impl Handles {
-    pub(super) fn insert(&mut self, offset: u64, bytes: u64) {
-        self.0.insert(offset, bytes);
+    /// Takes in pieces that lie one behind the other, and returns their bytes.
+    pub(super) fn insert(&mut self, mut offset: u64, pieces: &[u64]) -> u64 {
+        for &bytes in pieces {
+            self.0.insert(offset, bytes);
+            offset += bytes;
+        }
+        pieces.iter().sum()
     }
 
-    pub(super) fn remove(&mut self, offset: u64) {
-        self.0.remove(&offset);
-    }
-
-    /// The first piece that lies between `start` and `end` whole.
-    pub(super) fn first_within(&self, start: u64, end: u64) -> Option<(u64, u64)> {
-        let (&offset, &bytes) = self.0.range(start..end).next()?;
-        (offset + bytes <= end).then_some((offset, bytes))
+    /// Takes pieces out that lie one behind the other, and returns their bytes.
+    pub(super) fn remove(&mut self, mut offset: u64, pieces: &[u64]) -> u64 {
+        for &bytes in pieces {
+            self.0.remove(&offset);
+            offset += bytes;
+        }
+        pieces.iter().sum()
     }
 
     /// The pieces that lie between `start` and `end` whole, in order of address.

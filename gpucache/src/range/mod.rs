@@ -19,6 +19,7 @@
 //! | `gather` | how pages move under a large block, so that no more are reserved |
 //! | `split` | how a block is taken apart |
 //! | `growth` | how much to map at a time |
+//! | `mapping` | what the device is asked for, and what is known of it afterwards |
 //! | `handles` | which pieces the device was asked for |
 
 mod bins;
@@ -26,6 +27,7 @@ mod fit;
 mod gather;
 mod growth;
 mod handles;
+mod mapping;
 #[expect(clippy::module_inception, reason = "the range proper, among what it is made of")]
 mod range;
 mod shared;
@@ -44,7 +46,7 @@ pub(crate) use shared::{Carved, DeviceRange, Occupancy, Patience, trim_all};
 
 #[cfg(test)]
 use {
-    crate::device::{Pages, Place},
+    crate::device::{Pages, Unfinished},
     range::Stats,
     spans::{Span, State},
 };

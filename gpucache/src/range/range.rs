@@ -6,14 +6,19 @@
 //! * A call that fails leaves everything as it was, counters of calls aside.
 
 use super::fit::{Block, Fit};
+use super::growth::Sizes;
 use super::handles::Handles;
+use super::mapping::Idle;
 use super::spans::NIL;
 #[cfg(test)]
 use super::spans::Span;
-use super::window::{self, Piece};
+use super::window;
 use super::{ALIGN, growth};
-use crate::device::{Pages, Place};
+use crate::device::Pages;
 use crate::order::Tag;
+
+/// Blocks of at least this share of a granule are large; smaller ones take few pages, however many there are.
+const LARGE: u64 = 4;
 
 /// Counters of a range. Sizes in bytes, blocks rounded up to [`ALIGN`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,9 +31,11 @@ pub(super) struct Stats {
     pub(super) peak_reserved: u64,
     /// The largest `live` since the last trim: the high-water mark.
     pub(super) peak_live: u64,
-    /// Calls that mapped a piece, successful ones only.
+    /// Blocks now of at least 1/4 of a granule.
+    pub(super) large_blocks: u64,
+    /// Handles mapped so far: as many calls on a device that has none for several.
     pub(super) map_calls: u64,
-    /// Calls that unmapped a piece, successful ones only.
+    /// Handles unmapped so far.
     pub(super) unmap_calls: u64,
 }
 
@@ -163,7 +170,14 @@ impl<P: Pages> Range<P> {
     #[inline]
     pub(super) fn count(&mut self, bytes: u64) {
         self.stats.live += bytes;
+        self.stats.large_blocks += self.large(bytes);
         self.stats.peak_live = self.stats.peak_live.max(self.stats.live);
+    }
+
+    /// What a block of `bytes` adds to the number of large ones.
+    #[inline]
+    pub(super) fn large(&self, bytes: u64) -> u64 {
+        u64::from(bytes >= self.granule / LARGE)
     }
 
     /// Whose work may still use the memory of `block`.
@@ -180,6 +194,7 @@ impl<P: Pages> Range<P> {
         self.fit.spans.at_mut(block.node).tag = tag;
         self.fit.coalesce(block.node);
         self.stats.live -= bytes;
+        self.stats.large_blocks -= self.large(bytes);
         bytes
     }
 
@@ -253,37 +268,15 @@ impl<P: Pages> Range<P> {
     /// Maps what the best window lacks, at least `step` bytes if the device and the hole have as many.
     fn grow_span(&mut self, bytes: u64, step: u64) -> Result<Option<Block>, P::Error> {
         let Some(window) = window::best(&self.fit.spans, bytes, self.granule) else { return Ok(None) };
-        let handle = growth::handle(self.high_water(bytes), self.granule);
+        let mean = self.stats.live.saturating_add(bytes) / (self.stats.large_blocks + 1);
+        let sizes = Sizes { bytes, mean, high_water: self.high_water(bytes), capacity: self.pages.capacity() };
+        let handle = growth::handle(sizes, self.granule);
         let extra = step.saturating_sub(window.missing);
-        match self.map_all(&window.pieces(&self.fit.spans, self.granule, handle, extra)) {
+        match self.map_all(&window.stretches(&self.fit.spans, self.granule, handle, extra)) {
             Ok(id) => Ok(id.map(|id| self.fit.carve(id, window.offset, bytes))),
             Err(_) if extra > 0 => self.grow_span(bytes, 0),
             Err(error) => Err(error),
         }
-    }
-
-    /// Maps all `pieces` or none, and returns the free span that they lie in.
-    fn map_all(&mut self, pieces: &[Piece]) -> Result<Option<u32>, P::Error> {
-        for (done, piece) in pieces.iter().enumerate() {
-            if let Err(error) = self.map(Place::At(piece.offset), piece.bytes) {
-                self.undo(&pieces[..done]);
-                return Err(error);
-            }
-        }
-        Ok(self.free_all(pieces))
-    }
-
-    /// Unmaps pieces that no span tells of yet, last first. One that the device refuses to unmap stays as free memory,
-    /// and those before it.
-    fn undo(&mut self, pieces: &[Piece]) {
-        if let Some(refused) = pieces.iter().rposition(|piece| self.unmap(piece.offset, piece.bytes).is_err()) {
-            self.free_all(&pieces[..=refused]);
-        }
-    }
-
-    /// Makes free spans of mapped pieces, and returns the last one.
-    fn free_all(&mut self, pieces: &[Piece]) -> Option<u32> {
-        pieces.iter().map(|piece| self.fit.map(piece.hole, piece.offset, piece.bytes)).last()
     }
 
     fn grow_chunks(&mut self, bytes: u64) -> Result<Option<Block>, P::Error> {
@@ -298,7 +291,7 @@ impl<P: Pages> Range<P> {
     }
 
     fn grow_chunk(&mut self, bytes: u64, chunk: u64) -> Result<Option<Block>, P::Error> {
-        let offset = self.map(Place::Anywhere, chunk)?;
+        let offset = self.take_chunk(chunk)?;
         let id = self.fit.add_chunk(offset, chunk);
         Ok(Some(self.fit.carve(id, offset, bytes)))
     }
@@ -308,43 +301,17 @@ impl<P: Pages> Range<P> {
         self.stats.peak_live.max(self.stats.live.saturating_add(bytes))
     }
 
-    fn trim_span(&mut self, mut id: u32, keep: u64) -> Result<(), P::Error> {
+    /// Unmaps handles in the free span `id` as long as `keep` bytes stay reserved.
+    fn trim_span(&mut self, id: u32, keep: u64) -> Result<(), P::Error> {
         let span = self.fit.spans.at(id);
-        let (mut start, end) = (span.offset, span.end());
-        while let Some((offset, bytes)) = self.handles.first_within(start, end) {
-            start = offset + bytes;
-            if self.stats.reserved >= keep.saturating_add(bytes) {
-                id = self.unmap_free(id, offset, bytes)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Unmaps a handle within the free span `id`, and returns the free span behind it.
-    pub(super) fn unmap_free(&mut self, id: u32, offset: u64, bytes: u64) -> Result<u32, P::Error> {
-        self.unmap(offset, bytes)?;
-        Ok(match self.layout {
-            Layout::Span => self.fit.unmap(id, offset, bytes),
-            Layout::Chunks => {
-                self.fit.remove_chunk(id);
-                id
-            }
-        })
-    }
-
-    fn map(&mut self, place: Place, bytes: u64) -> Result<u64, P::Error> {
-        let offset = self.pages.map(place, bytes)?;
-        self.handles.insert(offset, bytes);
-        self.stats.reserved += bytes;
-        self.stats.map_calls += 1;
-        Ok(offset)
-    }
-
-    fn unmap(&mut self, offset: u64, bytes: u64) -> Result<(), P::Error> {
-        self.pages.unmap(offset, bytes)?;
-        self.handles.remove(offset);
-        self.stats.reserved -= bytes;
-        self.stats.unmap_calls += 1;
-        Ok(())
+        let mut spare = self.stats.reserved.saturating_sub(keep);
+        let mut idle = self.handles.within(span.offset, span.end());
+        idle.retain(|&(_, bytes)| {
+            let goes = bytes <= spare;
+            spare -= if goes { bytes } else { 0 };
+            goes
+        });
+        let idle: Vec<Idle> = idle.into_iter().map(|(offset, bytes)| Idle { span: id, offset, bytes }).collect();
+        self.unmap_idle(&idle)
     }
 }

@@ -17,15 +17,16 @@ impl<P: Pages> Range<P> {
         let Some(whole) = self.fit.bytes(&block) else { return Vec::new() };
         self.fit.spans.at_mut(block.node).tag = tag;
         let mut blocks = Vec::with_capacity(pieces.len());
-        let (mut at, mut kept) = (0, 0);
+        let (mut at, mut kept, mut large) = (0, 0, 0);
         for &(offset, bytes) in pieces {
             let Some(bytes) = self.rounded(bytes) else { break };
             let Some(end) = end_of(offset, bytes).filter(|&end| at <= offset && end <= whole) else { break };
             blocks.push(self.fit.detach(block.node, offset - at, bytes));
-            (at, kept) = (end, kept + bytes);
+            (at, kept, large) = (end, kept + bytes, large + self.large(bytes));
         }
         self.fit.free_rest(block.node);
         self.stats.live -= whole - kept;
+        self.stats.large_blocks = self.stats.large_blocks + large - self.large(whole);
         blocks
     }
 }

@@ -22,12 +22,13 @@ pub(super) struct Window {
     forward: bool,
 }
 
-/// A part of a hole, in whole granules, to be mapped by one call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+/// A part of a hole, in whole granules, to be mapped at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
     pub(super) hole: u32,
     pub(super) offset: u64,
-    pub(super) bytes: u64,
+    /// The bytes of the handles that it is cut into.
+    pub(super) pieces: Vec<u64>,
 }
 
 /// The window of `bytes` with the fewest bytes to map; `None` if nowhere that much is free side by side.
@@ -81,35 +82,32 @@ impl Window {
     }
 
     /// What to map: all of each hole that the window meets, in order of address, and up to `extra` bytes more of the
-    /// hole in which its movable end lies; cut into handles.
-    pub(super) fn pieces(&self, spans: &Spans, granule: u64, handle: u64, extra: u64) -> Vec<Piece> {
+    /// hole in which its movable end lies; cut into handles of `handle` bytes.
+    pub(super) fn stretches(&self, spans: &Spans, granule: u64, handle: u64, extra: u64) -> Vec<Stretch> {
         let (start, end) = (self.offset, self.offset + self.bytes);
         let (low, high) = match self.forward {
             true => (start, end.saturating_add(extra)),
             false => (start.saturating_sub(extra), end),
         };
-        let mut pieces = Vec::new();
+        let mut stretches = Vec::new();
         let mut at = self.first;
         while at != NIL && spans.at(at).offset < end {
             let node = spans.at(at);
             if node.state == Some(State::Hole) {
                 let offset = low.max(node.offset) / granule * granule;
                 let bytes = (high.min(node.end()) - offset).next_multiple_of(granule);
-                pieces.extend(Piece { hole: at, offset, bytes }.cut(handle));
+                stretches.push(Stretch { hole: at, offset, pieces: cut(bytes, handle) });
             }
             at = node.next;
         }
-        pieces
+        stretches
     }
 }
 
-impl Piece {
-    /// The same part as several pieces of `handle` bytes, the last one of up to twice as many.
-    fn cut(self, handle: u64) -> impl Iterator<Item = Self> {
-        let count = (self.bytes / handle).max(1);
-        (0..count).map(move |i| {
-            let bytes = if i + 1 < count { handle } else { self.bytes - i * handle };
-            Self { offset: self.offset + i * handle, bytes, ..self }
-        })
-    }
+/// These bytes as handles of `handle` bytes, the last one of up to twice as many.
+fn cut(bytes: u64, handle: u64) -> Vec<u64> {
+    let count = (bytes / handle).max(1);
+    let mut pieces = vec![handle; count as usize];
+    pieces[count as usize - 1] = bytes - (count - 1) * handle;
+    pieces
 }

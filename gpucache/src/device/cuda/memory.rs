@@ -108,12 +108,15 @@ unsafe impl Backend for CudaMemory {
         };
         match pattern.len() {
             1 | 2 | 4 => self.call("a fill", fill),
+            // The graph would read the host's pattern when it is launched.
+            _ if self.is_capturing() => self.fill_by_rows(address, bytes, pattern),
             _ => self.fill_by_doubling(address, bytes, pattern),
         }
     }
 
     unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
         self.kept_failure()?;
+        self.refuse_in_capture("a copy from the host", "fill the array before, or copy from another array")?;
         self.call("a copy to the device", || {
             // SAFETY: the caller gives `bytes` readable bytes at `from`, and as many allocated at `to`.
             unsafe { result::memcpy_htod_async(to, from_raw_parts(from, bytes), self.stream.cu_stream()) }
@@ -124,6 +127,7 @@ unsafe impl Backend for CudaMemory {
 
     unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
         self.kept_failure()?;
+        self.refuse_in_capture("a copy to the host", "read the array once the graph was launched")?;
         self.call("a copy from the device", || {
             // SAFETY: the caller gives `bytes` writable bytes at `to`, and as many allocated at `from`.
             unsafe { result::memcpy_dtoh_async(from_raw_parts_mut(to, bytes), from, self.stream.cu_stream()) }
@@ -140,6 +144,7 @@ unsafe impl Backend for CudaMemory {
     }
 
     fn synchronize(&self) -> Result<()> {
+        self.refuse_in_capture("waiting for the stream", "wait once the graph was launched")?;
         self.call("waiting for the stream", || self.synchronize_stream())
     }
 
@@ -206,6 +211,31 @@ fn mark(event: &dyn Event) -> Result<&Mark> {
 }
 
 impl CudaMemory {
+    /// A captured operation is done when the graph is launched, whatever the host's memory contains then, and nobody can
+    /// wait for it before.
+    fn refuse_in_capture(&self, what: &'static str, remedy: &'static str) -> Result<()> {
+        match self.is_capturing() {
+            true => Err(Error::unavailable(what, "the stream is captured into a graph", remedy)),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes `pattern` as one column of words, or of bytes, for each that it has: fills are recorded as what they are.
+    fn fill_by_rows(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
+        let (stream, pitch, rows) = (self.stream.cu_stream(), pattern.len(), bytes / pattern.len());
+        let words = pattern.as_chunks::<4>();
+        self.call("a fill", || match words {
+            (words, []) => (address..).step_by(4).zip(words).try_for_each(|(column, &word)| {
+                // SAFETY: `rows` rows of `pitch` bytes are allocated at `address`, and the column is one word of each.
+                unsafe { sys::cuMemsetD2D32Async(column, pitch, u32::from_ne_bytes(word), 1, rows, stream) }.result()
+            }),
+            _ => (address..).zip(pattern).try_for_each(|(column, &byte)| {
+                // SAFETY: `rows` rows of `pitch` bytes are allocated at `address`, and the column is one byte of each.
+                unsafe { sys::cuMemsetD2D8Async(column, pitch, byte, 1, rows, stream) }.result()
+            }),
+        })
+    }
+
     /// Writes `pattern` once and doubles what is written: the driver fills with at most 4-byte patterns.
     fn fill_by_doubling(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
         let mut done = pattern.len().min(bytes);

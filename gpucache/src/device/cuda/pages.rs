@@ -1,6 +1,9 @@
 //! Pages of a GPU: CUDA's virtual memory management.
 //!
-//! The handle of each piece is released as soon as it is mapped: the driver keeps the memory until it is unmapped.
+//! The handle of each piece is released as soon as it is mapped: the driver keeps the memory until it is unmapped. Kept
+//! until then it would cost the same call later, and a table. Access is granted, and pages are unmapped, by one call for
+//! all pieces that lie side by side, as the driver allows for whole pieces: so a piece costs three calls, and a stretch
+//! one more to map and one to unmap.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -10,12 +13,14 @@ use cudarc::driver::{CudaContext, DriverError};
 
 use super::describe;
 use crate::base::error::{Error, Result};
-use crate::device::VirtualMemory;
+use crate::device::{Unfinished, VirtualMemory};
 
 #[derive(Debug)]
 pub(super) struct CudaPages {
     context: Arc<CudaContext>,
     granularity: u64,
+    /// What the GPU has; 0 if it does not say.
+    capacity: u64,
 }
 
 impl CudaPages {
@@ -30,7 +35,8 @@ impl CudaPages {
         let option = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
         // SAFETY: the driver reads the properties and writes one `size_t`.
         unsafe { sys::cuMemGetAllocationGranularity(&mut granularity, &properties(context), option) }.result().ok()?;
-        (granularity >= 256).then(|| CudaPages { context: context.clone(), granularity: granularity as u64 })
+        let capacity = context.total_mem().unwrap_or(0) as u64;
+        (granularity >= 256).then(|| CudaPages { context: context.clone(), granularity: granularity as u64, capacity })
     }
 
     /// Makes `call` with the context current.
@@ -43,16 +49,20 @@ impl CudaPages {
     }
 }
 
-// SAFETY: the driver gives reserved addresses to nobody else, and they are never freed; `map` returns when the pages are
-// mapped and accessible.
+// SAFETY: the driver gives reserved addresses to nobody else, and they are never freed; `map` and `map_pieces` return when
+// the pages are mapped and accessible, and say of none in an error that they are.
 unsafe impl VirtualMemory for CudaPages {
     fn granularity(&self) -> u64 {
         self.granularity
     }
 
+    fn capacity(&self) -> Option<u64> {
+        Some(self.capacity).filter(|&bytes| bytes > 0)
+    }
+
     fn reserve(&self) -> Result<(u64, u64)> {
         // Trimmed and fragmented ranges need more addresses than memory; addresses cost nothing.
-        let total = self.context.total_mem().unwrap_or(1 << 36) as u64;
+        let total = self.capacity().unwrap_or(1 << 36);
         let bytes = total.saturating_mul(4).next_multiple_of(self.granularity);
         let mut address = 0;
         self.call(bytes, "reserving addresses", || {
@@ -63,31 +73,63 @@ unsafe impl VirtualMemory for CudaPages {
     }
 
     fn map(&self, address: u64, bytes: u64) -> Result<()> {
-        let (properties, size) = (properties(&self.context), bytes as usize);
-        self.call(bytes, "mapping pages", || {
-            let mut handle = 0;
-            // SAFETY: the driver reads the properties and writes the handle.
-            unsafe { sys::cuMemCreate(&mut handle, size, &properties, 0) }.result()?;
-            // SAFETY: the addresses are reserved and unmapped, as the trait has it, and the handle is of `size` bytes.
-            let mapped = unsafe { sys::cuMemMap(address, size, 0, handle, 0) }.result();
-            // SAFETY: the handle is not used again; what is mapped keeps the memory.
-            let released = unsafe { sys::cuMemRelease(handle) }.result();
-            mapped?;
-            // SAFETY: the driver reads one description of the access, for addresses that were just mapped.
-            let accessible = unsafe { sys::cuMemSetAccess(address, size, &access(&self.context), 1) }.result();
-            released.and(accessible).inspect_err(|_| {
-                // SAFETY: mapped just above, and used by nobody.
-                let _ = unsafe { sys::cuMemUnmap(address, size) };
-            })
-        })
+        self.map_pieces(address, &[bytes]).map_err(|unfinished| unfinished.error)
     }
 
     unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
-        self.call(bytes, "unmapping pages", || {
-            // SAFETY: by the caller's contract one `map` put these pages here, and no work uses them.
-            unsafe { sys::cuMemUnmap(address, bytes as usize) }.result()
-        })
+        // SAFETY: one piece, for which the caller promised the same.
+        unsafe { self.unmap_pieces(address, &[bytes]) }.map_err(|unfinished| unfinished.error)
     }
+
+    fn map_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
+        let (properties, access) = (properties(&self.context), access(&self.context));
+        let mut end = address;
+        let mapped = self.call(pieces.iter().sum(), "mapping pages", || {
+            let mapped = pieces.iter().try_for_each(|&bytes| {
+                map_piece(end, bytes as usize, &properties)?;
+                end += bytes;
+                Ok(())
+            });
+            let accessible = mapped.and_then(|()| {
+                // SAFETY: the driver reads one description of the access, for addresses that were all just mapped.
+                unsafe { sys::cuMemSetAccess(address, (end - address) as usize, &access, 1) }.result()
+            });
+            accessible.inspect_err(|_| {
+                if end > address {
+                    // SAFETY: whole pieces, mapped just above and used by nobody. What the driver refuses to unmap is
+                    // not used: it is lost, and so are its addresses.
+                    let _ = unsafe { sys::cuMemUnmap(address, (end - address) as usize) };
+                }
+            })
+        });
+        mapped.map_err(|error| Unfinished { mapped: 0, error })
+    }
+
+    unsafe fn unmap_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
+        let bytes = pieces.iter().sum();
+        let unmapped = self.call(bytes, "unmapping pages", || {
+            // SAFETY: by the caller's contract these pieces are mapped, and no work uses them; they lie side by side, so
+            // that they are all that is mapped in this stretch.
+            unsafe { sys::cuMemUnmap(address, bytes as usize) }.result()
+        });
+        unmapped.map_err(|error| Unfinished { mapped: pieces.len(), error })
+    }
+}
+
+/// Puts memory behind addresses, not accessible yet; the context is current.
+fn map_piece(address: u64, bytes: usize, properties: &CUmemAllocationProp) -> Result<(), DriverError> {
+    let mut handle = 0;
+    // SAFETY: the driver reads the properties and writes the handle.
+    unsafe { sys::cuMemCreate(&mut handle, bytes, properties, 0) }.result()?;
+    // SAFETY: the addresses are reserved and unmapped, as the trait has it, and the handle is of `bytes` bytes.
+    let mapped = unsafe { sys::cuMemMap(address, bytes, 0, handle, 0) }.result();
+    // SAFETY: the handle is not used again; what is mapped keeps the memory.
+    let released = unsafe { sys::cuMemRelease(handle) }.result();
+    mapped?;
+    released.inspect_err(|_| {
+        // SAFETY: mapped just above as a whole, and used by nobody.
+        let _ = unsafe { sys::cuMemUnmap(address, bytes) };
+    })
 }
 
 /// Plain memory of the GPU.

@@ -6,7 +6,7 @@ use std::ptr::{null_mut, with_exposed_provenance_mut};
 
 use super::budget;
 use crate::base::error::{Error, Result};
-use crate::device::VirtualMemory;
+use crate::device::{Unfinished, VirtualMemory};
 
 /// Small enough that a small program holds little, large enough that mapping is rare.
 const GRANULARITY: u64 = 64 << 10;
@@ -38,25 +38,38 @@ unsafe impl VirtualMemory for HostPages {
     }
 
     fn map(&self, address: u64, bytes: u64) -> Result<()> {
-        budget::take(bytes)?;
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the pages lie within the reserved mapping, and nobody uses them yet.
-        match unsafe { libc::mprotect(pointer(address), bytes as usize, access) } {
-            0 => Ok(()),
-            _ => {
-                let error = failure(bytes, "mapping pages");
-                budget::give_back(bytes);
-                Err(error)
-            }
-        }
+        self.map_pieces(address, &[bytes]).map_err(|unfinished| unfinished.error)
     }
 
     unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
+        // SAFETY: one piece, for which the caller promised the same.
+        unsafe { self.unmap_pieces(address, &[bytes]) }.map_err(|unfinished| unfinished.error)
+    }
+
+    // The system knows pages and no pieces: one call does for a whole stretch, and all of it counts as mapped or none.
+    fn map_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
+        let (bytes, access) = (pieces.iter().sum(), libc::PROT_READ | libc::PROT_WRITE);
+        let mapped = budget::take(bytes).and_then(|()| {
+            // SAFETY: the pages lie within the reserved mapping, and nobody uses them yet.
+            match unsafe { libc::mprotect(pointer(address), bytes as usize, access) } {
+                0 => Ok(()),
+                _ => {
+                    let error = failure(bytes, "mapping pages");
+                    budget::give_back(bytes);
+                    Err(error)
+                }
+            }
+        });
+        mapped.map_err(|error| Unfinished { mapped: 0, error })
+    }
+
+    unsafe fn unmap_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
+        let bytes = pieces.iter().sum();
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
         // SAFETY: the pages lie within the reserved mapping, and by the caller's contract nobody uses them any more; the
         // new mapping in their place keeps the addresses reserved and lets the memory go.
         match unsafe { libc::mmap(pointer(address), bytes as usize, libc::PROT_NONE, flags, -1, 0) } {
-            libc::MAP_FAILED => Err(failure(bytes, "unmapping pages")),
+            libc::MAP_FAILED => Err(Unfinished { mapped: pieces.len(), error: failure(bytes, "unmapping pages") }),
             _ => {
                 budget::give_back(bytes);
                 Ok(())

@@ -131,3 +131,29 @@ fn a_steady_load_makes_no_new_nodes() {
     }
     assert_eq!(range.fit.spans.slots(), slots);
 }
+
+/// What mapping and unmapping cost on a device that makes three calls for a piece, and one for a stretch that is mapped
+/// or unmapped.
+fn calls(range: &Range<Device>) -> u64 {
+    3 * range.stats().map_calls + range.pages().stretches
+}
+
+#[test]
+fn many_large_blocks_take_few_handles_and_few_calls() {
+    let device = Device { granule: 2 << 20, ..Device::new(80 << 30) };
+    let mut range = Range::span(device, 320 << 30);
+    let mut allocate = |count| (0..count).map(|_| range.allocate(100_000_000).unwrap()).collect::<Vec<_>>();
+    let mut blocks = allocate(200);
+    let handles = range.stats().map_calls;
+    assert!(handles <= 450, "{handles} handles for 20 GB");
+    assert!(calls(&range) <= 1500, "{} calls", calls(&range));
+
+    // A tenth more takes no more than in proportion, and all goes back at once.
+    let before = calls(&range);
+    blocks.extend((0..20).map(|_| range.allocate(100_000_000).unwrap()));
+    assert!(calls(&range) - before <= 150, "{} calls", calls(&range) - before);
+    let before = range.pages().stretches;
+    blocks.into_iter().for_each(|block| assert!(range.free(block, Tag::NOBODY) > 0));
+    range.trim(0, |_| true).unwrap();
+    assert_eq!((range.stats().reserved, range.pages().stretches - before), (0, 1));
+}

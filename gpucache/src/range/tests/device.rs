@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Pages, Place};
+use super::super::{Pages, Unfinished};
 
 /// The granule of most tests: small, so that a test can look at every one.
 pub(super) const GRANULE: u64 = 1024;
@@ -23,8 +23,10 @@ pub(super) struct Device {
     pub(super) mapped: BTreeMap<u64, u64>,
     /// Bytes that it has.
     pub(super) memory: u64,
-    /// Calls so far.
+    /// Calls so far, one for each piece.
     pub(super) calls: u64,
+    /// Stretches that were mapped or unmapped so far, of however many pieces.
+    pub(super) stretches: u64,
     /// Which calls fail, by number; `Some(0..)` would fail all.
     pub(super) fails: std::ops::Range<u64>,
     /// Where the next chunk may begin.
@@ -56,8 +58,34 @@ impl Device {
         self.calls += 1;
         if self.fails.contains(&(self.calls - 1)) { Err(Refusal::Injected) } else { Ok(()) }
     }
+
+    /// One piece, by a call of its own.
+    fn map_piece(&mut self, offset: u64, bytes: u64) -> Result<(), Refusal> {
+        self.call()?;
+        if bytes > self.memory - self.used() {
+            return Err(Refusal::Full);
+        }
+        let is_whole = |bytes: u64| bytes.is_multiple_of(self.granule);
+        assert!(bytes > 0 && is_whole(bytes) && is_whole(offset), "{offset}, {bytes}");
+        let before = self.mapped.range(..offset + bytes).next_back();
+        assert!(before.is_none_or(|(start, bytes)| start + bytes <= offset), "mapped twice: {offset}, {bytes}");
+        self.next_chunk = self.next_chunk.max(offset + bytes);
+        self.mapped.insert(offset, bytes);
+        Ok(())
+    }
+
+    fn unmap_pieces(&mut self, offset: u64, pieces: &[u64]) -> Result<(), Unfinished<Refusal>> {
+        let mut at = offset + pieces.iter().sum::<u64>();
+        for (before, bytes) in pieces.iter().enumerate().rev() {
+            at -= bytes;
+            self.call().map_err(|error| Unfinished { mapped: before + 1, error })?;
+            assert_eq!(self.mapped.remove(&at), Some(*bytes), "no handle of {bytes} bytes at {at}");
+        }
+        Ok(())
+    }
 }
 
+/// Each piece of a stretch is a call that may fail.
 impl Pages for Device {
     type Error = Refusal;
 
@@ -65,31 +93,31 @@ impl Pages for Device {
         self.granule
     }
 
-    fn map(&mut self, place: Place, bytes: u64) -> Result<u64, Refusal> {
-        self.call()?;
-        if bytes > self.memory - self.used() {
-            return Err(Refusal::Full);
-        }
-        let offset = match place {
-            Place::At(offset) => offset,
-            // Every other chunk touches the one before it: side by side, yet not one.
-            Place::Anywhere => self.next_chunk + self.next_chunk / self.granule % 2 * self.granule,
-        };
-        assert!(
-            bytes > 0 && bytes.is_multiple_of(self.granule) && offset.is_multiple_of(self.granule),
-            "{place:?}, {bytes}"
-        );
-        let before = self.mapped.range(..offset + bytes).next_back();
-        assert!(before.is_none_or(|(start, bytes)| start + bytes <= offset), "mapped twice: {place:?}, {bytes}");
-        self.next_chunk = self.next_chunk.max(offset + bytes);
-        self.mapped.insert(offset, bytes);
-        Ok(offset)
+    fn capacity(&self) -> u64 {
+        self.memory
     }
 
-    fn unmap(&mut self, offset: u64, bytes: u64) -> Result<(), Refusal> {
-        self.call()?;
-        assert_eq!(self.mapped.get(&offset), Some(&bytes), "no handle of {bytes} bytes at {offset}");
-        self.mapped.remove(&offset);
+    fn chunk(&mut self, bytes: u64) -> Result<u64, Refusal> {
+        // Every other chunk touches the one before it: side by side, yet not one.
+        let offset = self.next_chunk + self.next_chunk / self.granule % 2 * self.granule;
+        self.map_piece(offset, bytes).map(|()| offset)
+    }
+
+    fn map(&mut self, offset: u64, pieces: &[u64]) -> Result<(), Unfinished<Refusal>> {
+        self.stretches += 1;
+        let mut end = offset;
+        for (done, &bytes) in pieces.iter().enumerate() {
+            if let Err(error) = self.map_piece(end, bytes) {
+                let undone = self.unmap_pieces(offset, &pieces[..done]);
+                return Err(Unfinished { mapped: undone.err().map_or(0, |left| left.mapped), error });
+            }
+            end += bytes;
+        }
         Ok(())
+    }
+
+    fn unmap(&mut self, offset: u64, pieces: &[u64]) -> Result<(), Unfinished<Refusal>> {
+        self.stretches += 1;
+        self.unmap_pieces(offset, pieces)
     }
 }

@@ -135,6 +135,8 @@ impl Model {
         }
         let stats = range.stats();
         assert_eq!((stats.live, stats.reserved), (self.live_bytes(), range.pages().used()));
+        let is_large = |block: &&(u64, u64)| block.1 >= range.granule / 4;
+        assert_eq!(stats.large_blocks, self.live.iter().filter(is_large).count() as u64);
         assert_eq!((stats.peak_live, stats.peak_reserved), (self.peak_live, self.peak_reserved));
     }
 }
