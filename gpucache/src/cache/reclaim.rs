@@ -75,7 +75,7 @@ pub(super) fn release_idle(which: Idle, device: u64, need: u64) -> u64 {
 pub fn trim(device: &impl Device) -> Result<u64> {
     let stream = device.stream_handle();
     release_idle(Idle::Budgeted, stream.memory_id(), 0);
-    DeviceRange::of(stream).map_or(Ok(0), |range| range.trim(0, Patience::For(stream)))
+    DeviceRange::of(stream).map_or(Ok(0), |range| range.trim(0, Patience::Some))
 }
 
 static RELEASES: AtomicU64 = AtomicU64::new(0);

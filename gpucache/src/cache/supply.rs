@@ -107,7 +107,7 @@ fn insist<R>(stream: &Stream, call: impl Fn(bool) -> Result<R>) -> Result<R> {
         let given_back = reclaim::release_idle(Idle::All, stream.memory_id(), u64::MAX)
             + DeviceRange::of(stream).map_or(Ok(0), |range| {
                 range.end_epochs()?;
-                range.trim(0, Patience::For(stream))
+                range.trim(0, Patience::Some)
             })?;
         let is_worth = stream.release_reserve()? || given_back > 0 || reclaim::releases() != before;
         if is_worth { call(true) } else { Err(error) }

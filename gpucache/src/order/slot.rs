@@ -21,6 +21,8 @@ pub(super) struct Slot {
     told: Arc<AtomicU64>,
     /// Where others ask for the end of the open epoch.
     wanted: Arc<AtomicBool>,
+    /// An epoch that was waited for in vain: while it is not complete, nobody waits for the stream again.
+    stuck: Epoch,
     /// The thread that worked on the stream last, as far as is known here.
     thread: usize,
     /// The epoch in which it freed memory last, and in which it freed or used some.
@@ -186,7 +188,13 @@ impl Slot {
 
     /// The last epoch in which memory was freed or used, if it is closed and not known to be complete.
     pub(super) fn pending(&self) -> Option<Epoch> {
-        (!self.is_complete(self.used) && !self.is_open(self.used)).then_some(self.used)
+        let is_stuck = !self.is_complete(self.stuck);
+        (!is_stuck && !self.is_complete(self.used) && !self.is_open(self.used)).then_some(self.used)
+    }
+
+    /// Somebody waited in vain for what is pending.
+    pub(super) fn give_up(&mut self) {
+        self.stuck = self.pending().unwrap_or(self.stuck);
     }
 }
 

@@ -122,6 +122,11 @@ impl Streams {
         }
     }
 
+    /// What is pending was waited for in vain, as for a stream that waits for the host: nobody does again until it is done.
+    pub(crate) fn give_up(&mut self) {
+        self.slots.iter_mut().for_each(Slot::give_up);
+    }
+
     /// Whether some stream's work uses free memory, as far as is known, whose end can be asked for.
     pub(crate) fn can_wait(&self) -> bool {
         self.slots.iter().any(|slot| slot.pending().is_some())

@@ -172,11 +172,15 @@ impl DeviceRange {
         if stream.runs_closures() || stream.is_capturing() || self.inner().streams.pending(stream).is_none() {
             return Ok(false);
         }
-        patiently(|| {
+        let is_done = patiently(|| {
             let inner = &mut *self.inner();
             inner.streams.look(false)?;
             Ok(inner.streams.pending(stream).is_none())
-        })
+        })?;
+        if !is_done {
+            self.inner().streams.give_up();
+        }
+        Ok(is_done)
     }
 
     /// Memory for `bytes` if the range would have to reserve far more than was in use at once: free pages make up for
@@ -251,16 +255,16 @@ impl DeviceRange {
     ///
     /// # Errors
     /// A failure of the device, or of work on it.
-    pub(crate) fn trim(&self, keep: u64, patience: Patience<'_>) -> Result<u64> {
-        if let Patience::For(stream) = patience {
-            self.inner().streams.attend(stream);
-        }
+    pub(crate) fn trim(&self, keep: u64, patience: Patience) -> Result<u64> {
         let mut bytes = 0;
-        patiently(|| {
+        let is_done = patiently(|| {
             let (more, is_done) = self.trim_once(keep)?;
             bytes += more;
             Ok(is_done || matches!(patience, Patience::None))
         })?;
+        if !is_done {
+            self.inner().streams.give_up();
+        }
         Ok(bytes)
     }
 
@@ -295,13 +299,11 @@ impl DeviceRange {
 
 /// For whose work a trim waits.
 #[derive(Clone, Copy)]
-pub(crate) enum Patience<'a> {
+pub(crate) enum Patience {
     /// Nobody's.
     None,
     /// Any stream's, for a bounded time.
     Some,
-    /// The same for a caller who works on this stream.
-    For(&'a Stream),
 }
 
 /// Asks again and again until it is so, for a bounded time. Returns whether it is.
@@ -331,13 +333,15 @@ fn exhausted(bytes: u64) -> Error {
 }
 
 /// Gives free pages of every device's range back, as long as what `keep` says of the device stays reserved. A failure is
-/// kept for the next call on that range.
-pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, patience: Patience<'_>) {
+/// kept for the next call on that range; not where nobody waits, as in a drop within a callback of the driver, which
+/// refuses all calls there: the pages stay for the next trim, which meets what is wrong as well.
+pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, patience: Patience) {
     // Not under the lock of the list, as this may take some time.
     let memories: Vec<_> = devices().iter().filter_map(Weak::upgrade).collect();
     for memory in memories {
         if let Some(range) = memory.known_range::<DeviceRange>()
             && let Err(error) = range.trim(keep(memory.id()), patience)
+            && matches!(patience, Patience::Some)
         {
             range.inner().failure.get_or_insert(error);
         }

@@ -32,6 +32,9 @@ fn copies_in(graph: &CudaGraph) -> usize {
     let mut count = 0;
     // SAFETY: a graph that lives; without a place for the nodes the driver tells how many there are.
     unsafe { sys::cuGraphGetNodes(graph.cu_graph(), std::ptr::null_mut(), &mut count) }.result().unwrap();
+    if count == 0 {
+        return 0;
+    }
     let mut nodes = vec![std::ptr::null_mut(); count];
     // SAFETY: as above, with a place for as many nodes.
     unsafe { sys::cuGraphGetNodes(graph.cu_graph(), nodes.as_mut_ptr(), &mut count) }.result().unwrap();

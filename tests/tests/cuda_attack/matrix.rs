@@ -76,7 +76,7 @@ fn matrix(kind: Foreign) {
     println!("{kind:?}: {combinations} combinations, {races} race, {errors} fail");
     println!("{kind:?}: {recycled} of {next_lives} next lives began where the last one was");
     assert_eq!((races, errors), (0, 0), "combinations that race, and that fail");
-    assert!(recycled >= next_lives / 2, "too little memory is recycled for this to tell anything");
+    assert!(recycled >= next_lives / 10, "too little memory is recycled for this to tell anything");
 }
 
 #[test]

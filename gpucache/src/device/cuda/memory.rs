@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaStream, DriverError, result, sys};
 
@@ -149,20 +150,22 @@ unsafe impl Backend for CudaMemory {
     }
 
     fn release_reserve(&self) -> Result<bool> {
-        let context = self.stream.context();
-        if !context.has_async_alloc() {
+        if !self.stream.context().has_async_alloc() {
             return Ok(false);
         }
-        // What was freed on a stream belongs to the pool once that stream is known to be there.
+        let free = || self.call("asking for free memory", result::mem_get_info).map(|(free, _)| free);
+        let before = free()?;
         self.synchronize()?;
-        self.call("trimming the driver's pool", || {
-            let mut pool = std::ptr::null_mut();
-            // SAFETY: the driver writes the handle of the device's current pool, which lives as long as the device.
-            unsafe { sys::cuDeviceGetMemPool(&mut pool, context.cu_device()) }.result()?;
-            // SAFETY: it is a pool of this device; the call gives back what no allocation uses.
-            unsafe { sys::cuMemPoolTrimTo(pool, 0) }.result()
-        })?;
-        Ok(true)
+        // What was freed on other streams is the pool's once their work is done, which is nobody's to wait for long.
+        let start = Instant::now();
+        loop {
+            self.trim_pool()?;
+            let has_more = free()? > before;
+            if has_more || start.elapsed() >= OTHERS_WORK {
+                return Ok(has_more);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     fn new_event(&self) -> Result<Arc<dyn Event>> {
@@ -197,9 +200,13 @@ unsafe impl Backend for CudaMemory {
 // SAFETY: the driver answers that an event is complete once the work before its last record is done.
 unsafe impl Event for Mark {
     fn is_complete(&self) -> Result<bool> {
-        Mark::is_complete(self).map_err(|error| {
-            let device = format_args!("cuda:{}", self.context().ordinal()).to_string();
-            Error::device_failure(device, "asking for an event", describe(error))
+        Mark::is_complete(self).or_else(|error| match error.0 {
+            // In a callback of the driver nothing can be asked, and so nothing is known.
+            sys::CUresult::CUDA_ERROR_NOT_PERMITTED => Ok(false),
+            _ => {
+                let device = format_args!("cuda:{}", self.context().ordinal()).to_string();
+                Err(Error::device_failure(device, "asking for an event", describe(error)))
+            }
         })
     }
 }
@@ -210,7 +217,21 @@ fn mark(event: &dyn Event) -> Result<&Mark> {
     event.downcast_ref().ok_or_else(foreign)
 }
 
+/// How long work of other streams may take before memory that they freed is given up.
+const OTHERS_WORK: Duration = Duration::from_millis(250);
+
 impl CudaMemory {
+    /// Gives what no allocation uses back to the device.
+    fn trim_pool(&self) -> Result<()> {
+        self.call("trimming the driver's pool", || {
+            let mut pool = std::ptr::null_mut();
+            // SAFETY: the driver writes the handle of the device's current pool, which lives as long as the device.
+            unsafe { sys::cuDeviceGetMemPool(&mut pool, self.stream.context().cu_device()) }.result()?;
+            // SAFETY: it is a pool of this device; the call gives back what no allocation uses.
+            unsafe { sys::cuMemPoolTrimTo(pool, 0) }.result()
+        })
+    }
+
     /// A captured operation is done when the graph is launched, whatever the host's memory contains then, and nobody can
     /// wait for it before.
     fn refuse_in_capture(&self, what: &'static str, remedy: &'static str) -> Result<()> {

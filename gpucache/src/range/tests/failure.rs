@@ -137,13 +137,13 @@ fn a_block_over_two_holes_is_mapped_whole_or_not_at_all() {
 
 #[test]
 fn a_retry_starts_from_what_a_failed_rollback_left() {
-    // So long that a step is 16 granules, more than the 10 that 14 over both holes lack; a handle is 4.
+    // So long that a handle is 2 granules, and a step 16, more than the 10 that 14 over both holes lack.
     let (mut range, _blocks) = two_holes(4096 * GRANULE, 2100 * GRANULE);
     let calls = range.pages().calls;
-    // The second hole cannot be mapped, and the first, just mapped by two calls, not be unmapped.
-    range.pages.fails = calls + 2..calls + 4;
+    // The second hole cannot be mapped, and the first, just mapped by four calls, not be unmapped.
+    range.pages.fails = calls + 4..calls + 6;
     let block = range.allocate(14 * GRANULE).unwrap();
     assert_eq!((block.offset(), range.fit.bytes(&block)), (4 * GRANULE, Some(14 * GRANULE)));
-    assert_eq!(range.pages().calls, calls + 5);
+    assert_eq!(range.pages().calls, calls + 7);
     consistent(&range);
 }
