@@ -211,7 +211,6 @@ fn give_back(record: Box<Record>) {
 
 #[inline(never)]
 fn give_back_unplanned(mut record: Box<Record>) {
-    record.end_life();
     if !record.needs_care() {
         match current::give_back(record) {
             None => return,

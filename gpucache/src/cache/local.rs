@@ -172,6 +172,8 @@ impl Local {
                 Some(rest) => record = rest,
             }
         }
+        // Here and not at the drop, by a thread for which this line of the record is another one's.
+        record.end_life();
         shared.counters.dropped(record.bytes());
         self.planner.look_again();
         let is_known = self.lists.expects(record.place_in_lists());

@@ -4,8 +4,8 @@
 //! while the stream's work may use memory; without one, all epochs up to `used` are complete. The numbers of epochs go
 //! on when another stream gets the slot, so that what was known of the old ones stays true.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
 
 use super::epochs::{Epoch, Epochs, State};
 use crate::base::error::Result;
@@ -24,7 +24,7 @@ pub(super) struct Slot {
     /// An epoch that was waited for in vain: while it is not complete, nobody waits for the stream again.
     stuck: Epoch,
     /// The thread that worked on the stream last, as far as is known here.
-    thread: usize,
+    thread: Weak<()>,
     /// The epoch in which it freed memory last, and in which it freed or used some.
     pub(super) freed: Epoch,
     used: Epoch,
@@ -57,7 +57,13 @@ impl Slot {
     /// The calling thread works on the stream: ends the open epoch if another one asked for that.
     #[inline]
     pub(super) fn attend(&mut self, meter: &Meter) {
-        self.thread = this_thread();
+        THREAD
+            .try_with(|here| {
+                if !std::ptr::eq(self.thread.as_ptr(), Arc::as_ptr(here)) {
+                    self.thread = Arc::downgrade(here);
+                }
+            })
+            .unwrap_or_else(|_| self.thread = Weak::new());
         if self.wanted.load(Relaxed) && !self.is_capturing() {
             self.wanted.store(false, Relaxed);
             // One that fails is asked for again.
@@ -65,9 +71,13 @@ impl Slot {
         }
     }
 
-    /// Whether the calling thread may record an event on the stream: nobody else works on it, as far as is known.
+    /// Whether the calling thread may record an event on the stream: no other thread that lives works on it, as far as is
+    /// known.
     pub(super) fn is_mine_to_record(&self) -> bool {
-        self.thread == this_thread() || self.stream.as_ref().is_none_or(|stream| stream.records_for_anyone())
+        let is_here = || THREAD.try_with(|here| std::ptr::eq(self.thread.as_ptr(), Arc::as_ptr(here))).unwrap_or(false);
+        self.thread.strong_count() == 0
+            || is_here()
+            || self.stream.as_ref().is_none_or(|stream| stream.records_for_anyone())
     }
 
     /// Asks whoever works on the stream to end the open epoch.
@@ -198,10 +208,7 @@ impl Slot {
     }
 }
 
-/// Names the calling thread while it lives.
-fn this_thread() -> usize {
-    thread_local! {
-        static HERE: u8 = const { 0 };
-    }
-    HERE.with(|here| std::ptr::from_ref(here).addr())
+thread_local! {
+    /// Names the calling thread, and tells others whether it lives.
+    static THREAD: Arc<()> = Arc::new(());
 }

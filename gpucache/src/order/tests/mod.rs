@@ -294,37 +294,45 @@ fn a_capture_is_left_alone() {
     assert!(!streams.is_idle(open) && counted(&memory) == [1, 0, 2]);
 }
 
-/// Another thread may capture its stream at any moment, so that only itself records events there.
+/// Another thread may capture its stream at any moment, so that only itself records events there while it lives.
 #[test]
 fn an_event_of_another_threads_stream_is_asked_for() {
-    let (world, memory, mut streams, [(a, lane), (b, _)]) = some();
+    let (world, memory, streams, [(a, lane), (b, _)]) = some();
     world.is_strict.store(true, Relaxed);
-    world.work(lane);
-    let tag = std::thread::scope(|threads| {
-        let worker = threads.spawn(|| {
-            streams.attend(&a);
-            streams.free(&a)
+    let streams = std::sync::Mutex::new(streams);
+    let (tell, told) = std::sync::mpsc::channel();
+    let (go_on, waits) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|threads| {
+        let (world, streams, a) = (&world, &streams, &a);
+        threads.spawn(move || {
+            for _ in 0..3 {
+                world.work(lane);
+                let mut streams = streams.lock().unwrap();
+                streams.attend(a);
+                tell.send(streams.free(a)).unwrap();
+                drop(streams);
+                waits.recv().unwrap();
+            }
         });
-        worker.join().unwrap()
+        let first = told.recv().unwrap();
+        let claim = |tag, insists| streams.lock().unwrap().claim_if_closed(&b, tag, insists).unwrap();
+        assert!(!claim(first, false));
+        streams.lock().unwrap().look(false).unwrap();
+        assert!(!streams.lock().unwrap().is_idle(first) && a.is_wanted() && counted(&memory)[0] == 0);
+        // The thread that works there records it at its next call.
+        go_on.send(()).unwrap();
+        let second = told.recv().unwrap();
+        assert!(!a.is_wanted() && claim(first, false) && !claim(second, false));
+        assert_eq!(counted(&memory)[0], 1);
+        // In need it is recorded all the same.
+        assert!(claim(second, true) && counted(&memory)[0] == 2);
+        go_on.send(()).unwrap();
+        let third = told.recv().unwrap();
+        assert!(!claim(third, false));
+        go_on.send(()).unwrap();
     });
-    assert!(!streams.claim_if_closed(&b, tag, false).unwrap());
-    streams.look(false).unwrap();
-    assert!(!streams.is_idle(tag) && a.is_wanted() && counted(&memory)[0] == 0);
-
-    // Who works on it now records it, and it serves whoever asked.
-    streams.attend(&a);
-    assert!(!a.is_wanted());
-    assert!(streams.claim_if_closed(&b, tag, false).unwrap());
-    assert_eq!(counted(&memory)[0], 1);
-
-    // In need it is recorded all the same.
-    let tag = std::thread::scope(|threads| {
-        let worker = threads.spawn(|| {
-            streams.attend(&a);
-            streams.free(&a)
-        });
-        worker.join().unwrap()
-    });
-    assert!(streams.claim_if_closed(&b, tag, true).unwrap());
-    assert_eq!(counted(&memory)[0], 2);
+    // Nobody works there any more.
+    let mut streams = streams.into_inner().unwrap();
+    let last = streams.free(&a);
+    assert!(streams.claim_if_closed(&b, last, false).unwrap());
 }
