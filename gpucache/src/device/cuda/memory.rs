@@ -153,6 +153,9 @@ unsafe impl Backend for CudaMemory {
         if !self.stream.context().has_async_alloc() {
             return Ok(false);
         }
+        if self.pool_reserve()? == 0 {
+            return Ok(false);
+        }
         let free = || self.call("asking for free memory", result::mem_get_info).map(|(free, _)| free);
         let before = free()?;
         self.synchronize()?;
@@ -217,18 +220,35 @@ fn mark(event: &dyn Event) -> Result<&Mark> {
     event.downcast_ref().ok_or_else(foreign)
 }
 
-/// How long work of other streams may take before memory that they freed is given up.
-const OTHERS_WORK: Duration = Duration::from_millis(250);
+/// How long work of other streams may take before memory that they freed is given up: a request that cannot be served takes
+/// so much longer.
+const OTHERS_WORK: Duration = Duration::from_millis(20);
 
 impl CudaMemory {
+    /// The pool that the driver allocates from.
+    fn pool(&self) -> Result<sys::CUmemoryPool, DriverError> {
+        let mut pool = std::ptr::null_mut();
+        // SAFETY: the driver writes the handle of the device's current pool, which lives as long as the device.
+        unsafe { sys::cuDeviceGetMemPool(&mut pool, self.stream.context().cu_device()) }.result()?;
+        Ok(pool)
+    }
+
+    /// Bytes that the pool holds of the device's memory, allocated or not.
+    fn pool_reserve(&self) -> Result<u64> {
+        self.call("asking the driver's pool", || {
+            let mut bytes = 0u64;
+            let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
+            // SAFETY: it is a pool of this device, and this attribute is a 64-bit number, for which there is room.
+            unsafe { sys::cuMemPoolGetAttribute(self.pool()?, attribute, (&raw mut bytes).cast()) }.result()?;
+            Ok(bytes)
+        })
+    }
+
     /// Gives what no allocation uses back to the device.
     fn trim_pool(&self) -> Result<()> {
         self.call("trimming the driver's pool", || {
-            let mut pool = std::ptr::null_mut();
-            // SAFETY: the driver writes the handle of the device's current pool, which lives as long as the device.
-            unsafe { sys::cuDeviceGetMemPool(&mut pool, self.stream.context().cu_device()) }.result()?;
             // SAFETY: it is a pool of this device; the call gives back what no allocation uses.
-            unsafe { sys::cuMemPoolTrimTo(pool, 0) }.result()
+            unsafe { sys::cuMemPoolTrimTo(self.pool()?, 0) }.result()
         })
     }
 

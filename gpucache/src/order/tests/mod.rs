@@ -304,7 +304,7 @@ fn an_event_of_another_threads_stream_is_asked_for() {
     let (go_on, waits) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|threads| {
         let (world, streams, a) = (&world, &streams, &a);
-        threads.spawn(move || {
+        let worker = threads.spawn(move || {
             for _ in 0..3 {
                 world.work(lane);
                 let mut streams = streams.lock().unwrap();
@@ -330,6 +330,8 @@ fn an_event_of_another_threads_stream_is_asked_for() {
         let third = told.recv().unwrap();
         assert!(!claim(third, false));
         go_on.send(()).unwrap();
+        // The scope alone would not wait for the end of the thread's locals.
+        worker.join().unwrap();
     });
     // Nobody works there any more.
     let mut streams = streams.into_inner().unwrap();
