@@ -1,6 +1,6 @@
 //! Where pages are missing least, when no mapped free span is long enough for a request.
 //!
-//! A window is a stretch of free spans and holes, side by side, as long as the request. It starts with a free
+//! A window is a stretch of free spans and holes, side by side, as long as the request, with a page to map in it. It starts with a free
 //! span that a hole follows, or ends with one that a hole precedes, or starts with a hole. The last hole is one among
 //! the others: a window there extends the free tail, or appends. Least missing wins, then the lowest address.
 //!
@@ -40,7 +40,9 @@ pub(super) fn best(spans: &Spans, bytes: u64, granule: u64) -> Option<Window> {
 /// From the free span before `hole`, or from the hole itself, to the right.
 fn forward(spans: &Spans, hole: u32, bytes: u64, granule: u64) -> Option<Window> {
     let prev = spans.at(hole).prev;
-    let first = if spans.state(prev) == Some(State::Free) { prev } else { hole };
+    // One that is long enough by itself may not be used now: there is nothing to map in it.
+    let is_begun = spans.state(prev) == Some(State::Free) && spans.at(prev).bytes < bytes;
+    let first = if is_begun { prev } else { hole };
     let (missing, _) = walk(spans, first, bytes, granule, true)?;
     Some(Window { offset: spans.at(first).offset, bytes, missing, first, forward: true })
 }
@@ -48,7 +50,7 @@ fn forward(spans: &Spans, hole: u32, bytes: u64, granule: u64) -> Option<Window>
 /// From the free span behind `hole` to the left.
 fn backward(spans: &Spans, hole: u32, bytes: u64, granule: u64) -> Option<Window> {
     let last = spans.at(hole).next;
-    if spans.state(last) != Some(State::Free) {
+    if spans.state(last) != Some(State::Free) || spans.at(last).bytes >= bytes {
         return None;
     }
     let (missing, first) = walk(spans, last, bytes, granule, false)?;

@@ -135,3 +135,17 @@ fn few_idle_chunks_make_a_new_one() {
     assert_eq!(chunks, [3, 4, 8]);
     consistent(&range);
 }
+
+/// Where work of other streams keeps every free span from being used, the range grows, be they long enough or not.
+#[test]
+fn a_range_grows_beside_free_memory_that_may_not_be_used() {
+    let (mut range, _pinned) = fragmented();
+    for granules in [1, 2, 3] {
+        let before = range.stats().reserved;
+        assert_eq!(range.reuse_if(granules * GRANULE, |_| Ok::<_, Refusal>(false)), Ok(None));
+        let block = range.extend(granules * GRANULE).unwrap();
+        assert!(range.stats().reserved > before, "{granules} granules");
+        consistent(&range);
+        range.free(block, Tag::NOBODY);
+    }
+}
