@@ -33,6 +33,8 @@ struct Inner {
     failure: Option<Error>,
 }
 
+/// So many blocks come back while a thread has the lock before there is to be more room for them.
+const LATE: usize = 64;
 /// What is in use may lie apart in a range that reserves this share more than was in use at once.
 const APART: u64 = 5;
 /// Or by so many pages, if that is more.
@@ -86,15 +88,16 @@ impl DeviceRange {
             devices().push(Arc::downgrade(memory));
             let streams = Streams::new(memory.meter().clone());
             let inner = Mutex::new(Inner { range, streams, exchanged: 0, failure: None });
-            DeviceRange { inner, late: Mutex::default(), has_late: AtomicBool::new(false) }
+            let late = Mutex::new(Vec::with_capacity(LATE));
+            DeviceRange { inner, late, has_late: AtomicBool::new(false) }
         })
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         let mut inner = lock(&self.inner);
         if self.has_late.swap(false, SeqCst) {
-            let late = std::mem::take(&mut *lock(&self.late));
-            late.into_iter().for_each(|(stream, block)| inner.free(&stream, block));
+            // In its place, so that its memory serves the next ones.
+            lock(&self.late).drain(..).for_each(|(stream, block)| inner.free(&stream, block));
         }
         inner
     }
@@ -339,8 +342,11 @@ pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, patience: Patience) {
     // Not under the lock of the list, as this may take some time.
     let memories: Vec<_> = devices().iter().filter_map(Weak::upgrade).collect();
     for memory in memories {
-        if let Some(range) = memory.known_range::<DeviceRange>()
-            && let Err(error) = range.trim(keep(memory.id()), patience)
+        let keep = keep(memory.id());
+        // Nor under a lock of devices that keep everything.
+        if keep < u64::MAX
+            && let Some(range) = memory.known_range::<DeviceRange>()
+            && let Err(error) = range.trim(keep, patience)
             && matches!(patience, Patience::Some)
         {
             range.inner().failure.get_or_insert(error);
