@@ -34,16 +34,14 @@
 //! | 1/1024, or half the block up to 1/32 | 1.035 | 1.068 | 482 |
 //! | 1/1024, or half the mean block up to 1/16, whatever the block | 1.028 | 1.111 | 418 |
 //! | 1/1024, or half of a block among its like up to 1/16 | 1.007 | 1.011 | 418 |
+//! | 1/1024, or a very large block among its like up to 1/16, as here | 1.007 | 1.011 | 293 to 307 |
 
 /// The share of the high-water mark in a step of a span: a slack of 0.8%.
 const SHARE: u64 = 128;
 /// The share of the high-water mark in a handle.
 const HANDLE_SHARE: u64 = 1024;
-/// How many handles a block among its like is made of, as far as the shares below allow: two give the traces the same, and
-/// 200 blocks of 100 MB 522 handles instead of 325.
-const PARTS: u64 = 1;
-/// Granules of the smallest block that is: smaller ones need few calls in any case, and in a small range what a handle pins
-/// is much.
+/// Granules of the smallest block that is one handle: smaller ones need few calls in any case, and in a small range what a
+/// handle pins is much. With 32 a test's scope of 80 MB went without its plan.
 const LEAST: u64 = 40;
 /// The same for the high-water mark.
 const LEAST_MARK: u64 = 128;
@@ -76,7 +74,7 @@ pub(super) fn handle(sizes: Sizes, granule: u64) -> u64 {
     let Sizes { bytes, mean, high_water, capacity } = sizes;
     let is_usual =
         bytes >= LEAST * granule && high_water >= LEAST_MARK * granule && bytes <= mean.saturating_add(mean / 2);
-    let part = if is_usual { bytes.min(mean) / PARTS } else { 0 };
+    let part = if is_usual { bytes.min(mean) } else { 0 };
     let part = part.min(high_water / MOST_SHARE).min(capacity / HANDLE_SHARE);
     floor(part.max(high_water / HANDLE_SHARE), granule).max(granule)
 }
