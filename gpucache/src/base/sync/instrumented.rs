@@ -8,7 +8,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
-use std::sync::{LockResult, PoisonError};
+use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 use std::thread::yield_now;
 
 /// What was done before it was left is done before what follows an entry.
@@ -68,6 +68,19 @@ impl<T> Mutex<T> {
 
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         guard(&self.gate, self.lock.lock())
+    }
+
+    // Not everyone who includes this file tries.
+    #[allow(dead_code)]
+    pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
+        match self.lock.try_lock() {
+            Ok(held) => Ok(MutexGuard { inside: self.gate.enter(), held }),
+            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
+            Err(TryLockError::Poisoned(held)) => Err(TryLockError::Poisoned(PoisonError::new(MutexGuard {
+                inside: self.gate.enter(),
+                held: held.into_inner(),
+            }))),
+        }
     }
 
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
