@@ -10,7 +10,7 @@ mod ledger;
 use std::alloc::{Layout, alloc, dealloc};
 use std::fmt;
 use std::ptr::{copy, from_ref, with_exposed_provenance, with_exposed_provenance_mut};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
 use gpucache::device::{Backend, Device, Event, Memory, Stream};
@@ -34,6 +34,8 @@ pub struct Faulty(Stream);
 struct Machine {
     ledger: Mutex<Ledger>,
     streams: AtomicU64,
+    /// Whether events do not complete for now.
+    lags: AtomicBool,
     memory: Arc<Memory>,
 }
 
@@ -43,7 +45,7 @@ struct FaultyMemory {
     stream: u64,
 }
 
-/// An event, complete when it is recorded.
+/// An event, complete when it is recorded, unless the device lags.
 struct FaultyEvent {
     machine: Arc<Machine>,
 }
@@ -57,15 +59,19 @@ impl Faulty {
     /// A new device that is out of memory beyond `bytes`.
     pub fn with_limit(bytes: usize) -> Faulty {
         let ledger = Mutex::new(Ledger::new(bytes));
-        Faulty::over(Arc::new(Machine { ledger, streams: AtomicU64::new(0), memory: Arc::default() }))
+        Faulty::on(ledger, Arc::default())
     }
 
     /// A new device whose range is made of chunks, as on a GPU without virtual memory management.
     pub fn with_chunks(limit: usize) -> Faulty {
         let (mut ledger, memory) = (Ledger::new(limit), Memory::with_chunks().into());
         ledger.is_shared = true;
-        let ledger = Mutex::new(ledger);
-        Faulty::over(Arc::new(Machine { ledger, streams: AtomicU64::new(0), memory }))
+        Faulty::on(Mutex::new(ledger), memory)
+    }
+
+    fn on(ledger: Mutex<Ledger>, memory: Arc<Memory>) -> Faulty {
+        let (streams, lags) = (AtomicU64::new(0), AtomicBool::new(false));
+        Faulty::over(Arc::new(Machine { ledger, streams, lags, memory }))
     }
 
     /// Another stream of the same device.
@@ -91,6 +97,11 @@ impl Faulty {
     /// Lets calls fail as `fault` says, counted from now. Replaces an earlier fault.
     pub fn arm(&self, fault: Fault) {
         self.ledger().arm(fault);
+    }
+
+    /// While it lags, no event completes, as if work were still under way.
+    pub fn set_lagging(&self, lags: bool) {
+        self.memory_of_this().machine.lags.store(lags, Relaxed);
     }
 
     /// Nothing fails any more.
@@ -175,7 +186,7 @@ impl fmt::Debug for FaultyEvent {
 // SAFETY: work of these streams is done when a call returns.
 unsafe impl Event for FaultyEvent {
     fn is_complete(&self) -> Result<bool> {
-        self.machine.call(Call::Query, "asking for an event", 0).map(|()| true)
+        self.machine.call(Call::Query, "asking for an event", 0).map(|()| !self.machine.lags.load(Relaxed))
     }
 }
 

@@ -269,11 +269,40 @@ fn a_failed_fill_leaves_no_array_and_keeps_the_block() {
     device.assert_clean();
 }
 
+/// What another stream works on is left alone while the device has more, and is had again once that is done.
+#[test]
+fn memory_that_another_stream_works_on_is_left_alone() {
+    let _turn = turn();
+    let first = Faulty::with_chunks(usize::MAX);
+    let (second, name) = (first.another_stream(), "memory that another stream works on");
+    let bytes = 2 << 20;
+    let twice = |stream: &Faulty| {
+        cache_scope!(name = name, recycle = "range", {
+            (0..2).for_each(|_| drop(patterned(stream, bytes, 1).unwrap()));
+        })
+    };
+    first.set_lagging(true);
+    twice(&first);
+    twice(&second);
+    twice(&first);
+    assert_eq!((first.calls().of(Call::Allocate), first.ordering().waits), (2, 0));
+    assert!(first.ordering().events <= 2, "{:?}", first.ordering());
+    first.set_lagging(false);
+    let third = first.another_stream();
+    twice(&third);
+    assert_eq!((first.calls().of(Call::Allocate), first.ordering().waits), (2, 0));
+    let _ = invalidate(name);
+    gpucache::trim(&first).unwrap();
+    first.assert_clean();
+}
+
 #[test]
 fn memory_that_cannot_be_ordered_is_refused_and_not_lost() {
     let _turn = turn();
     for call in [Call::NewEvent, Call::Record, Call::Wait] {
-        let first = Faulty::with_chunks(usize::MAX);
+        // All the memory that there is is the first stream's, whose work is not done.
+        let first = Faulty::with_chunks(2 << 20);
+        first.set_lagging(true);
         let (second, name) = (first.another_stream(), "memory of another stream");
         cache_scope!(name = name, {
             // Of so many sizes a scope keeps little: most goes back to the range, where the stream may still use it.
@@ -282,7 +311,8 @@ fn memory_that_cannot_be_ordered_is_refused_and_not_lost() {
             assert!(patterned(&second, 20_000, 2).unwrap_err().is_device_failure(), "{call:?}");
             drop(patterned(&second, 20_000, 3).unwrap());
         });
-        assert_eq!((second.calls().of(Call::Allocate), second.ordering().waits > 0), (1, true), "{call:?}");
+        first.set_lagging(false);
+        assert_eq!((first.live().len(), second.ordering().waits > 0), (1, true), "{call:?}");
         let _ = invalidate(name);
         gpucache::trim(&first).unwrap();
         first.assert_clean();

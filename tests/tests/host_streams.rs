@@ -129,7 +129,8 @@ fn empty(stream: &Host) {
     }
 }
 
-/// Memory that `first` freed under late work serves `second`, whose stream waits and whose caller does not.
+/// Memory that `first` freed under late work serves `second` once the work is done: neither its caller nor its stream waits,
+/// and it has other memory until then.
 #[test]
 fn freed_memory_is_not_touched_before_late_work_is_done() {
     let _turn = turn();
@@ -157,22 +158,31 @@ fn freed_memory_is_not_touched_before_late_work_is_done() {
     assert_eq!(since(&first, before), [0; 3], "a stream orders itself");
     invalidate("late_use_first");
     let closed_second = gate(&second);
-    let (output, is_same) = cache_scope!(late_use_second, {
-        // All of these calls return while the first stream's work has not begun.
-        let mut array = Array::full(&second, len, 77u32).unwrap();
-        let place_of = Arc::new(AtomicUsize::new(0));
-        let told = place_of.clone();
-        second.launch(&mut array, move |values| told.store(values.as_ptr().addr(), SeqCst)).unwrap();
-        (array.try_clone().unwrap(), place_of)
-    });
+    let use_second = || {
+        cache_scope!(late_use_second, {
+            // All of these calls return while the work before has not begun.
+            let mut array = Array::full(&second, len, 77u32).unwrap();
+            let place_of = Arc::new(AtomicUsize::new(0));
+            let told = place_of.clone();
+            second.launch(&mut array, move |values| told.store(values.as_ptr().addr(), SeqCst)).unwrap();
+            let output = array.try_clone().unwrap();
+            ([array, output], place_of)
+        })
+    };
+    let ([_other, output], other_place) = use_second();
     assert!(seen.lock().unwrap().is_empty());
     let [events, _, waits] = since(&first, before);
-    assert_eq!((events, waits), (1, 1), "one event, and one wait for it");
-    drop((closed_second, closed));
-    assert!(output.to_vec().unwrap().iter().all(|&value| value == 77));
-    assert_eq!(is_same.load(SeqCst), place, "the memory changed hands");
+    assert_eq!((events, waits), (1, 0), "an event to know when it is done, and no wait");
+    drop(closed_second);
+    assert!(output.to_vec().unwrap().iter().all(|&value| value == 77), "the second stream does not wait for the first");
+    assert_ne!(other_place.load(SeqCst), place);
+    drop(closed);
     first.synchronize().unwrap();
     assert_eq!(*seen.lock().unwrap(), [true; 3], "late work found what it left");
+    // What is alive keeps the other memory, so that this is what is left.
+    let (_last, same_place) = use_second();
+    second.synchronize().unwrap();
+    assert_eq!(same_place.load(SeqCst), place, "the memory changed hands");
 }
 
 /// A scope that runs far ahead of its stream, so that each place of its plan is used while late work is on it.

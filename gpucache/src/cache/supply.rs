@@ -93,24 +93,39 @@ fn carve(range: &DeviceRange, stream: &Stream, request: &Request<'_>, moves: Mov
             return Ok(carved);
         }
     }
+    if let Some(carved) = range.reuse_soon(stream, bytes)? {
+        return Ok(carved);
+    }
     insist(stream, |insists| range.allocate(stream, bytes, insists)).map_err(|error| error.stopping(request.bytes))
 }
 
 /// Makes a call that may run out of memory, and makes it again, with `true`, once everything idle went back to the device, by
-/// this thread or by another one in need meanwhile, and the device gave back what it keeps for itself.
+/// this thread or by another one in need meanwhile, and the device gave back what it keeps for itself. Waits for the work
+/// that uses free pages only if that was not enough.
 fn insist<R>(stream: &Stream, call: impl Fn(bool) -> Result<R>) -> Result<R> {
     let before = reclaim::releases();
-    call(false).or_else(|error| {
-        if !error.is_out_of_memory() {
-            return Err(error);
-        }
-        let given_back = reclaim::release_idle(Idle::All, stream.memory_id(), u64::MAX)
-            + DeviceRange::of(stream).map_or(Ok(0), |range| {
-                range.end_epochs()?;
-                range.trim(0, Patience::Some)
-            })?;
-        let is_worth = stream.release_reserve()? || given_back > 0 || reclaim::releases() != before;
-        if is_worth { call(true) } else { Err(error) }
+    let retry = |is_worth: bool, insists: bool, error: Error| match is_worth && error.is_out_of_memory() {
+        true => call(insists),
+        false => Err(error),
+    };
+    let give_back = |patience: Patience| -> Result<bool> {
+        let released = reclaim::release_idle(Idle::All, stream.memory_id(), u64::MAX);
+        let trimmed = DeviceRange::of(stream).map_or(Ok(0), |range| {
+            range.end_epochs()?;
+            range.trim(0, patience)
+        })?;
+        Ok(released + trimmed > 0)
+    };
+    let error = match call(false) {
+        Err(error) if error.is_out_of_memory() => error,
+        done => return done,
+    };
+    let is_worth = give_back(Patience::None)? | stream.release_reserve()? || reclaim::releases() != before;
+    // A range has what other streams still use, which it gives to whoever insists.
+    let has_range = DeviceRange::of(stream).is_some();
+    retry(is_worth || has_range, true, error).or_else(|error| {
+        let is_worth = error.is_out_of_memory() && give_back(Patience::Some)?;
+        retry(is_worth, true, error)
     })
 }
 

@@ -5,13 +5,18 @@
 //! that was freed in it and before. So there is at most one event per stream and epoch, and none while streams keep to
 //! their own memory.
 //!
-//! | who claims memory of stream S, epoch e           | what is called                                              |
-//! |--------------------------------------------------|-------------------------------------------------------------|
-//! | S                                                | nothing                                                     |
-//! | anyone, and e is known to be complete            | nothing                                                     |
-//! | a stream that waited for S up to e, or further   | nothing                                                     |
-//! | another one, and e is closed                     | a query of e's event; if it is not complete, a wait for it  |
-//! | another one, and e is open                       | an event that closes e, and a wait for it                   |
+//! A stream uses its own memory, what is known to be complete, and what it waited for anyway. Of others it asks how far they
+//! are, and leaves alone what they have not done: while the device has memory, no stream comes to wait for another one's
+//! work because of memory. Only in a shortage it claims what others have not done with, and comes behind them:
+//!
+//! | who wants memory of stream S, epoch e            | asks                               | claims in a shortage          |
+//! |--------------------------------------------------|------------------------------------|-------------------------------|
+//! | S                                                | nothing, and has it                | nothing                       |
+//! | anyone, and e is known to be complete            | nothing, and has it                | nothing                       |
+//! | a stream that waited for S up to e, or further   | nothing, and has it                | nothing                       |
+//! | another one, and e is closed                     | a query of the newest event        | a query, or else a wait       |
+//! | another one, and e is open                       | an event, once those before are    | an event that closes e, and a |
+//! |                                                  | complete, by whoever works on S    | wait for it                   |
 //!
 //! What a query says is remembered for e and all epochs before; so is a wait, by the stream that waits. Complete events are
 //! recorded again: where a new one is needed, the oldest one is asked first, so that a stream has few more events than
@@ -31,5 +36,5 @@ mod tag;
 mod tests;
 
 pub(crate) use epochs::Epoch;
-pub(crate) use streams::Streams;
+pub(crate) use streams::{Place, Streams};
 pub(crate) use tag::Tag;

@@ -29,6 +29,8 @@ pub(super) struct Slot {
     pub(super) freed: Epoch,
     used: Epoch,
     waited: Vec<Epoch>,
+    /// The visit at which it was asked last how far it is.
+    pub(super) asked: u64,
 }
 
 impl Slot {
@@ -178,6 +180,19 @@ impl Slot {
         self.ask(self.used, meter)
     }
 
+    /// As [`look`](Slot::look), where the calling thread may record events; ends the open epoch only once those before are
+    /// complete, so that few events are recorded however often it is called.
+    pub(super) fn glance(&mut self, meter: &Meter) -> Result<()> {
+        if self.is_complete(self.used) || self.is_capturing() {
+            return Ok(());
+        }
+        let newest = self.epochs.newest();
+        match self.is_complete(newest) || self.ask_back_from(newest, meter)? {
+            true => self.look(self.is_mine_to_record(), meter),
+            false => Ok(()),
+        }
+    }
+
     /// Finds out how far the stream is, as far as that can be asked. Ends the open epoch where `may_record` an event.
     pub(super) fn look(&mut self, may_record: bool, meter: &Meter) -> Result<()> {
         if self.is_complete(self.used) || self.is_capturing() {
@@ -190,10 +205,16 @@ impl Slot {
             }
         }
         let newest = self.used.min(self.epochs.newest());
-        if !self.ask(newest, meter)? {
+        self.ask_back_from(newest, meter).map(|_| ())
+    }
+
+    /// Asks whether a closed epoch is complete, or at least the oldest one.
+    fn ask_back_from(&mut self, epoch: Epoch, meter: &Meter) -> Result<bool> {
+        let is_complete = self.ask(epoch, meter)?;
+        if !is_complete && self.epochs.oldest() < epoch {
             self.ask(self.epochs.oldest(), meter)?;
         }
-        Ok(())
+        Ok(is_complete)
     }
 
     /// The last epoch in which memory was freed or used, if it is closed and not known to be complete.

@@ -16,13 +16,19 @@ pub(crate) struct Streams {
     slots: Vec<Slot>,
     /// How often memory was freed.
     frees: u64,
+    /// How often a thread came for memory.
+    visits: u64,
     meter: Arc<Meter>,
 }
+
+/// A stream among those that share memory, until another one is attended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(usize);
 
 impl Streams {
     /// For streams of the device whose calls `meter` counts.
     pub(crate) fn new(meter: Arc<Meter>) -> Streams {
-        Streams { slots: Vec::new(), frees: 0, meter }
+        Streams { slots: Vec::new(), frees: 0, visits: 0, meter }
     }
 
     /// The tag of memory that `stream` frees now. Calls no device.
@@ -49,36 +55,64 @@ impl Streams {
     /// A failure of the device, or a capture; then the memory must not be used.
     #[inline]
     pub(crate) fn claim(&mut self, stream: &Stream, tag: Tag) -> Result<()> {
-        match self.claim_if_closed(stream, tag, true)? {
-            true => Ok(()),
-            false => Err(captured()),
+        let me = self.attend(stream);
+        match tag.users() {
+            Users::Nobody => Ok(()),
+            Users::One(slot, epoch) => self.follow(me.0, slot, epoch),
+            Users::Several => self.claim_all(me),
         }
     }
 
-    /// As [`claim`](Streams::claim), unless an event would have to be recorded on a stream that another thread works on:
-    /// false then, the memory must not be used, and that thread is asked for the event. With `insists` it is recorded.
+    /// Orders later work of a stream behind whoever freed any memory so far.
     ///
     /// # Errors
     /// As for [`claim`](Streams::claim).
+    pub(crate) fn claim_all(&mut self, me: Place) -> Result<()> {
+        (0..self.slots.len()).try_for_each(|slot| self.follow(me.0, slot, self.slots[slot].freed))
+    }
+
+    /// Whether a stream may use memory of this tag at once, as far as is known: nobody does any more, or it comes behind
+    /// whoever does.
     #[inline]
-    pub(crate) fn claim_if_closed(&mut self, stream: &Stream, tag: Tag, insists: bool) -> Result<bool> {
-        let users = tag.users();
-        if users == Users::Nobody {
-            return Ok(true);
+    pub(crate) fn may_use(&self, me: Place, tag: Tag) -> bool {
+        match tag.users() {
+            Users::Nobody => true,
+            Users::One(slot, epoch) => self.is_behind(me, slot, epoch),
+            Users::Several => (0..self.slots.len()).all(|slot| self.is_behind(me, slot, self.slots[slot].freed)),
         }
-        let mine = self.own_slot(stream);
-        match users {
-            Users::Nobody => Ok(true),
-            Users::One(slot, _) if slot == mine => Ok(true),
-            Users::One(slot, epoch) => self.follow(mine, slot, epoch, insists),
-            Users::Several => {
-                let mut all = true;
-                for slot in 0..self.slots.len() {
-                    all &= self.follow(mine, slot, self.slots[slot].freed, insists)?;
-                }
-                Ok(all)
+    }
+
+    /// As [`may_use`](Streams::may_use); asks others how far they are, each once until [`attend`](Streams::attend) is called
+    /// again.
+    ///
+    /// # Errors
+    /// What the work met.
+    #[inline]
+    pub(crate) fn may_use_now(&mut self, me: Place, tag: Tag) -> Result<bool> {
+        Ok(self.may_use(me, tag) || self.glance(tag)? && self.may_use(me, tag))
+    }
+
+    /// Asks those that this tag names. Returns whether any was asked.
+    #[cold]
+    fn glance(&mut self, tag: Tag) -> Result<bool> {
+        let named = match tag.users() {
+            Users::Nobody => 0..0,
+            Users::One(slot, _) => slot..slot + 1,
+            Users::Several => 0..self.slots.len(),
+        };
+        let mut any = false;
+        for slot in &mut self.slots[named] {
+            if slot.asked != self.visits {
+                slot.asked = self.visits;
+                slot.glance(&self.meter)?;
+                any = true;
             }
         }
+        Ok(any)
+    }
+
+    fn is_behind(&self, me: Place, slot: usize, epoch: Epoch) -> bool {
+        slot == me.0 || self.slots[slot].is_complete(epoch) || self.slots[me.0].waited_for(slot) >= epoch
     }
 
     /// Orders later work of `stream` behind that of `other` up to a point that [`used`](Streams::used) gave.
@@ -87,12 +121,16 @@ impl Streams {
     /// As for [`claim`](Streams::claim).
     pub(crate) fn order(&mut self, stream: &Stream, other: &Stream, epoch: Epoch) -> Result<()> {
         let (mine, other) = (self.slot(stream), self.slot(other));
-        self.follow(mine, other, epoch, true).map(|_| ())
+        self.follow(mine, other, epoch)
     }
 
     /// The calling thread works on `stream`: ends its open epoch if another one asked for that.
-    pub(crate) fn attend(&mut self, stream: &Stream) {
-        self.own_slot(stream);
+    #[inline]
+    pub(crate) fn attend(&mut self, stream: &Stream) -> Place {
+        self.visits += 1;
+        let place = self.slot(stream);
+        self.slots[place].attend(&self.meter);
+        Place(place)
     }
 
     /// How often memory was freed.
@@ -120,6 +158,11 @@ impl Streams {
             Users::One(slot, epoch) => self.slots[slot].is_complete(epoch),
             Users::Several => self.slots.iter().all(|slot| slot.is_complete(slot.freed)),
         }
+    }
+
+    /// Whether several streams share the memory.
+    pub(crate) fn are_several(&self) -> bool {
+        self.slots.len() > 1
     }
 
     /// What is pending was waited for in vain, as for a stream that waits for the host: nobody does again until it is done.
@@ -151,26 +194,22 @@ impl Streams {
 
     /// The rules of the module's table.
     #[cold]
-    fn follow(&mut self, mine: usize, other: usize, epoch: Epoch, insists: bool) -> Result<bool> {
-        let Ok([follower, leader]) = self.slots.get_disjoint_mut([mine, other]) else { return Ok(true) };
+    fn follow(&mut self, mine: usize, other: usize, epoch: Epoch) -> Result<()> {
+        let Ok([follower, leader]) = self.slots.get_disjoint_mut([mine, other]) else { return Ok(()) };
         if follower.waited_for(other) >= epoch || leader.is_complete(epoch) {
-            return Ok(true);
-        }
-        if leader.is_open(epoch) && !insists && !leader.is_mine_to_record() {
-            leader.ask_for_end();
-            return Ok(false);
+            return Ok(());
         }
         let is_captured = leader.is_capturing();
         if follower.is_capturing() || is_captured && leader.is_open(epoch) {
             return Err(captured());
         }
         if !is_captured && leader.ask(epoch, &self.meter)? {
-            return Ok(true);
+            return Ok(());
         }
         if let Some((epoch, event)) = leader.event(epoch, &self.meter)? {
             follower.wait(other, epoch, event, &self.meter)?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The slot of a stream; a program has few, so that a look at each is the fastest way to find it.
@@ -180,14 +219,6 @@ impl Streams {
             Some(slot) => slot,
             None => self.add(stream),
         }
-    }
-
-    /// The slot of a stream that the calling thread works on.
-    #[inline]
-    fn own_slot(&mut self, stream: &Stream) -> usize {
-        let place = self.slot(stream);
-        self.slots[place].attend(&self.meter);
-        place
     }
 
     #[cold]

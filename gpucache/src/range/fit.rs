@@ -1,7 +1,7 @@
 //! Best fit with immediate coalescing: which free span serves a request, and how spans split and merge.
 //!
 //! Invariants:
-//! * No two neighbours in a list are both free, and no two are both holes.
+//! * No two neighbours in a list are both free whose tags merge, and no two are both holes.
 //! * `tail` is the free span right before the last hole, if there is one. Every other free span is in `bins`.
 //!
 //! The tail serves only what nothing else fits (the "wilderness preservation" of Korn and Vo, "In search of a better
@@ -11,9 +11,6 @@
 use super::bins::Bins;
 use super::spans::{END, NIL, Node, Span, Spans, State};
 use crate::order::Tag;
-
-/// So many free spans are looked at for one that may be used without an event of another thread's stream.
-const CANDIDATES: usize = 16;
 
 /// Memory given to one holder, who hands it back to [`Range::free`](super::Range::free) of the same range.
 ///
@@ -46,29 +43,22 @@ impl Fit {
         Self { spans: Spans::new(capacity), bins: Bins::new(), tail: NIL }
     }
 
-    /// The smallest free span of at least `bytes`, the lowest among equals, the tail only if there is no other.
+    /// The smallest free span of at least `bytes` whose tag `accepts`, the lowest among equals, of the `most` smallest; the
+    /// tail only if there is no other.
     ///
     /// `bytes` is a multiple of [`ALIGN`](super::ALIGN) and not 0, here and below.
-    #[inline]
-    pub(super) fn allocate(&mut self, bytes: u64) -> Option<Block> {
-        let id = match self.bins.find(&self.spans, bytes) {
-            Some(id) => id,
-            None if self.tail != NIL && self.spans.at(self.tail).bytes >= bytes => self.tail,
-            None => return None,
-        };
-        self.unlist(id);
-        Some(self.take(id, bytes))
-    }
-
-    /// As [`allocate`](Fit::allocate), from a span whose tag `accepts`: the first of the few smallest that fit.
+    ///
+    /// # Errors
+    /// The first that `accepts` returned; nothing has changed then.
     #[inline]
     pub(super) fn allocate_if<E>(
         &mut self,
         bytes: u64,
+        most: usize,
         mut accepts: impl FnMut(Tag) -> Result<bool, E>,
     ) -> Result<Option<Block>, E> {
         let mut found = self.bins.find(&self.spans, bytes);
-        for _ in 0..CANDIDATES {
+        for _ in 0..most {
             let Some(id) = found else { break };
             let Node { bytes: length, offset, tag, .. } = *self.spans.at(id);
             if accepts(tag)? {
@@ -85,8 +75,12 @@ impl Fit {
         Ok(None)
     }
 
-    /// Carves `bytes` at `offset` out of the free span `id`, which holds them.
-    pub(super) fn carve(&mut self, id: u32, offset: u64, bytes: u64) -> Block {
+    /// Carves `bytes` at `offset` out of free spans side by side, of which `id` is one that does not begin before there.
+    /// What is left at both ends keeps its tag.
+    pub(super) fn carve(&mut self, mut id: u32, offset: u64, bytes: u64) -> Block {
+        while self.spans.at(id).offset > offset {
+            id = self.spans.at(id).prev;
+        }
         self.unlist(id);
         let node = self.spans.at_mut(id);
         let front = Span { offset: node.offset, bytes: offset - node.offset, state: State::Free };
@@ -98,7 +92,41 @@ impl Fit {
             self.spans.at_mut(front).tag = tag;
             self.list(front);
         }
+        while self.spans.at(id).bytes < bytes {
+            self.annex(id, bytes);
+        }
         self.take(id, bytes)
+    }
+
+    /// Adds to node `id`, which is not listed, what it lacks to `bytes` of the free span behind it.
+    fn annex(&mut self, id: u32, bytes: u64) {
+        let Node { bytes: own, next, .. } = *self.spans.at(id);
+        self.unlist(next);
+        let node = self.spans.at_mut(next);
+        let part = node.bytes.min(bytes - own);
+        node.offset += part;
+        node.bytes -= part;
+        if node.bytes > 0 {
+            self.list(next);
+        } else {
+            self.spans.remove(next);
+        }
+        self.spans.at_mut(id).bytes += part;
+    }
+
+    /// Merges what is free side by side and `is_idle` by its tag: it has no user any more.
+    pub(super) fn settle(&mut self, is_idle: impl Fn(Tag) -> bool) {
+        let mut idle = self.free_spans(0);
+        idle.retain(|&id| self.spans.at(id).tag != Tag::NOBODY && is_idle(self.spans.at(id).tag));
+        // All of them before any merges with one that has a user.
+        idle.iter().for_each(|&id| self.spans.at_mut(id).tag = Tag::NOBODY);
+        for id in idle {
+            // One that another one swallowed is no span any more.
+            if self.spans.state(id) == Some(State::Free) {
+                self.unlist(id);
+                self.coalesce(id);
+            }
+        }
     }
 
     /// Takes `bytes` from the front of the free span `id`, which is not listed, and lists the rest.
@@ -140,13 +168,13 @@ impl Fit {
     #[inline]
     pub(super) fn coalesce(&mut self, mut id: u32) -> u32 {
         let Node { prev, next, .. } = *self.spans.at(id);
-        if self.spans.state(next) == Some(State::Free) {
+        if let Some(tag) = self.merged(id, next) {
             self.unlist(next);
-            self.swallow(id, next);
+            self.swallow(id, next, tag);
         }
-        if self.spans.state(prev) == Some(State::Free) {
+        if let Some(tag) = self.merged(id, prev) {
             self.unlist(prev);
-            self.swallow(prev, id);
+            self.swallow(prev, id, tag);
             id = prev;
         }
         self.spans.at_mut(id).state = Some(State::Free);
@@ -154,13 +182,20 @@ impl Fit {
         id
     }
 
+    /// The tag of node `id` and its neighbour as one, if that is free and they may be.
+    #[inline]
+    fn merged(&self, id: u32, neighbour: u32) -> Option<Tag> {
+        let is_free = self.spans.state(neighbour) == Some(State::Free);
+        is_free.then(|| self.spans.at(id).tag.merge(self.spans.at(neighbour).tag))?
+    }
+
     /// Adds `right` to its left neighbour.
     #[inline]
-    fn swallow(&mut self, left: u32, right: u32) {
-        let Node { bytes, tag, .. } = *self.spans.at(right);
+    fn swallow(&mut self, left: u32, right: u32, tag: Tag) {
+        let bytes = self.spans.at(right).bytes;
         let node = self.spans.at_mut(left);
         node.bytes += bytes;
-        node.tag = node.tag.merge(tag);
+        node.tag = tag;
         self.spans.remove(right);
     }
 

@@ -2,9 +2,10 @@
 //!
 //! The block goes where the fewest bytes are missing (see `window`). As many bytes are unmapped first as would be too
 //! many then: handles in free spans that the block's place does not meet. Nothing is unmapped if too much would be
-//! reserved even so.
+//! reserved even so. What other streams still use can be neither used nor unmapped, and does not count as reserved.
 
 use std::cmp::Reverse;
+use std::convert::Infallible;
 
 use super::fit::Block;
 use super::mapping::Idle;
@@ -31,8 +32,9 @@ impl Limit {
 }
 
 impl<P: Pages> Range<P> {
-    /// A block of at least `bytes`, after which what is reserved is within `limit`. Free handles are unmapped if it takes
-    /// that, of memory that `is_idle` by its tag. `None` if all such handles are not enough; nothing has changed then.
+    /// A block of at least `bytes` from memory that `may_use` says of by its tag, after which what is reserved is within
+    /// `limit`. Free handles are unmapped if it takes that, of memory that `is_idle` by its tag. `None` if all such handles
+    /// are not enough; nothing has changed then.
     ///
     /// # Errors
     ///
@@ -41,17 +43,20 @@ impl<P: Pages> Range<P> {
         &mut self,
         bytes: u64,
         limit: Limit,
+        may_use: impl Fn(Tag) -> bool,
         is_idle: impl Fn(Tag) -> bool,
     ) -> Result<Option<Block>, RangeError<P::Error>> {
-        if let Some(block) = self.reuse(bytes) {
-            return Ok(Some(block));
-        }
         let Some(rounded) = self.rounded(bytes) else { return Ok(None) };
-        let Some(idle) = self.in_exchange(rounded, limit, is_idle) else { return Ok(None) };
+        let Ok(found) = self.fit.allocate_if(rounded, usize::MAX, |tag| Ok::<_, Infallible>(may_use(tag)));
+        if found.is_some() {
+            self.count(rounded);
+            return Ok(found);
+        }
+        let Some(idle) = self.in_exchange(rounded, limit, &may_use, is_idle) else { return Ok(None) };
         self.unmap_idle(&idle).map_err(RangeError::Pages)?;
         // Looks for a window anew, since holes have merged. The one found before is still there, as no handle in it was
         // unmapped: no more is missing now.
-        let block = self.grow_exactly(rounded)?;
+        let block = self.grow_exactly(rounded, may_use)?;
         if block.is_some() {
             self.count(rounded);
         }
@@ -59,15 +64,22 @@ impl<P: Pages> Range<P> {
     }
 
     /// What to unmap so that a block of `bytes` can be mapped within `limit`, in order of address.
-    fn in_exchange(&self, bytes: u64, limit: Limit, is_idle: impl Fn(Tag) -> bool) -> Option<Vec<Idle>> {
+    fn in_exchange(
+        &self,
+        bytes: u64,
+        limit: Limit,
+        may_use: &impl Fn(Tag) -> bool,
+        is_idle: impl Fn(Tag) -> bool,
+    ) -> Option<Vec<Idle>> {
         let (missing, window) = match self.layout {
             Layout::Span => {
-                let window = window::best(&self.fit.spans, bytes, self.granule)?;
+                let window = window::best(&self.fit.spans, bytes, self.granule, may_use)?;
                 (window.missing, Some(window))
             }
             Layout::Chunks => (bytes.checked_next_multiple_of(self.granule)?, None),
         };
-        let beyond = |bytes: u64| missing.saturating_sub(bytes.saturating_sub(self.stats.reserved));
+        let reserved = self.stats.reserved - self.barred(may_use);
+        let beyond = |bytes: u64| missing.saturating_sub(bytes.saturating_sub(reserved));
         if beyond(limit.aim) == 0 {
             return Some(Vec::new());
         }

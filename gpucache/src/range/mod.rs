@@ -11,6 +11,8 @@
 //! | file | its one matter |
 //! |---|---|
 //! | `shared` | [`DeviceRange`]: the range of a device, behind its lock |
+//! | `ordered` | which stream may have what of the range at once |
+//! | `patience` | how long is waited for other people's work |
 //! | `range` | [`Range`]: allocate, free, trim, counters |
 //! | `fit` | which free span serves a request, how spans split and merge |
 //! | `bins` | free spans in order of size |
@@ -28,6 +30,8 @@ mod gather;
 mod growth;
 mod handles;
 mod mapping;
+mod ordered;
+mod patience;
 #[expect(clippy::module_inception, reason = "the range proper, among what it is made of")]
 mod range;
 mod shared;
@@ -42,7 +46,9 @@ use range::{Range, RangeError};
 
 pub(crate) use fit::Block;
 pub(crate) use gather::Limit;
-pub(crate) use shared::{Carved, DeviceRange, Occupancy, Patience, trim_all};
+pub(crate) use ordered::Carved;
+pub(crate) use patience::Patience;
+pub(crate) use shared::{DeviceRange, Occupancy, trim_all};
 
 #[cfg(test)]
 use {

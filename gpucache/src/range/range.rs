@@ -123,27 +123,27 @@ impl<P: Pages> Range<P> {
         if let Some(block) = self.reuse(bytes) {
             return Ok(block);
         }
-        self.extend(bytes)
+        self.extend(bytes, |_| true)
     }
 
-    /// As [`allocate`](Range::allocate), once nothing that is mapped already serves.
-    pub(super) fn extend(&mut self, bytes: u64) -> Result<Block, RangeError<P::Error>> {
+    /// As [`allocate`](Range::allocate), once nothing that is mapped already serves: of what is free that which `may_use`
+    /// says of by its tag.
+    pub(super) fn extend(&mut self, bytes: u64, may_use: impl Fn(Tag) -> bool) -> Result<Block, RangeError<P::Error>> {
         let rounded = self.rounded(bytes).ok_or(RangeError::Exhausted { bytes })?;
-        let block = self.grow(rounded)?.ok_or(RangeError::Exhausted { bytes })?;
+        let block = self.grow(rounded, may_use)?.ok_or(RangeError::Exhausted { bytes })?;
         self.count(rounded);
         Ok(block)
     }
 
     /// As [`allocate`](Range::allocate), from what is mapped already.
-    #[inline]
+    #[cfg(test)]
     pub(super) fn reuse(&mut self, bytes: u64) -> Option<Block> {
-        let bytes = self.rounded(bytes)?;
-        let block = self.fit.allocate(bytes)?;
-        self.count(bytes);
-        Some(block)
+        let Ok(block) = self.reuse_if(bytes, usize::MAX, |_| Ok::<_, std::convert::Infallible>(true));
+        block
     }
 
-    /// As [`reuse`](Range::reuse), from memory whose tag `accepts`: of few spans that fit the first that does.
+    /// A block from memory that is mapped already and whose tag `accepts`: of the `most` smallest spans that fit the first
+    /// that does.
     ///
     /// # Errors
     /// The first that `accepts` returned; nothing has changed then.
@@ -151,10 +151,11 @@ impl<P: Pages> Range<P> {
     pub(super) fn reuse_if<E>(
         &mut self,
         bytes: u64,
+        most: usize,
         accepts: impl FnMut(Tag) -> Result<bool, E>,
     ) -> Result<Option<Block>, E> {
         let Some(bytes) = self.rounded(bytes) else { return Ok(None) };
-        let block = self.fit.allocate_if(bytes, accepts)?;
+        let block = self.fit.allocate_if(bytes, most, accepts)?;
         if block.is_some() {
             self.count(bytes);
         }
@@ -178,12 +179,6 @@ impl<P: Pages> Range<P> {
     #[inline]
     pub(super) fn large(&self, bytes: u64) -> u64 {
         u64::from(bytes >= self.granule / LARGE)
-    }
-
-    /// Whose work may still use the memory of `block`.
-    #[inline]
-    pub(super) fn tag(&self, block: &Block) -> Tag {
-        self.fit.spans.at(block.node).tag
     }
 
     /// Takes a block back, whose memory the work that `tag` names may still use, and returns its bytes; 0, and nothing
@@ -224,6 +219,24 @@ impl<P: Pages> Range<P> {
         Ok(before - self.stats.reserved)
     }
 
+    /// Bytes that are free and of which `may_use` says by their tag that they may not be used now.
+    pub(super) fn barred(&self, may_use: impl Fn(Tag) -> bool) -> u64 {
+        let nodes = self.fit.free_spans(0).into_iter().map(|id| self.fit.spans.at(id));
+        nodes.filter(|node| !may_use(node.tag)).map(|node| node.bytes).sum()
+    }
+
+    /// Whether free memory of `bytes` lies side by side, whoever uses it.
+    pub(super) fn is_long_enough(&self, bytes: u64) -> bool {
+        let tail = self.fit.tail;
+        let is_tail_long = tail != NIL && self.fit.spans.at(tail).bytes >= bytes;
+        is_tail_long || self.fit.bins.find(&self.fit.spans, bytes.max(ALIGN)).is_some()
+    }
+
+    /// Merges what is free side by side and `is_idle` by its tag.
+    pub(super) fn settle(&mut self, is_idle: impl Fn(Tag) -> bool) {
+        self.fit.settle(is_idle);
+    }
+
     /// The counters.
     pub(super) fn stats(&self) -> Stats {
         self.stats
@@ -246,9 +259,9 @@ impl<P: Pages> Range<P> {
     }
 
     #[cold]
-    fn grow(&mut self, bytes: u64) -> Result<Option<Block>, RangeError<P::Error>> {
+    fn grow(&mut self, bytes: u64, may_use: impl Fn(Tag) -> bool) -> Result<Option<Block>, RangeError<P::Error>> {
         let grown = match self.layout {
-            Layout::Span => self.grow_span(bytes, growth::step(self.high_water(bytes), self.granule)),
+            Layout::Span => self.grow_span(bytes, growth::step(self.high_water(bytes), self.granule), &may_use),
             Layout::Chunks => self.grow_chunks(bytes),
         };
         self.stats.peak_reserved = self.stats.peak_reserved.max(self.stats.reserved);
@@ -256,9 +269,13 @@ impl<P: Pages> Range<P> {
     }
 
     /// Maps what a block of `bytes` bytes lacks, and no more.
-    pub(super) fn grow_exactly(&mut self, bytes: u64) -> Result<Option<Block>, RangeError<P::Error>> {
+    pub(super) fn grow_exactly(
+        &mut self,
+        bytes: u64,
+        may_use: impl Fn(Tag) -> bool,
+    ) -> Result<Option<Block>, RangeError<P::Error>> {
         let grown = match self.layout {
-            Layout::Span => self.grow_span(bytes, 0),
+            Layout::Span => self.grow_span(bytes, 0, &may_use),
             Layout::Chunks => self.grow_chunk(bytes, bytes.next_multiple_of(self.granule)),
         };
         self.stats.peak_reserved = self.stats.peak_reserved.max(self.stats.reserved);
@@ -266,15 +283,15 @@ impl<P: Pages> Range<P> {
     }
 
     /// Maps what the best window lacks, at least `step` bytes if the device and the hole have as many.
-    fn grow_span(&mut self, bytes: u64, step: u64) -> Result<Option<Block>, P::Error> {
-        let Some(window) = window::best(&self.fit.spans, bytes, self.granule) else { return Ok(None) };
+    fn grow_span(&mut self, bytes: u64, step: u64, may_use: &impl Fn(Tag) -> bool) -> Result<Option<Block>, P::Error> {
+        let Some(window) = window::best(&self.fit.spans, bytes, self.granule, may_use) else { return Ok(None) };
         let mean = self.stats.live.saturating_add(bytes) / (self.stats.large_blocks + 1);
         let sizes = Sizes { bytes, mean, high_water: self.high_water(bytes), capacity: self.pages.capacity() };
         let handle = growth::handle(sizes, self.granule);
         let extra = step.saturating_sub(window.missing);
         match self.map_all(&window.stretches(&self.fit.spans, self.granule, handle, extra)) {
             Ok(id) => Ok(id.map(|id| self.fit.carve(id, window.offset, bytes))),
-            Err(_) if extra > 0 => self.grow_span(bytes, 0),
+            Err(_) if extra > 0 => self.grow_span(bytes, 0, may_use),
             Err(error) => Err(error),
         }
     }

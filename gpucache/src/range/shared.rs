@@ -1,15 +1,15 @@
 //! The range of a device, shared by all scopes, threads and streams of the process, behind a lock.
 //!
 //! The lock is taken when a scope's lists have nothing, never by a hit; nobody waits for a device's work while he has it,
-//! and a drop never waits for it. Invariant: a block that is handed out has been ordered behind whatever work used its
-//! memory before.
+//! and a drop never waits for it. What is decided under the lock stands in `ordered`.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError, TryLockError, Weak};
-use std::time::{Duration, Instant};
 
-use super::{Block, Limit, Range, RangeError};
-use crate::base::error::{Error, Result};
+use super::ordered::{Carved, Ordered};
+use super::patience::{LONG, Patience, SHORT, patiently};
+use super::{Block, Limit, Range};
+use crate::base::error::Result;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Memory, Source, Stream};
 use crate::order::{Epoch, Streams};
@@ -17,22 +17,14 @@ use crate::order::{Epoch, Streams};
 /// The range of one device.
 #[derive(Debug)]
 pub(crate) struct DeviceRange {
-    inner: Mutex<Inner>,
+    inner: Mutex<Ordered>,
     /// Blocks that came back while another thread had the lock; it is held for a moment only.
     late: Mutex<Vec<(Stream, Block)>>,
     has_late: AtomicBool,
 }
 
-#[derive(Debug)]
-struct Inner {
-    range: Range<Source>,
-    streams: Streams,
-    /// Calls that [`exchange`](DeviceRange::exchange) made.
-    exchanged: u64,
-    /// What a call met that could not return it.
-    failure: Option<Error>,
-}
-
+/// So many free spans are looked at for one that a stream may use at once, where a miss is to cost little.
+const CANDIDATES: usize = 16;
 /// So many blocks come back while a thread has the lock before there is to be more room for them.
 const LATE: usize = 64;
 /// What is in use may lie apart in a range that reserves this share more than was in use at once.
@@ -42,15 +34,6 @@ const PAGES_APART: u64 = 4;
 /// Beyond that pages move before the range grows, by so many calls and one for so many frees.
 const CALLS: u64 = 2048;
 const FREES: u64 = 16;
-
-/// Memory carved out of a range.
-#[derive(Debug)]
-pub(crate) struct Carved {
-    pub(crate) block: Block,
-    pub(crate) address: u64,
-    /// Calls to the device that it took.
-    pub(crate) calls: u64,
-}
 
 /// How much of a range is in use, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -87,13 +70,13 @@ impl DeviceRange {
             };
             devices().push(Arc::downgrade(memory));
             let streams = Streams::new(memory.meter().clone());
-            let inner = Mutex::new(Inner { range, streams, exchanged: 0, failure: None });
+            let inner = Mutex::new(Ordered::new(range, streams));
             let late = Mutex::new(Vec::with_capacity(LATE));
             DeviceRange { inner, late, has_late: AtomicBool::new(false) }
         })
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, Ordered> {
         let mut inner = lock(&self.inner);
         if self.has_late.swap(false, SeqCst) {
             // In its place, so that its memory serves the next ones.
@@ -102,38 +85,48 @@ impl DeviceRange {
         inner
     }
 
-    /// Memory for `bytes` from what the device has given already; `None` if nothing there is long enough, or may be used
-    /// without an event of a stream that another thread works on.
+    /// Memory for `bytes` from what the device has given already; `None` if nothing there is long enough that `stream` may
+    /// use at once.
     ///
     /// # Errors
-    /// A failure of the device to order `stream` behind the memory's last use.
+    /// What the work of those met who use the rest.
     pub(crate) fn reuse(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
         let inner = &mut *self.inner();
         inner.check()?;
-        let Inner { range, streams, .. } = inner;
-        streams.attend(stream);
-        let block = range.reuse_if(bytes, |tag| streams.claim_if_closed(stream, tag, false))?;
-        Ok(block.map(|block| Carved { address: inner.range.pages().address(block.offset()), block, calls: 0 }))
+        inner.reuse(stream, bytes, CANDIDATES)
     }
 
-    /// Memory for `bytes`, with more from the device if need be; of what is there only what needs no event of a stream that
-    /// another thread works on, unless it `insists`.
+    /// As [`reuse`](DeviceRange::reuse), where the range is to grow otherwise: looks at all that is free, and waits a moment
+    /// for those who may be done with it.
+    ///
+    /// # Errors
+    /// As for [`reuse`](DeviceRange::reuse).
+    pub(crate) fn reuse_soon(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
+        if !self.inner().streams.are_several() {
+            return Ok(None);
+        }
+        let found = patiently(SHORT, || {
+            let inner = &mut *self.inner();
+            inner.look()?;
+            let found = inner.reuse(stream, bytes, usize::MAX)?;
+            let may_come = inner.range.is_long_enough(bytes) && inner.streams.can_wait();
+            Ok((found.is_some() || !may_come).then_some(found))
+        });
+        Ok(found?.flatten())
+    }
+
+    /// Memory for `bytes`, with more from the device if need be. If it `insists`, and the device has no more, what other
+    /// streams still use, behind which `stream` comes then.
     ///
     /// # Errors
     /// [`is_out_of_memory`](Error::is_out_of_memory) if neither memory nor addresses suffice; a failure of the device.
     pub(crate) fn allocate(&self, stream: &Stream, bytes: u64, insists: bool) -> Result<Carved> {
         let inner = &mut *self.inner();
         inner.range.pages_mut().serve(stream);
-        let before = inner.range.stats().map_calls;
-        let Inner { range, streams, .. } = inner;
-        streams.attend(stream);
-        let found = range.reuse_if(bytes, |tag| streams.claim_if_closed(stream, tag, insists))?;
-        let block = found.map_or_else(|| range.extend(bytes), Ok).map_err(|error| match error {
-            RangeError::Pages(error) => error,
-            RangeError::Exhausted { bytes } => exhausted(bytes),
-        })?;
-        let calls = inner.range.stats().map_calls - before;
-        inner.claim(stream, block, calls)
+        match inner.extend(stream, bytes) {
+            Err(error) if insists && error.is_out_of_memory() => inner.seize(stream, bytes, error),
+            carved => carved,
+        }
     }
 
     /// Memory for `bytes`, contiguous in addresses, after which what is reserved is within `limit`: free pages are
@@ -154,18 +147,8 @@ impl DeviceRange {
     fn try_gather(&self, stream: &Stream, bytes: u64, limit: Limit) -> Result<Option<Carved>> {
         let inner = &mut *self.inner();
         inner.range.pages_mut().serve(stream);
-        inner.streams.attend(stream);
-        inner.streams.look(false)?;
-        let before = inner.range.stats();
-        let Inner { range, streams, .. } = inner;
-        let block = match range.gather(bytes, limit, |tag| streams.is_idle(tag)) {
-            Ok(block) => block,
-            Err(RangeError::Pages(error)) => return Err(error),
-            Err(RangeError::Exhausted { bytes }) => return Err(exhausted(bytes)),
-        };
-        let after = inner.range.stats();
-        let calls = after.map_calls - before.map_calls + after.unmap_calls - before.unmap_calls;
-        block.map(|block| inner.claim(stream, block, calls)).transpose()
+        inner.look()?;
+        inner.carve(stream, |range, may_use, is_idle| range.gather(bytes, limit, may_use, is_idle))
     }
 
     /// Waits for the work of `stream` so far, without the lock, if memory that it freed or used is not known to be idle: for a
@@ -175,15 +158,15 @@ impl DeviceRange {
         if stream.runs_closures() || stream.is_capturing() || self.inner().streams.pending(stream).is_none() {
             return Ok(false);
         }
-        let is_done = patiently(|| {
+        let is_done = patiently(LONG, || {
             let inner = &mut *self.inner();
             inner.streams.look(false)?;
-            Ok(inner.streams.pending(stream).is_none())
+            Ok(inner.streams.pending(stream).is_none().then_some(()))
         })?;
-        if !is_done {
+        if is_done.is_none() {
             self.inner().streams.give_up();
         }
-        Ok(is_done)
+        Ok(is_done.is_some())
     }
 
     /// Memory for `bytes` if the range would have to reserve far more than was in use at once: free pages make up for
@@ -260,12 +243,12 @@ impl DeviceRange {
     /// A failure of the device, or of work on it.
     pub(crate) fn trim(&self, keep: u64, patience: Patience) -> Result<u64> {
         let mut bytes = 0;
-        let is_done = patiently(|| {
+        let is_done = patiently(LONG, || {
             let (more, is_done) = self.trim_once(keep)?;
             bytes += more;
-            Ok(is_done || matches!(patience, Patience::None))
+            Ok((is_done || patience == Patience::None).then_some(()))
         })?;
-        if !is_done {
+        if is_done.is_none() {
             self.inner().streams.give_up();
         }
         Ok(bytes)
@@ -293,46 +276,15 @@ impl DeviceRange {
         if stats.reserved <= keep.max(stats.live) {
             return Ok((0, true));
         }
-        inner.streams.look(false)?;
-        let Inner { range, streams, .. } = inner;
+        inner.look()?;
+        let Ordered { range, streams, .. } = inner;
         let bytes = range.trim(keep, |tag| streams.is_idle(tag))?;
         Ok((bytes, !streams.can_wait()))
     }
 }
 
-/// For whose work a trim waits.
-#[derive(Clone, Copy)]
-pub(crate) enum Patience {
-    /// Nobody's.
-    None,
-    /// Any stream's, for a bounded time.
-    Some,
-}
-
-/// Asks again and again until it is so, for a bounded time. Returns whether it is.
-fn patiently(mut is_so: impl FnMut() -> Result<bool>) -> Result<bool> {
-    let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
-    while !is_so()? {
-        if start.elapsed() >= LONGEST_WAIT {
-            return Ok(false);
-        }
-        std::thread::sleep(pause);
-        pause = LONGEST_PAUSE.min(2 * pause);
-    }
-    Ok(true)
-}
-
-/// Longer than a step of most programs takes, and short enough for whoever waits for a stream that waits for him.
-const LONGEST_WAIT: Duration = Duration::from_millis(250);
-const FIRST_PAUSE: Duration = Duration::from_micros(50);
-const LONGEST_PAUSE: Duration = Duration::from_millis(2);
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn exhausted(bytes: u64) -> Error {
-    Error::out_of_memory("the device's range of addresses", bytes as usize, "no stretch is as long")
 }
 
 /// Gives free pages of every device's range back, as long as what `keep` says of the device stays reserved. A failure is
@@ -347,7 +299,7 @@ pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, patience: Patience) {
         if keep < u64::MAX
             && let Some(range) = memory.known_range::<DeviceRange>()
             && let Err(error) = range.trim(keep, patience)
-            && matches!(patience, Patience::Some)
+            && patience == Patience::Some
         {
             range.inner().failure.get_or_insert(error);
         }
@@ -360,28 +312,4 @@ fn devices() -> MutexGuard<'static, Vec<Weak<Memory>>> {
     let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     devices.retain(|memory| memory.strong_count() > 0);
     devices
-}
-
-impl Inner {
-    fn free(&mut self, stream: &Stream, block: Block) {
-        let tag = self.streams.free(stream);
-        self.range.free(block, tag);
-    }
-
-    fn check(&mut self) -> Result<()> {
-        let failure = self.failure.take().or_else(|| self.range.pages_mut().take_failure());
-        failure.map_or(Ok(()), |error| Err(error.deferred()))
-    }
-
-    fn claim(&mut self, stream: &Stream, block: Block, calls: u64) -> Result<Carved> {
-        let tag = self.range.tag(&block);
-        let address = self.range.pages().address(block.offset());
-        match self.streams.claim(stream, tag) {
-            Ok(()) => Ok(Carved { block, address, calls }),
-            Err(error) => {
-                self.range.free(block, tag);
-                Err(error)
-            }
-        }
-    }
 }

@@ -1,13 +1,15 @@
 //! Where pages are missing least, when no mapped free span is long enough for a request.
 //!
-//! A window is a stretch of free spans and holes, side by side, as long as the request, with a page to map in it. It starts with a free
-//! span that a hole follows, or ends with one that a hole precedes, or starts with a hole. The last hole is one among
-//! the others: a window there extends the free tail, or appends. Least missing wins, then the lowest address.
+//! A window is a stretch of holes and of free spans that may be used, side by side, as long as the request, with a page to
+//! map in it. It starts with free spans that a hole follows, or ends with some that a hole precedes, or starts with a hole.
+//! The last hole is one among the others: a window there extends the free tail, or appends. Least missing wins, then the
+//! lowest address.
 //!
 //! The search visits every hole. It runs only when pages have to be mapped, which costs far more; a range that was
 //! never trimmed has one hole.
 
 use super::spans::{NIL, Spans, State};
+use crate::order::Tag;
 
 /// The place of a block, and what it takes to put pages behind all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,49 +33,75 @@ pub(super) struct Stretch {
     pub(super) pieces: Vec<u64>,
 }
 
-/// The window of `bytes` with the fewest bytes to map; `None` if nowhere that much is free side by side.
-pub(super) fn best(spans: &Spans, bytes: u64, granule: u64) -> Option<Window> {
-    let at = |hole| [forward(spans, hole, bytes, granule), backward(spans, hole, bytes, granule)];
+/// The window of `bytes` with the fewest bytes to map, of what `may_use` lets be used by its tag; `None` if nowhere that
+/// much is free side by side.
+pub(super) fn best(spans: &Spans, bytes: u64, granule: u64, may_use: impl Fn(Tag) -> bool) -> Option<Window> {
+    let search = Search { spans, bytes, granule, may_use };
+    let at = |hole| [search.forward(hole), search.backward(hole)];
     spans.holes().flat_map(at).flatten().min_by_key(|window| (window.missing, window.offset))
 }
 
-/// From the free span before `hole`, or from the hole itself, to the right.
-fn forward(spans: &Spans, hole: u32, bytes: u64, granule: u64) -> Option<Window> {
-    let prev = spans.at(hole).prev;
-    // One that is long enough by itself may not be used now: there is nothing to map in it.
-    let is_begun = spans.state(prev) == Some(State::Free) && spans.at(prev).bytes < bytes;
-    let first = if is_begun { prev } else { hole };
-    let (missing, _) = walk(spans, first, bytes, granule, true)?;
-    Some(Window { offset: spans.at(first).offset, bytes, missing, first, forward: true })
+struct Search<'a, F> {
+    spans: &'a Spans,
+    bytes: u64,
+    granule: u64,
+    may_use: F,
 }
 
-/// From the free span behind `hole` to the left.
-fn backward(spans: &Spans, hole: u32, bytes: u64, granule: u64) -> Option<Window> {
-    let last = spans.at(hole).next;
-    if spans.state(last) != Some(State::Free) || spans.at(last).bytes >= bytes {
-        return None;
+impl<F: Fn(Tag) -> bool> Search<'_, F> {
+    /// From the free spans before `hole`, or from the hole itself, to the right.
+    fn forward(&self, hole: u32) -> Option<Window> {
+        let first = self.border(hole, |id| self.spans.at(id).prev);
+        let (missing, _) = self.walk(first, |id| self.spans.at(id).next)?;
+        Some(Window { offset: self.spans.at(first).offset, bytes: self.bytes, missing, first, forward: true })
     }
-    let (missing, first) = walk(spans, last, bytes, granule, false)?;
-    Some(Window { offset: spans.at(last).end() - bytes, bytes, missing, first, forward: false })
-}
 
-/// Steps from node `at` until `bytes` are covered: what is to be mapped on the way, and the last node.
-fn walk(spans: &Spans, mut at: u32, bytes: u64, granule: u64, forward: bool) -> Option<(u64, u32)> {
-    let (mut rest, mut missing) = (bytes, 0);
-    loop {
-        let state = spans.state(at)?;
-        let node = spans.at(at);
-        match state {
-            State::Live => return None,
-            State::Free => {}
-            // Cannot overflow: a hole is a whole number of granules.
-            State::Hole => missing += rest.min(node.bytes).next_multiple_of(granule),
+    /// From the free spans behind `hole` to the left.
+    fn backward(&self, hole: u32) -> Option<Window> {
+        let last = self.border(hole, |id| self.spans.at(id).next);
+        if last == hole {
+            return None;
         }
-        if rest <= node.bytes {
-            return Some((missing, at));
+        let (missing, first) = self.walk(last, |id| self.spans.at(id).prev)?;
+        let offset = self.spans.at(last).end() - self.bytes;
+        Some(Window { offset, bytes: self.bytes, missing, first, forward: false })
+    }
+
+    /// The last of the free spans beside `hole` in one direction that are not long enough without it.
+    fn border(&self, hole: u32, towards: impl Fn(u32) -> u32) -> u32 {
+        let (mut border, mut bytes) = (hole, 0);
+        loop {
+            let id = towards(border);
+            if self.spans.state(id) != Some(State::Free) || !(self.may_use)(self.spans.at(id).tag) {
+                return border;
+            }
+            bytes += self.spans.at(id).bytes;
+            if bytes >= self.bytes {
+                return border;
+            }
+            border = id;
         }
-        rest -= node.bytes;
-        at = if forward { node.next } else { node.prev };
+    }
+
+    /// Steps from node `at` until all bytes are covered: what is to be mapped on the way, and the last node.
+    fn walk(&self, mut at: u32, next: impl Fn(u32) -> u32) -> Option<(u64, u32)> {
+        let (mut rest, mut missing) = (self.bytes, 0);
+        loop {
+            let state = self.spans.state(at)?;
+            let node = self.spans.at(at);
+            match state {
+                State::Live => return None,
+                State::Free if !(self.may_use)(node.tag) => return None,
+                State::Free => {}
+                // Cannot overflow: a hole is a whole number of granules.
+                State::Hole => missing += rest.min(node.bytes).next_multiple_of(self.granule),
+            }
+            if rest <= node.bytes {
+                return Some((missing, at));
+            }
+            rest -= node.bytes;
+            at = next(at);
+        }
     }
 }
 

@@ -58,8 +58,22 @@ const CELLS: usize = 6;
 /// A stretch of free memory: its tag, and the last work on it by each lane.
 #[derive(Clone, Debug)]
 struct Cell {
-    tag: Tag,
+    tags: Vec<Tag>,
     uses: Vec<(usize, usize)>,
+}
+
+impl Cell {
+    /// Both as one, with as few tags as there may be.
+    fn beside(&self, other: &Cell) -> Cell {
+        let mut tags = self.tags.clone();
+        for &tag in &other.tags {
+            match tags.iter_mut().find_map(|known| known.merge(tag).map(|merged| (known, merged))) {
+                Some((known, merged)) => *known = merged,
+                None => tags.push(tag),
+            }
+        }
+        Cell { tags, uses: [&self.uses[..], &other.uses[..]].concat() }
+    }
 }
 
 struct Program {
@@ -77,7 +91,7 @@ impl Program {
         let (world, memory) = (Arc::<World>::default(), Arc::<Memory>::default());
         let handles = (0..STREAMS).map(|_| world.stream()).collect();
         let streams = Streams::new(memory.meter().clone());
-        let cells = vec![Cell { tag: Tag::NOBODY, uses: Vec::new() }; CELLS];
+        let cells = vec![Cell { tags: Vec::new(), uses: Vec::new() }; CELLS];
         Program { world, memory, streams, handles, cells, epochs: BTreeSet::new() }
     }
 
@@ -88,14 +102,19 @@ impl Program {
     /// What is free now of two neighbours, as one.
     fn merged(&self, cell: usize) -> Cell {
         let (left, right) = (&self.cells[cell], &self.cells[(cell + 1) % CELLS]);
-        Cell { tag: left.tag.merge(right.tag), uses: [&left.uses[..], &right.uses[..]].concat() }
+        left.beside(right)
     }
 
     fn use_memory(&mut self, stream: usize, cell: usize, keeps: bool) {
         let (stream, lane) = self.handles[stream].clone();
-        let Cell { tag, uses } = self.merged(cell);
+        let Cell { tags, uses } = self.merged(cell);
+        let me = self.streams.attend(&stream);
+        if tags.iter().all(|&tag| self.streams.may_use(me, tag)) {
+            let is_behind = |&(user, number): &(usize, usize)| self.world.is_behind(lane, user, number);
+            assert!(uses.iter().all(is_behind), "{lane} may use what it is not behind: {uses:?}");
+        }
         let (before, is_own) = (self.calls(), uses.iter().all(|&(user, _)| user == lane));
-        let answer = self.streams.claim(&stream, tag);
+        let answer = tags.iter().try_for_each(|&tag| self.streams.claim(&stream, tag));
         assert!(!is_own || answer.is_ok() && self.calls() == before, "a stream orders itself");
         if answer.is_err() {
             return;
@@ -107,12 +126,8 @@ impl Program {
         let tag = self.streams.free(&stream);
         let epoch = self.streams.used(&stream);
         self.note(lane, epoch);
-        let own = Cell { tag, uses: vec![(lane, number)] };
-        let merged = if keeps {
-            own
-        } else {
-            Cell { tag: tag.merge(self.merged(cell).tag), uses: [&own.uses[..], &uses].concat() }
-        };
+        let own = Cell { tags: vec![tag], uses: vec![(lane, number)] };
+        let merged = if keeps { own } else { own.beside(&self.merged(cell)) };
         self.cells[cell] = merged.clone();
         self.cells[(cell + 1) % CELLS] = merged;
     }
@@ -154,7 +169,8 @@ impl Program {
 
     fn settle(&mut self) {
         if self.streams.look(false).is_ok() {
-            for cell in self.cells.iter().filter(|cell| self.streams.is_idle(cell.tag)) {
+            let is_idle = |cell: &&Cell| cell.tags.iter().all(|&tag| self.streams.is_idle(tag));
+            for cell in self.cells.iter().filter(is_idle) {
                 for &(user, number) in &cell.uses {
                     assert!(self.world.lanes.lock().unwrap()[user].done >= number, "idle memory is in use");
                 }
@@ -303,6 +319,8 @@ fn an_event_of_another_threads_stream_is_asked_for() {
     let (tell, told) = std::sync::mpsc::channel();
     let (go_on, waits) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|threads| {
+        // Dropped here, a failure ends the worker.
+        let go_on = go_on;
         let (world, streams, a) = (&world, &streams, &a);
         let worker = threads.spawn(move || {
             for _ in 0..3 {
@@ -311,24 +329,30 @@ fn an_event_of_another_threads_stream_is_asked_for() {
                 streams.attend(a);
                 tell.send(streams.free(a)).unwrap();
                 drop(streams);
-                waits.recv().unwrap();
+                let _ = waits.recv();
             }
         });
         let first = told.recv().unwrap();
-        let claim = |tag, insists| streams.lock().unwrap().claim_if_closed(&b, tag, insists).unwrap();
-        assert!(!claim(first, false));
+        let may_use = |tag| {
+            let mut streams = streams.lock().unwrap();
+            let me = streams.attend(&b);
+            streams.may_use_now(me, tag).unwrap()
+        };
+        assert!(!may_use(first));
         streams.lock().unwrap().look(false).unwrap();
         assert!(!streams.lock().unwrap().is_idle(first) && a.is_wanted() && counted(&memory)[0] == 0);
         // The thread that works there records it at its next call.
         go_on.send(()).unwrap();
         let second = told.recv().unwrap();
-        assert!(!a.is_wanted() && claim(first, false) && !claim(second, false));
-        assert_eq!(counted(&memory)[0], 1);
-        // In need it is recorded all the same.
-        assert!(claim(second, true) && counted(&memory)[0] == 2);
+        assert!(!a.is_wanted() && !may_use(first), "its work is not done");
+        world.advance(lane, 2);
+        assert!(may_use(first) && !may_use(second) && counted(&memory) == [1, 2, 0]);
+        // In need it is recorded all the same, and waited for.
+        streams.lock().unwrap().claim(&b, second).unwrap();
+        assert!(may_use(second) && counted(&memory)[2] == 1);
         go_on.send(()).unwrap();
         let third = told.recv().unwrap();
-        assert!(!claim(third, false));
+        assert!(!may_use(third));
         go_on.send(()).unwrap();
         // The scope alone would not wait for the end of the thread's locals.
         worker.join().unwrap();
@@ -336,5 +360,7 @@ fn an_event_of_another_threads_stream_is_asked_for() {
     // Nobody works there any more.
     let mut streams = streams.into_inner().unwrap();
     let last = streams.free(&a);
-    assert!(streams.claim_if_closed(&b, last, false).unwrap());
+    world.advance(lane, usize::MAX);
+    let me = streams.attend(&b);
+    assert!(streams.may_use_now(me, last).unwrap());
 }

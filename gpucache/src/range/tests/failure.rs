@@ -51,14 +51,16 @@ fn run(kind: Kind, granule: u64, ops: &[Op], fails: std::ops::Range<u64>) -> u64
                 Err(_) if can_roll_back => assert_eq!(picture(&range), before),
                 Err(_) => {}
             },
-            Op::Gather(bytes, aim, more) => match range.gather(bytes, Limit { aim, most: aim + more }, |_| true) {
-                Ok(Some(block)) => blocks.push(block),
-                Ok(None) => assert_eq!(picture(&range), before),
-                Err(_) => {
-                    assert_eq!(live(&by_address(&range)), live(&before.0));
-                    assert!(!can_roll_back || range.stats().unmap_calls > unmaps || picture(&range) == before);
+            Op::Gather(bytes, aim, more) => {
+                match range.gather(bytes, Limit { aim, most: aim + more }, |_| true, |_| true) {
+                    Ok(Some(block)) => blocks.push(block),
+                    Ok(None) => assert_eq!(picture(&range), before),
+                    Err(_) => {
+                        assert_eq!(live(&by_address(&range)), live(&before.0));
+                        assert!(!can_roll_back || range.stats().unmap_calls > unmaps || picture(&range) == before);
+                    }
                 }
-            },
+            }
             Op::Free(rank) if !blocks.is_empty() => {
                 let block = blocks.swap_remove(rank % blocks.len());
                 assert!(range.free(block, Tag::NOBODY) > 0);

@@ -10,3 +10,4 @@ mod properties;
 mod shared;
 mod soak;
 mod split;
+mod tags;

@@ -170,7 +170,7 @@ impl Pair {
         let exchanges = rounded.map_or(Vec::new(), |bytes| self.model.exchanges(&before, bytes));
         let beyond = |bytes: u64, missing: u64| missing.saturating_sub(bytes.saturating_sub(before.used()));
         let serves = |&(missing, idle): &(u64, u64)| beyond(limit.most, missing) <= idle;
-        let got = self.range.gather(bytes, limit, |_| true).unwrap();
+        let got = self.range.gather(bytes, limit, |_| true, |_| true).unwrap();
         let after = self.range.pages();
         match &got {
             Some(block) if best.is_some() => assert_eq!((Some(block.offset()), after.calls), (best, before.calls)),

@@ -1,0 +1,118 @@
+//! A range with the streams that use its memory: who may have what of it at once, and who has to come behind whom.
+//!
+//! Invariant: the stream of a block that is handed out comes behind whatever work used its memory before. Everything here is
+//! done under the lock of [`DeviceRange`](super::DeviceRange), and waits for nobody.
+
+use super::{Block, Range, RangeError};
+use crate::base::error::{Error, Result};
+use crate::device::{Source, Stream};
+use crate::order::{Streams, Tag};
+
+/// Memory carved out of a range.
+#[derive(Debug)]
+pub(crate) struct Carved {
+    pub(crate) block: Block,
+    pub(crate) address: u64,
+    /// Calls to the device that it took.
+    pub(crate) calls: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Ordered {
+    pub(super) range: Range<Source>,
+    pub(super) streams: Streams,
+    /// Calls that [`exchange`](super::DeviceRange::exchange) made.
+    pub(super) exchanged: u64,
+    /// What a call met that could not return it.
+    pub(super) failure: Option<Error>,
+}
+
+impl Ordered {
+    pub(super) fn new(range: Range<Source>, streams: Streams) -> Ordered {
+        Ordered { range, streams, exchanged: 0, failure: None }
+    }
+
+    pub(super) fn free(&mut self, stream: &Stream, block: Block) {
+        let tag = self.streams.free(stream);
+        self.range.free(block, tag);
+    }
+
+    pub(super) fn check(&mut self) -> Result<()> {
+        let failure = self.failure.take().or_else(|| self.range.pages_mut().take_failure());
+        failure.map_or(Ok(()), |error| Err(error.deferred()))
+    }
+
+    /// Asks all streams how far they are, and merges what they have done with.
+    pub(super) fn look(&mut self) -> Result<()> {
+        let Ordered { range, streams, .. } = self;
+        streams.look(false)?;
+        if streams.are_several() {
+            range.settle(|tag| streams.is_idle(tag));
+        }
+        Ok(())
+    }
+
+    pub(super) fn reuse(&mut self, stream: &Stream, bytes: u64, most: usize) -> Result<Option<Carved>> {
+        let Ordered { range, streams, .. } = self;
+        let me = streams.attend(stream);
+        let block = range.reuse_if(bytes, most, |tag| streams.may_use_now(me, tag))?;
+        Ok(block.map(|block| self.carved(block, 0)))
+    }
+
+    /// Memory for `bytes` that is free, or else for which the device gives the pages that are missing.
+    pub(super) fn extend(&mut self, stream: &Stream, bytes: u64) -> Result<Carved> {
+        if let Some(carved) = self.reuse(stream, bytes, usize::MAX)? {
+            return Ok(carved);
+        }
+        let carved = self.carve(stream, |range, may_use, _| range.extend(bytes, may_use).map(Some))?;
+        carved.ok_or_else(|| exhausted(bytes))
+    }
+
+    /// Memory for `bytes` in spite of those who still use it: behind those of one free span, or else behind all. What the
+    /// device said before is returned where neither helps.
+    pub(super) fn seize(&mut self, stream: &Stream, bytes: u64, error: Error) -> Result<Carved> {
+        let Ordered { range, streams, .. } = self;
+        let block = range.reuse_if(bytes, 1, |tag| streams.claim(stream, tag).map(|()| true))?;
+        if let Some(block) = block {
+            return Ok(self.carved(block, 0));
+        }
+        let me = self.streams.attend(stream);
+        if !self.streams.are_several() {
+            return Err(error);
+        }
+        self.streams.claim_all(me)?;
+        self.extend(stream, bytes)
+    }
+
+    /// What `carve` makes of the range, given what `stream` may use of it at once and what nobody uses, with the calls that
+    /// it took.
+    pub(super) fn carve(
+        &mut self,
+        stream: &Stream,
+        carve: impl FnOnce(
+            &mut Range<Source>,
+            &dyn Fn(Tag) -> bool,
+            &dyn Fn(Tag) -> bool,
+        ) -> Result<Option<Block>, RangeError<Error>>,
+    ) -> Result<Option<Carved>> {
+        let Ordered { range, streams, .. } = self;
+        let me = streams.attend(stream);
+        let before = range.stats();
+        let block = carve(range, &|tag| streams.may_use(me, tag), &|tag| streams.is_idle(tag));
+        let block = block.map_err(|error| match error {
+            RangeError::Pages(error) => error,
+            RangeError::Exhausted { bytes } => exhausted(bytes),
+        })?;
+        let after = range.stats();
+        let calls = after.map_calls - before.map_calls + after.unmap_calls - before.unmap_calls;
+        Ok(block.map(|block| self.carved(block, calls)))
+    }
+
+    fn carved(&self, block: Block, calls: u64) -> Carved {
+        Carved { address: self.range.pages().address(block.offset()), block, calls }
+    }
+}
+
+fn exhausted(bytes: u64) -> Error {
+    Error::out_of_memory("the device's range of addresses", bytes as usize, "no stretch is as long")
+}

@@ -1,0 +1,123 @@
+//! Memory of several streams: nobody gets what another one may still use, and it all merges once nobody does.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::super::{ALIGN, Block, Limit, Range};
+use super::device::{Device, GRANULE, Refusal};
+use super::model::{Kind, Model};
+use super::properties::range;
+use crate::device::{Device as _, Memory, Stream, Virtual};
+use crate::order::{Place, Streams};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Allocate { stream: usize, bytes: u64, gathers: bool },
+    Free(prop::sample::Index),
+    Settle,
+    Trim,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let bytes = prop_oneof![1..4 * ALIGN, 1..3 * GRANULE];
+    prop_oneof![
+        6 => (0..STREAMS, bytes, any::<bool>())
+            .prop_map(|(stream, bytes, gathers)| Op::Allocate { stream, bytes, gathers }),
+        5 => any::<prop::sample::Index>().prop_map(Op::Free),
+        1 => Just(Op::Settle),
+        1 => Just(Op::Trim),
+    ]
+}
+
+const STREAMS: usize = 3;
+const MEMORY: u64 = 48 * GRANULE;
+
+struct Program {
+    range: Range<Device>,
+    model: Model,
+    streams: Streams,
+    handles: Vec<Stream>,
+    blocks: Vec<(Block, u64, usize)>,
+    /// Who used memory last, by 256 bytes, since it was mapped or all was known to be done.
+    users: BTreeMap<u64, usize>,
+}
+
+impl Program {
+    fn new(kind: Kind) -> Program {
+        let streams = Streams::new(Arc::<Memory>::default().meter().clone());
+        let handles = (0..STREAMS).map(|_| Virtual::new(1).stream_handle().clone()).collect();
+        let (range, model) = (range(kind, MEMORY), Model::new(kind, 0));
+        Program { range, model, streams, handles, blocks: Vec::new(), users: BTreeMap::new() }
+    }
+
+    fn allocate(&mut self, stream: usize, bytes: u64, gathers: bool) {
+        let Program { range, streams, handles, .. } = self;
+        let me: Place = streams.attend(&handles[stream]);
+        let may_use = |tag| streams.may_use(me, tag);
+        let found = match gathers {
+            true => range.gather(bytes, Limit::at(MEMORY), may_use, |_| false).unwrap_or(None),
+            false => match range.reuse_if(bytes, 16, |tag| Ok::<_, Refusal>(may_use(tag))).unwrap() {
+                None => range.extend(bytes, may_use).ok(),
+                found => found,
+            },
+        };
+        let Some(block) = found else { return };
+        let bytes = bytes.max(1).next_multiple_of(ALIGN);
+        self.model.take(self.range.pages(), block.offset(), bytes);
+        for (at, &user) in self.users.range(block.offset()..block.offset() + bytes) {
+            assert_eq!(user, stream, "the memory at {at} is another stream's");
+        }
+        self.blocks.push((block, bytes, stream));
+    }
+
+    fn free(&mut self, place: usize) {
+        let (block, bytes, stream) = self.blocks.swap_remove(place);
+        self.model.release(block.offset());
+        let cells = (block.offset()..block.offset() + bytes).step_by(ALIGN as usize);
+        self.users.extend(cells.map(|at| (at, stream)));
+        let tag = self.streams.free(&self.handles[stream]);
+        assert_eq!(self.range.free(block, tag), bytes);
+    }
+
+    /// All work is done.
+    fn settle(&mut self) {
+        self.range.settle(|_| true);
+        self.users.clear();
+        self.model.peak_live = self.range.stats().peak_live;
+        self.model.peak_reserved = self.range.stats().peak_reserved;
+        self.model.check(&self.range);
+    }
+
+    fn step(&mut self, op: &Op) {
+        match *op {
+            Op::Allocate { stream, bytes, gathers } => self.allocate(stream, bytes, gathers),
+            Op::Free(_) if self.blocks.is_empty() => {}
+            Op::Free(place) => self.free(place.index(self.blocks.len())),
+            Op::Settle => self.settle(),
+            Op::Trim => {
+                self.settle();
+                self.range.trim(0, |_| true).unwrap();
+                assert_eq!(self.model.idle_bytes(self.range.pages()), 0);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nobody_gets_what_another_stream_may_still_use(
+        ops in prop::collection::vec(op(), 1..120),
+        kind in prop_oneof![Just(Kind::Span), Just(Kind::Chunks)],
+    ) {
+        let mut program = Program::new(kind);
+        ops.iter().for_each(|op| program.step(op));
+        (0..program.blocks.len()).for_each(|_| program.free(0));
+        program.settle();
+        program.range.trim(0, |_| true).unwrap();
+        prop_assert_eq!(program.range.pages().used(), 0);
+    }
+}
