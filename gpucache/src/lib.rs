@@ -52,7 +52,7 @@ pub use cudarc;
 
 pub use array::{Arguments, Array, Element, Shape};
 #[cfg(feature = "cuda")]
-pub use array::{ArrayView, Launch};
+pub use array::{ArrayView, Graph, Launch};
 pub use base::error::{Error, Result};
 pub use cache::{Deviations, PlanStats, ScopeStats, trim};
 pub use scope::{Invalidated, invalidate, invalidate_all, plan_stats, stats};

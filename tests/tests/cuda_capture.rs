@@ -1,12 +1,13 @@
-//! Scopes while a stream is captured into a CUDA graph. Without a GPU the tests pass, and say that they did nothing.
+//! Work that is captured into CUDA graphs. Without a GPU the tests pass, and say that they did nothing.
 #![cfg(feature = "cuda")]
 #![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
-use gpucache::cudarc::driver::CudaGraph;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use gpucache::cudarc::driver::sys::CUgraphInstantiate_flags;
 use gpucache::cudarc::driver::sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as THREAD_LOCAL;
 use gpucache::prelude::*;
-use gpucache::{Error, cache_scope as scope};
+use gpucache::{Graph, Result, cache_scope as scope};
 use gpucache_tests::conformance::{pattern, patterned};
 use gpucache_tests::gpu::{Gpu, Kernels};
 
@@ -14,99 +15,211 @@ const LEN: usize = 4096;
 /// Entries from which a scope learns what it plans.
 const WARM: usize = 8;
 
-/// `out = input + 3`, by arrays that live for two kernels each.
-fn step(kernels: &Kernels, stream: &Cuda, input: &Array<u32, Cuda>, out: &mut Array<u32, Cuda>) {
+/// An array that a kernel is about to write.
+fn new(stream: &Cuda) -> Result<Array<u32, Cuda>> {
     // SAFETY: each array is written whole by a kernel before another one reads it.
-    let new = || unsafe { Array::<u32, _>::uninit(stream, LEN).unwrap() };
-    let mut first = new();
+    unsafe { Array::uninit(stream, LEN) }
+}
+
+/// `input + 3`, by arrays that live for two kernels each.
+fn step(kernels: &Kernels, stream: &Cuda, input: &Array<u32, Cuda>) -> Result<Array<u32, Cuda>> {
+    let mut first = new(stream)?;
     kernels.add_on(stream, &mut first, input, 1, 0);
-    let mut second = new();
+    let mut second = new(stream)?;
     kernels.add_on(stream, &mut second, &first, 1, 0);
     drop(first);
-    kernels.add_on(stream, out, &second, 1, 0);
+    let mut out = new(stream)?;
+    kernels.add_on(stream, &mut out, &second, 1, 0);
+    Ok(out)
 }
 
-fn captured(stream: &Cuda, work: impl FnOnce()) -> CudaGraph {
-    stream.stream().begin_capture(THREAD_LOCAL).unwrap();
-    work();
-    stream.stream().end_capture(CUgraphInstantiate_flags(0)).unwrap().unwrap()
+fn expected(seed: u32) -> Vec<u32> {
+    pattern(seed, LEN).iter().map(|x| x.wrapping_add(3)).collect()
 }
 
-/// A stream, and a scope that it is warm in; `recycle` by each policy.
-fn warm_scope_is_captured(enter: impl Fn(&mut dyn FnMut())) {
+/// A step in a scope is captured, warm or not. Launches do what the step does, and touch nothing else.
+fn is_captured(enter: impl Fn(&mut dyn FnMut())) {
     let Some(gpu) = Gpu::get() else { return };
     let Some(kernels) = gpu.kernels() else { return };
-    let stream = gpu.new_stream();
-    let mut input = patterned(&stream, LEN, 1).unwrap();
-    let mut out = Array::zeros(&stream, LEN).unwrap();
-    for _ in 0..WARM {
-        enter(&mut || step(&kernels, &stream, &input, &mut out));
-    }
-    stream.synchronize().unwrap();
-    let before = (stream.memory(), stream.ordering());
-    let graph = captured(&stream, || enter(&mut || step(&kernels, &stream, &input, &mut out)));
-    assert_eq!((stream.memory(), stream.ordering()), before, "calls during the capture");
-    for seed in [5, 6] {
-        input.copy_from_slice(&pattern(seed, LEN)).unwrap();
-        graph.launch().unwrap();
-        let expected: Vec<u32> = pattern(seed, LEN).iter().map(|x| x.wrapping_add(3)).collect();
-        assert_eq!(out.to_vec().unwrap(), expected);
+    for warm in [0, 1, WARM] {
+        let (stream, other) = (gpu.new_stream(), gpu.new_stream());
+        let mut input = patterned(&stream, LEN, 1).unwrap();
+        let in_scope = |input: &Array<u32, Cuda>| {
+            let mut out = None;
+            enter(&mut || out = Some(step(&kernels, &stream, input)));
+            out.unwrap()
+        };
+        (0..warm).for_each(|_| drop(in_scope(&input).unwrap()));
+        let (graph, out) = stream.capture(|| in_scope(&input)).unwrap();
+        let others: Vec<Array<u32, Cuda>> = {
+            let mut others = Vec::new();
+            enter(&mut || others.extend((0..40).map(|i| Array::full(&stream, LEN - i, 7).unwrap())));
+            others
+        };
+        for seed in [5, 6, 7] {
+            input.copy_from_slice(&pattern(seed, LEN)).unwrap();
+            graph.launch().unwrap();
+            assert_eq!(out.to_vec().unwrap(), expected(seed), "{warm} entries before");
+            let mut elsewhere = Array::<u32, _>::zeros(&other, LEN).unwrap();
+            other.stream().memcpy_dtod(&out, &mut elsewhere).unwrap();
+            assert_eq!(elsewhere.to_vec().unwrap(), expected(seed), "read on another stream");
+            assert_eq!(in_scope(&input).unwrap().to_vec().unwrap(), expected(seed), "done at once");
+        }
+        assert!(others.iter().all(|array| array.to_vec().unwrap().iter().all(|&value| value == 7)));
     }
 }
 
 #[test]
 fn a_planned_scope_is_captured() {
-    warm_scope_is_captured(|act| scope!("captured, planned", { act() }));
+    is_captured(|act| scope!("captured, planned", { act() }));
     let _ = invalidate("captured, planned");
 }
 
 #[test]
 fn a_listed_scope_is_captured() {
-    warm_scope_is_captured(|act| scope!("captured, listed", recycle = "keyed", { act() }));
+    is_captured(|act| scope!("captured, listed", recycle = "keyed", { act() }));
     let _ = invalidate("captured, listed");
 }
 
 #[test]
 fn a_ranged_scope_is_captured() {
-    warm_scope_is_captured(|act| scope!("captured, ranged", recycle = "range", { act() }));
+    is_captured(|act| scope!("captured, ranged", recycle = "range", { act() }));
     let _ = invalidate("captured, ranged");
 }
 
-/// What is missing is said, the capture goes on, and after it there is memory again.
 #[test]
-fn a_miss_in_a_capture_names_the_array() {
+fn work_of_no_scope_is_captured() {
+    is_captured(|act| act());
+}
+
+/// What a graph uses is nobody else's while it lives, also where its arrays are gone, and everybody's afterwards.
+#[test]
+fn a_graph_keeps_its_memory() {
+    let Some(gpu) = Gpu::get() else { return };
+    let Some(kernels) = gpu.kernels() else { return };
+    let (stream, other) = (gpu.new_stream(), gpu.new_stream());
+    let before = stream.memory().bytes;
+    for planned in [false, true] {
+        let in_scope = |act: &mut dyn FnMut()| match planned {
+            true => scope!("kept, planned", { act() }),
+            false => scope!("kept, ranged", recycle = "range", { act() }),
+        };
+        let mut input = None;
+        for _ in 0..WARM {
+            in_scope(&mut || input = Some(patterned(&stream, LEN, 1).unwrap()));
+        }
+        let input = input.unwrap();
+        // What is read by the graph is dropped, its result too: only the address of that is left.
+        let mut result = patterned(&stream, LEN, 9).unwrap();
+        let (graph, ()): (Graph, ()) = stream
+            .capture(|| {
+                let out = step(&kernels, &stream, &input)?;
+                kernels.add_on(&stream, &mut result, &out, 10, 0);
+                Ok::<_, gpucache::Error>(())
+            })
+            .unwrap();
+        drop(input);
+        let _ = (invalidate("kept, planned"), invalidate("kept, ranged"));
+        gpucache::trim(&stream).unwrap();
+        for on in [&stream, &other, &gpu.cuda] {
+            let mut others = Vec::new();
+            in_scope(&mut || others.extend((0..20).map(|i| Array::full(on, LEN - i, 7u32).unwrap())));
+            graph.launch().unwrap();
+            let sum: Vec<u32> = pattern(1, LEN).iter().map(|x| x.wrapping_add(13)).collect();
+            assert_eq!(result.to_vec().unwrap(), sum);
+            assert!(others.iter().all(|array| array.to_vec().unwrap().iter().all(|&value| value == 7)), "{on:?}");
+        }
+        graph.launch().unwrap();
+        drop((graph, result));
+        let _ = (invalidate("kept, planned"), invalidate("kept, ranged"));
+    }
+    gpu.cuda.stream().context().synchronize().unwrap();
+    gpucache::trim(&stream).unwrap();
+    assert_eq!(stream.memory().bytes, before, "all of it is back");
+}
+
+/// What a graph cannot hold is a typed error, and the capture goes on or ends; the stream is as before.
+#[test]
+fn what_no_graph_holds_is_an_error() {
+    let Some(gpu) = Gpu::get() else { return };
+    let stream = gpu.new_stream();
+    let array = patterned(&stream, LEN, 1).unwrap();
+    let refused = stream.capture(|| Array::from_slice(&stream, LEN, &pattern(1, LEN)));
+    assert!(refused.is_err_and(|error| error.is_unavailable()));
+    let refused = stream.capture(|| array.to_vec());
+    assert!(refused.is_err_and(|error| error.is_unavailable()));
+    let refused = stream.capture(|| stream.synchronize());
+    assert!(refused.is_err_and(|error| error.is_unavailable()));
+    let refused = stream.capture(|| stream.capture(|| Ok::<_, gpucache::Error>(())).map(drop));
+    assert!(refused.is_err_and(|error| error.is_unavailable()), "one within another");
+    let empty = stream.capture(|| Ok::<_, gpucache::Error>(()));
+    let _ = empty.map(|(graph, ())| graph.launch().unwrap());
+    let (graph, copy) = stream
+        .capture(|| {
+            assert!(Array::from_slice(&stream, LEN, &pattern(1, LEN)).is_err());
+            array.try_clone()
+        })
+        .unwrap();
+    graph.launch().unwrap();
+    assert_eq!(copy.to_vec().unwrap(), array.to_vec().unwrap());
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        stream.capture(|| -> Result<()> {
+            let _array = array.try_clone()?;
+            panic!("as it should")
+        })
+    }));
+    assert!(panicked.is_err());
+    drop(array.try_clone().unwrap());
+    stream.synchronize().unwrap();
+    assert_eq!(array.to_vec().unwrap(), pattern(1, LEN));
+}
+
+/// A capture that this crate was not told of is met with an error, before anything is put into the graph.
+#[test]
+fn an_unannounced_capture_is_refused() {
+    let Some(gpu) = Gpu::get() else { return };
+    let stream = gpu.new_stream();
+    for policy in ["auto", "keyed", "range"] {
+        let entry = || match policy {
+            "auto" => scope!("unannounced, planned", { new(&stream).map(drop) }),
+            "keyed" => scope!("unannounced, listed", recycle = "keyed", { new(&stream).map(drop) }),
+            _ => scope!("unannounced, ranged", recycle = "range", { new(&stream).map(drop) }),
+        };
+        for warm in [0, WARM] {
+            (0..warm).for_each(|_| entry().unwrap());
+            stream.stream().begin_capture(THREAD_LOCAL).unwrap();
+            let refused = entry();
+            let graph = stream.stream().end_capture(CUgraphInstantiate_flags(0));
+            assert!(graph.is_ok(), "{policy}, {warm}: the capture is lost");
+            let error = refused.expect_err(policy);
+            assert!(error.is_unavailable() && error.to_string().contains("Cuda::capture"), "{error}");
+            entry().unwrap();
+        }
+    }
+    let names = ["unannounced, planned", "unannounced, listed", "unannounced, ranged"];
+    names.iter().for_each(|name| _ = invalidate(name));
+}
+
+/// Graphs that come and go leave nothing behind.
+#[test]
+fn many_graphs_come_and_go() {
     let Some(gpu) = Gpu::get() else { return };
     let Some(kernels) = gpu.kernels() else { return };
     let stream = gpu.new_stream();
-    let (input, mut out) = (patterned(&stream, LEN, 1).unwrap(), Array::zeros(&stream, LEN).unwrap());
-    let large = || scope!("missed", { Array::<u32, _>::zeros(&stream, [3, 1 << 24]) });
-    (0..WARM).for_each(|_| scope!("missed", { step(&kernels, &stream, &input, &mut out) }));
-    let graph = captured(&stream, || {
-        let error = large().unwrap_err();
-        assert!(error.is_unavailable() && error.to_string().contains("[3, 16777216]"), "{error}");
-        scope!("missed", { step(&kernels, &stream, &input, &mut out) });
-    });
-    graph.launch().unwrap();
-    let expected: Vec<u32> = pattern(1, LEN).iter().map(|x| x.wrapping_add(3)).collect();
-    assert_eq!(out.to_vec().unwrap(), expected);
-    drop(large().unwrap());
-    let _ = invalidate("missed");
-}
-
-/// While a capture lasts no other stream gets what it has seen.
-#[test]
-fn what_a_capture_has_seen_is_not_used_outside() {
-    let Some(gpu) = Gpu::get() else { return };
-    let (a, b) = (gpu.new_stream(), gpu.new_stream());
-    let new = |stream: &Cuda| scope!("seen", recycle = "range", { Array::<u32, _>::zeros(stream, 1 << 20) });
-    let place = new(&a).unwrap().address();
-    let mut seen = 0;
-    drop(captured(&a, || {
-        seen = new(&a).unwrap().address();
-        let outside = new(&b);
-        assert!(outside.as_ref().map_or_else(Error::is_unavailable, |array| array.address() != seen), "{outside:?}");
-    }));
-    assert_eq!(seen, place, "the capture recycles");
-    assert_eq!(new(&b).unwrap().address(), place, "after the capture");
-    let _ = invalidate("seen");
+    let input = patterned(&stream, LEN, 1).unwrap();
+    let mut held = 0;
+    for i in 0..300 {
+        let (graph, out) = stream.capture(|| step(&kernels, &stream, &input)).unwrap();
+        graph.launch().unwrap();
+        if i % 50 == 0 {
+            assert_eq!(out.to_vec().unwrap(), expected(1));
+        }
+        // An array may outlive its graph.
+        drop(graph);
+        drop(out);
+        if i == 20 {
+            held = stream.memory().bytes;
+        }
+    }
+    assert_eq!(stream.memory().bytes, held);
 }

@@ -5,6 +5,7 @@
 //! block's [`Lent`].
 #![allow(unsafe_code)]
 
+mod graph;
 mod launch;
 mod lent;
 mod passing;
@@ -19,6 +20,7 @@ use cudarc::driver::{
     CudaSlice, CudaStream, CudaViewMut, DevicePtr, DevicePtrMut, DeviceSlice, LaunchArgs, PushKernelArg, SyncOnDrop,
 };
 
+pub use graph::Graph;
 pub use launch::Launch;
 use lent::Lent;
 use slices::Ticket;

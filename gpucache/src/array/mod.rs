@@ -16,7 +16,7 @@ use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 #[cfg(feature = "cuda")]
-pub use cuda::{ArrayView, Launch};
+pub use cuda::{ArrayView, Graph, Launch};
 pub use element::Element;
 pub use host::Arguments;
 pub use shape::Shape;

@@ -6,6 +6,7 @@ use super::demand;
 use super::owner::Cache;
 use super::planner::{Begin, Errands, Refused, Trim, Vacated};
 use super::reclaim::{self, Idle};
+use super::supply;
 use crate::device::Stream;
 use crate::range::{Carved, DeviceRange, Limit, Occupancy, Patience};
 
@@ -25,6 +26,12 @@ impl Cache {
     /// # Safety
     /// The calling thread owns the cache, here and below.
     pub(super) unsafe fn begin(&'static self) {
+        // SAFETY: this thread owns the cache; nothing is called in here.
+        if let Some(stream) = unsafe { self.owned(|local, _| local.watched()) }
+            && stream.captures_unannounced()
+        {
+            stream.keep(supply::unannounced("memory of a scope"));
+        }
         // SAFETY: this thread owns the cache; `begin` touches plain data alone.
         let begin = unsafe { self.owned(|local, shared| local.begin(shared)) };
         match begin {

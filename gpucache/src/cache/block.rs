@@ -7,10 +7,10 @@
 use std::any::Any;
 use std::mem::ManuallyDrop;
 
-use super::current;
 use super::record::Record;
 #[cfg(feature = "cuda")]
 use super::record::{Home, Origin, View};
+use super::{current, reservation};
 use crate::base::error::Result;
 use crate::base::key::Request;
 #[cfg(feature = "cuda")]
@@ -31,11 +31,25 @@ impl Block {
     /// none.
     pub(crate) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Block> {
         stream.check()?;
-        let record = current::allocate(stream, request)?;
+        let record = match stream.instead() {
+            None => current::allocate(stream, request)?,
+            Some(reserved) if reserved.is_reserved() => reservation::allocate(&reserved, request)?,
+            Some(home) => current::allocate(&home, request)?,
+        };
         if stream.watches() {
             stream.handed_out(record.address, record.bytes);
         }
-        Ok(Block(ManuallyDrop::new(record)))
+        Ok(Block::of(record))
+    }
+
+    /// A record's use; its drop gives it back.
+    pub(super) fn of(record: Box<Record>) -> Block {
+        Block(ManuallyDrop::new(record))
+    }
+
+    pub(super) fn into_record(self) -> Box<Record> {
+        // SAFETY: the field is taken here, and the value is not dropped.
+        unsafe { ManuallyDrop::take(&mut ManuallyDrop::new(self).0) }
     }
 
     /// Memory that somebody else allocated, and that `view` releases when it is dropped.
@@ -54,6 +68,7 @@ impl Block {
 
     /// The address, for whoever uses it on the block's own stream without a word, behind what was announced so far.
     pub(crate) fn bare_address(&self) -> u64 {
+        self.note_use(&self.0.stream);
         if let Err(error) = self.0.bare() {
             self.0.stream.keep(error);
         }
@@ -103,7 +118,9 @@ impl Block {
     /// A failure to order. The uses go on then.
     pub(crate) fn end_uses(&mut self) -> Result<()> {
         self.0.forget_write();
-        if self.0.needs_care() { self.0.end_uses() } else { Ok(()) }
+        let ended = if self.0.needs_care() { self.0.end_uses() } else { Ok(()) };
+        self.note_use(&self.0.stream);
+        ended
     }
 
     /// As [`end_uses`](Block::end_uses), for callers that cannot return a failure: it is kept for the next fallible call.
@@ -159,7 +176,8 @@ impl Block {
     /// A failure of the device; a stream of another device; a graph that is captured.
     #[inline]
     pub(crate) fn read_on(&self, stream: &Stream) -> Result<()> {
-        let is_plain = self.0.stream.id() == stream.id() && !self.0.needs_care();
+        self.note_use(stream);
+        let is_plain = self.0.stream.queue() == stream.queue() && !self.0.needs_care();
         if is_plain { Ok(()) } else { self.0.read_on(stream) }
     }
 
@@ -170,8 +188,19 @@ impl Block {
     #[inline]
     pub(crate) fn write_on(&mut self, stream: &Stream) -> Result<()> {
         self.0.forget_write();
-        let is_plain = self.0.stream.id() == stream.id() && !self.0.needs_care();
+        self.note_use(stream);
+        let is_plain = self.0.stream.queue() == stream.queue() && !self.0.needs_care();
         if is_plain { Ok(()) } else { self.0.write_on(stream) }
+    }
+
+    /// Has the block kept for a reservation that is made now, if its memory is not reserved anyway.
+    #[inline]
+    fn note_use(&self, stream: &Stream) {
+        if let Some(reservation) = stream.reservation()
+            && reservation.id() != self.0.stream.id()
+        {
+            self.0.keep_for(&reservation);
+        }
     }
 
     /// Runs an operation that writes the memory, behind what other streams read and wrote.
@@ -179,6 +208,7 @@ impl Block {
         if self.0.needs_care() {
             self.0.end_uses()?;
         }
+        self.note_use(&self.0.stream);
         operation(&self.0.stream, self.0.address)?;
         self.0.note_write();
         Ok(())
@@ -213,6 +243,11 @@ fn give_back(record: Box<Record>) {
 fn give_back_unplanned(mut record: Box<Record>) {
     if !record.needs_care() {
         match current::give_back(record) {
+            None => return,
+            Some(rest) => record = rest,
+        }
+    } else {
+        match reservation::keep(record) {
             None => return,
             Some(rest) => record = rest,
         }

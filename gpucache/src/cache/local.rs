@@ -16,7 +16,7 @@ use super::shared::Shared;
 use super::stats::ScopeStats;
 use super::supply::{Moves, Store};
 use crate::base::key::Request;
-use crate::device::Stream;
+use crate::device::{Stream, WeakStream};
 
 /// Entries between two looks at which spare records are needed: more than orders that take turns.
 const LOOK_IN: u32 = 255;
@@ -43,6 +43,7 @@ pub(super) struct Local {
     /// Whether the cache can be found as one that may hold memory.
     pub(super) is_listed: bool,
     told: Told,
+    watched: Option<(u64, WeakStream)>,
 }
 
 impl Local {
@@ -147,6 +148,19 @@ impl Local {
         self.spares.push(record);
     }
 
+    /// Remembers the stream of the last miss, if graphs may be captured on it.
+    #[inline]
+    fn watch(&mut self, stream: &Stream) {
+        if stream.can_capture() && self.watched.as_ref().is_none_or(|(id, _)| *id != stream.id()) {
+            self.watched = Some((stream.id(), stream.downgrade()));
+        }
+    }
+
+    /// A stream on which entries work, if graphs may be captured on it.
+    pub(super) fn watched(&self) -> Option<Stream> {
+        self.watched.as_ref().and_then(|(_, stream)| stream.upgrade())
+    }
+
     /// Takes a fresh record into account. A kept one returns to the list of its key, another is released when dropped.
     pub(super) fn adopt(&mut self, cache: &'static Cache, shared: &Shared, fresh: Fresh<'_>) {
         let Fresh { record, request, stream, keeps, calls } = fresh;
@@ -156,6 +170,7 @@ impl Local {
         let place = if has_list { self.lists.place_of(request, stream) } else { Place::default() };
         record.set_home(Home { cache: Some(cache), generation }, place);
         shared.counters.allocated(record.bytes(), calls);
+        self.watch(record.stream());
         match keeps {
             true => self.hand_out(shared, record),
             false => shared.counters.handed_out(record.bytes(), self.planner.live_bytes(), &shared.returns),

@@ -3,7 +3,7 @@
 //! An allocation: [`Block::planned`] → the innermost scope's cache ([`current`]) → the cursor of its plan ([`planner`]); what that
 //! does not expect: [`Block::allocate`] → its keyed lists ([`lists`]) → the device's range ([`supply`]). A drop: [`Block`]
 //! → its home cache, on the owner's side ([`local`]) where the dropping thread is inside the scope, else through everyone's side
-//! ([`shared`], [`returns`]). An entry begins and ends in [`arena`], where plans get their block and give it up.
+//! ([`shared`], [`returns`]). What a graph is to use whenever it is launched is of no scope ([`reservation`]). An entry begins and ends in [`arena`], where plans get their block and give it up.
 
 pub(crate) mod current;
 pub(crate) mod demand;
@@ -26,6 +26,7 @@ mod planner;
 mod policy;
 mod reclaim;
 mod record;
+mod reservation;
 mod returns;
 mod shared;
 mod stats;
@@ -40,4 +41,6 @@ pub use policy::Recycle;
 pub use reclaim::trim;
 #[cfg(feature = "cuda")]
 pub(crate) use record::View;
+#[cfg(feature = "cuda")]
+pub(crate) use reservation::Reservation;
 pub use stats::ScopeStats;

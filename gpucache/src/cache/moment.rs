@@ -33,6 +33,9 @@ impl Moment {
     /// # Errors
     /// A failure of the device, or a capture on either stream.
     pub(super) fn precede(&self, stream: &Stream) -> Result<()> {
+        if self.stream.queue() == stream.queue() {
+            return Ok(());
+        }
         match (DeviceRange::of(stream), self.epoch) {
             (Some(range), Some(epoch)) => range.order(stream, &self.stream, epoch),
             _ => stream.follow(&self.stream),

@@ -43,6 +43,12 @@ pub(super) fn from_device(stream: &Stream, request: &Request<'_>) -> Result<Box<
     Ok(Box::new(Record::new(stream, request, address, Origin::Device)))
 }
 
+/// Memory on a stream whose memory is reserved, of no scope.
+pub(super) fn reserved(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+    let store = Store { spare: None, moves: Moves::Never };
+    from_range(stream, request, store).map(|supplied| supplied.record)
+}
+
 /// Memory from the device's range, for a spare record if there is one; straight from a device that has no range.
 pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store) -> Result<Supplied> {
     let Store { spare, moves } = store;
@@ -70,12 +76,8 @@ fn carve(range: &DeviceRange, stream: &Stream, request: &Request<'_>, moves: Mov
     if let Some(carved) = range.reuse(stream, bytes)? {
         return Ok(carved);
     }
-    if stream.is_capturing() {
-        return Err(Error::unavailable(
-            format_args!("an array of shape {:?}, {bytes} bytes", request.dims),
-            "its scope has no memory for it, and the device cannot be asked while a graph is captured on the stream",
-            "run the step once on the stream before its capture",
-        ));
+    if !stream.is_reserved() && stream.is_capturing() {
+        return Err(unannounced(format_args!("an array of shape {:?}, {bytes} bytes", request.dims)));
     }
     if reclaim::release_idle(Idle::Budgeted, stream.memory_id(), bytes) > 0
         && let Some(carved) = range.reuse(stream, bytes)?
@@ -127,6 +129,15 @@ fn insist<R>(stream: &Stream, call: impl Fn(bool) -> Result<R>) -> Result<R> {
         let is_worth = error.is_out_of_memory() && give_back(Patience::Some)?;
         retry(is_worth, true, error)
     })
+}
+
+/// Why a capture gets no memory that is not reserved for its graph.
+pub(super) fn unannounced(what: impl std::fmt::Display) -> Error {
+    Error::unavailable(
+        what,
+        "a graph is captured on the stream, and nothing would keep the memory for the graph",
+        "capture by `Cuda::capture`",
+    )
 }
 
 /// Gives a block of the range back.

@@ -14,6 +14,8 @@ pub(super) struct Uses {
     writer: Option<Stream>,
     /// Who reads what was written last.
     readers: Vec<Stream>,
+    /// For whom the block is kept when it is dropped.
+    reservations: Vec<Stream>,
 }
 
 impl Uses {
@@ -27,8 +29,9 @@ impl Uses {
         order: impl Fn(&Stream, &Stream) -> Result<()>,
     ) -> Result<()> {
         let writer = self.writer.as_ref().unwrap_or(home);
-        let is_known = writer.id() == stream.id() || self.readers.iter().any(|reader| reader.id() == stream.id());
-        if is_bare && stream.id() != home.id() && (is_known || writer.id() != home.id()) {
+        let is_known =
+            writer.queue() == stream.queue() || self.readers.iter().any(|reader| reader.queue() == stream.queue());
+        if is_bare && stream.queue() != home.queue() && (is_known || writer.queue() != home.queue()) {
             order(stream, home)?;
         }
         if is_known {
@@ -46,10 +49,10 @@ impl Uses {
         stream: &Stream,
         order: impl Fn(&Stream, &Stream) -> Result<()>,
     ) -> Result<()> {
-        let users = self.users().chain([home]).filter(|user| user.id() != stream.id());
+        let users = self.users().chain([home]).filter(|user| user.queue() != stream.queue());
         users.into_iter().try_for_each(|user| order(stream, user))?;
         self.readers.clear();
-        self.writer = (stream.id() != home.id()).then(|| stream.clone());
+        self.writer = (stream.queue() != home.queue()).then(|| stream.clone());
         Ok(())
     }
 
@@ -58,7 +61,19 @@ impl Uses {
         self.writer.iter().chain(&self.readers)
     }
 
-    /// Forgets them: the block's own stream is behind them.
+    /// Has the block kept for a reservation.
+    pub(super) fn keep_for(&mut self, reservation: &Stream) {
+        if self.reservations.iter().all(|known| known.id() != reservation.id()) {
+            self.reservations.push(reservation.clone());
+        }
+    }
+
+    /// For whom the block is to be kept.
+    pub(super) fn reservations(&mut self) -> &mut Vec<Stream> {
+        &mut self.reservations
+    }
+
+    /// Forgets who used it: the block's own stream is behind them.
     pub(super) fn clear(&mut self) {
         self.writer = None;
         self.readers.clear();

@@ -156,6 +156,11 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// Whether [`is_capturing`](Backend::is_capturing) is ever true.
+    fn can_capture(&self) -> bool {
+        false
+    }
+
     /// Whether work that is put on the stream is captured into a graph now, and not done. Nothing outside the capture is
     /// queried or waited for then: memory that another stream still uses is refused.
     fn is_capturing(&self) -> bool {

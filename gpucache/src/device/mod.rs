@@ -26,6 +26,7 @@ pub use host::Host;
 pub use memory::{Memory, Unfinished, VirtualMemory};
 pub use meter::{MemoryUse, OrderUse};
 pub use stream::Stream;
+pub(crate) use stream::WeakStream;
 pub use virtual_device::Virtual;
 
 pub(crate) use exit::{process_exits, process_exits_now, thread_is_main};

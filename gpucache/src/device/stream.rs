@@ -14,31 +14,57 @@ use super::exit::process_exits;
 use super::memory::Memory;
 use super::meter::Meter;
 use crate::base::error::{Error, Result};
-use crate::base::sync::Mutex;
+use crate::base::sync::{Mutex, MutexGuard};
 
 /// One stream of one device, without its type. Cheap to clone; equal ids are the same stream.
 #[derive(Clone)]
 pub struct Stream(Arc<Inner>);
 
 /// A stream that is remembered without being kept alive.
-pub(super) struct WeakStream(std::sync::Weak<Inner>);
+pub(crate) struct WeakStream(std::sync::Weak<Inner>);
 
 struct Inner {
     id: u64,
+    /// The id of the stream through which its work goes: its own, unless it is a reservation's.
+    queue: u64,
     memory: Arc<Memory>,
     watches: bool,
     runs_closures: bool,
-    /// The id, unless a call has more to do than its work: a drop failed, or the device watches.
+    can_capture: bool,
+    /// The id, unless a call has more to do than its work: there is a notice, or the device watches.
     ready_id: AtomicU64,
     /// The epoch of the stream's work now, as the layer above numbers them, or a later one; 0 if it does not.
     epoch: Arc<AtomicU64>,
     /// Whether another thread wants the open epoch to end.
     wanted: Arc<AtomicBool>,
-    failed: AtomicBool,
-    failure: Mutex<Option<Error>>,
+    /// Whether there is anything in `notice`, or memory is reserved.
+    has_notice: AtomicBool,
+    notice: Mutex<Notice>,
+    reserved: Option<Reserved>,
     backend: Arc<dyn Backend>,
 }
 
+/// What a call has to see to before its work.
+#[derive(Default)]
+struct Notice {
+    failure: Option<Error>,
+    /// The stream by which whatever is allocated now is reserved.
+    reservation: Option<Stream>,
+}
+
+/// What a stream has whose memory is reserved.
+struct Reserved {
+    /// The stream over whose queue it is.
+    home: Stream,
+    /// What is kept until the reservation ends.
+    kept: Mutex<Option<Kept>>,
+}
+
+/// What is dropped once a reservation has ended.
+pub(crate) type Kept = Vec<Box<dyn Any + Send>>;
+
+/// The id of the next stream.
+static NEXT: AtomicU64 = AtomicU64::new(1);
 /// No stream has this id.
 const NOT_READY: u64 = u64::MAX;
 
@@ -53,24 +79,119 @@ impl Stream {
     /// What `memory` maps is usable by `backend`, and so is what the backends of other streams over it allocate: they are
     /// of one device. Memory changes hands between streams that share it, and arrays are copied between them.
     pub unsafe fn new(memory: Arc<Memory>, backend: impl Backend) -> Stream {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         super::exit::watch();
         let id = NEXT.fetch_add(1, Relaxed);
-        let (watches, runs_closures) = (backend.watches(), backend.runs_closures());
-        let (ready_id, failed) = (AtomicU64::new(ready_id(id, watches)), AtomicBool::new(false));
-        let (failure, backend) = (Mutex::new(None), Arc::new(backend));
+        let (watches, runs_closures, can_capture) = (backend.watches(), backend.runs_closures(), backend.can_capture());
         Stream(Arc::new(Inner {
             id,
+            queue: id,
             memory,
             watches,
             runs_closures,
-            ready_id,
+            can_capture,
+            ready_id: AtomicU64::new(ready_id(id, watches)),
             epoch: Arc::default(),
             wanted: Arc::default(),
-            failed,
-            failure,
-            backend,
+            has_notice: AtomicBool::new(false),
+            notice: Mutex::default(),
+            reserved: None,
+            backend: Arc::new(backend),
         }))
+    }
+
+    /// Another stream over the same queue, whose memory is nobody else's until the reservation ends. Whatever is allocated on
+    /// this one is allocated on that one from now on.
+    ///
+    /// # Errors
+    /// [`is_unavailable`](Error::is_unavailable) if there is one already.
+    pub(crate) fn reserve(&self) -> Result<Stream> {
+        let inner = &*self.0;
+        let mut notice = self.notice();
+        if notice.reservation.is_some() || inner.reserved.is_some() {
+            return Err(Error::unavailable(
+                "a capture of the stream",
+                "the stream is captured already",
+                "end that capture first, or capture another stream",
+            ));
+        }
+        let new = Stream(Arc::new(Inner {
+            id: NEXT.fetch_add(1, Relaxed),
+            queue: inner.id,
+            memory: inner.memory.clone(),
+            watches: inner.watches,
+            runs_closures: inner.runs_closures,
+            can_capture: inner.can_capture,
+            ready_id: AtomicU64::new(NOT_READY),
+            epoch: Arc::default(),
+            // Whoever works on the one sees to the other.
+            wanted: inner.wanted.clone(),
+            has_notice: AtomicBool::new(true),
+            notice: Mutex::default(),
+            reserved: Some(Reserved { home: self.clone(), kept: Mutex::new(Some(Vec::new())) }),
+            backend: inner.backend.clone(),
+        }));
+        notice.reservation = Some(new.clone());
+        self.tell(&notice);
+        Ok(new)
+    }
+
+    /// What is allocated from now on is not reserved any more.
+    pub(crate) fn end_reserving(&self) {
+        let mut notice = self.notice();
+        notice.reservation = None;
+        self.tell(&notice);
+    }
+
+    /// The stream by which what is allocated now is reserved.
+    #[inline]
+    pub(crate) fn reservation(&self) -> Option<Stream> {
+        if self.0.has_notice.load(Relaxed) { self.find_reservation() } else { None }
+    }
+
+    #[cold]
+    fn find_reservation(&self) -> Option<Stream> {
+        let home = self.0.reserved.as_ref().map_or(self, |reserved| &reserved.home);
+        home.notice().reservation.clone()
+    }
+
+    /// The stream for what is allocated on this one now, if that is another one: a reservation's, or after one its home.
+    #[inline]
+    pub(crate) fn instead(&self) -> Option<Stream> {
+        self.reservation().or_else(|| self.0.reserved.as_ref().map(|reserved| reserved.home.clone()))
+    }
+
+    /// Whether its memory is reserved.
+    #[inline]
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.0.reserved.is_some()
+    }
+
+    /// Keeps something until the reservation ends; hands it out if that has ended, or never was.
+    pub(crate) fn keep_reserved<T: Any + Send>(&self, what: Box<T>) -> Result<(), Box<T>> {
+        let Some(Reserved { kept, .. }) = &self.0.reserved else { return Err(what) };
+        match &mut *kept.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(kept) => kept.push(what),
+            None => return Err(what),
+        }
+        Ok(())
+    }
+
+    /// Ends the reservation, and hands out what was kept.
+    pub(crate) fn end_reservation(&self) -> Kept {
+        let kept = self.0.reserved.as_ref().map(|reserved| &reserved.kept);
+        let kept = kept.and_then(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner).take());
+        kept.unwrap_or_default()
+    }
+
+    fn notice(&self) -> MutexGuard<'_, Notice> {
+        self.0.notice.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets calls know whether they have something to see to.
+    fn tell(&self, notice: &Notice) {
+        let has_notice = notice.failure.is_some() || notice.reservation.is_some() || self.is_reserved();
+        self.0.has_notice.store(has_notice, Relaxed);
+        self.0.ready_id.store(ready_id(self.0.id, self.0.watches || has_notice), Relaxed);
     }
 
     /// The backend, if it is a `B`.
@@ -90,7 +211,7 @@ impl Stream {
         unsafe { &*Arc::as_ptr(&self.0.backend).cast::<B>() }
     }
 
-    pub(super) fn downgrade(&self) -> WeakStream {
+    pub(crate) fn downgrade(&self) -> WeakStream {
         WeakStream(Arc::downgrade(&self.0))
     }
 
@@ -102,6 +223,12 @@ impl Stream {
     #[inline]
     pub(crate) fn memory(&self) -> &Arc<Memory> {
         &self.0.memory
+    }
+
+    /// Names the queue through which the work goes: streams with the same are in order with each other.
+    #[inline]
+    pub(crate) fn queue(&self) -> u64 {
+        self.0.queue
     }
 
     /// Names the device, for the life of the process.
@@ -116,7 +243,7 @@ impl Stream {
     /// Returns what an earlier drop or late work on this stream could not.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
-        if self.0.failed.load(Relaxed) { self.take_failure() } else { Ok(()) }
+        if self.0.has_notice.load(Relaxed) { self.take_failure() } else { Ok(()) }
     }
 
     /// Returns what something below the backend could not.
@@ -133,18 +260,17 @@ impl Stream {
 
     #[cold]
     fn take_failure(&self) -> Result<()> {
-        let mut failure = self.0.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        self.0.failed.store(false, Relaxed);
-        self.0.ready_id.store(ready_id(self.0.id, self.0.watches), Relaxed);
-        failure.take().map_or(Ok(()), |error| Err(error.deferred()))
+        let mut notice = self.notice();
+        let failure = notice.failure.take();
+        self.tell(&notice);
+        failure.map_or(Ok(()), |error| Err(error.deferred()))
     }
 
     /// Keeps the first failure that a drop or late work met, for [`check`](Stream::check).
     pub(crate) fn keep(&self, error: Error) {
-        let mut failure = self.0.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.get_or_insert(error);
-        self.0.failed.store(true, Relaxed);
-        self.0.ready_id.store(NOT_READY, Relaxed);
+        let mut notice = self.notice();
+        notice.failure.get_or_insert(error);
+        self.tell(&notice);
     }
 
     /// Memory for `bytes`; no device is asked for zero bytes.
@@ -253,6 +379,16 @@ impl Stream {
         self.0.backend.is_capturing()
     }
 
+    /// As [`Backend::can_capture`].
+    pub(crate) fn can_capture(&self) -> bool {
+        self.0.can_capture
+    }
+
+    /// Whether a graph is captured on the stream for which nothing is reserved, so that its memory would become others'.
+    pub(crate) fn captures_unannounced(&self) -> bool {
+        self.is_capturing() && self.reservation().is_none()
+    }
+
     /// Orders later work behind all that is on another stream of the device now, by an event of its own.
     pub(crate) fn follow(&self, other: &Stream) -> Result<()> {
         let event = other.0.backend.new_event()?;
@@ -294,7 +430,7 @@ impl WeakStream {
         self.0.strong_count() > 0
     }
 
-    pub(super) fn upgrade(&self) -> Option<Stream> {
+    pub(crate) fn upgrade(&self) -> Option<Stream> {
         self.0.upgrade().map(Stream)
     }
 }

@@ -22,10 +22,11 @@
 //! recorded again: where a new one is needed, the oldest one is asked first, so that a stream has few more events than
 //! it had unfinished epochs at once.
 //!
-//! A stream whose work is being captured into a graph is not queried and waits for nothing outside: it is refused memory
-//! of others that it is not behind already. To capture a step, run it once before, on the stream that is captured.
-//! Nothing can be told from here of captures on third streams, which by CUDA's global capture mode forbid queries to all
-//! threads: capture in the thread-local or the relaxed mode.
+//! A stream whose work is being captured into a graph is not queried and waits for nothing outside. What a captured graph
+//! uses is memory of a stream of its own, over the same queue, that is *reserved*: whatever is complete, it is that stream's
+//! alone until the graph is gone, and from then on as if it had been freed at that moment. Nothing can be told from here of
+//! captures on third streams, which by CUDA's global capture mode forbid queries to all threads: capture in the
+//! thread-local or the relaxed mode.
 
 mod epochs;
 mod slot;
@@ -36,5 +37,7 @@ mod tag;
 mod tests;
 
 pub(crate) use epochs::Epoch;
-pub(crate) use streams::{Place, Streams};
+#[cfg(test)]
+pub(crate) use streams::Place;
+pub(crate) use streams::Streams;
 pub(crate) use tag::Tag;

@@ -14,6 +14,12 @@ use crate::device::{Backend, Event, Meter, Stream};
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) id: u64,
+    /// The queue that the stream's work goes through.
+    pub(super) queue: u64,
+    /// Whether what the stream freed is nobody else's, whatever is complete.
+    pub(super) is_reserved: bool,
+    /// Memory that was freed before counts as freed in this epoch.
+    floor: Epoch,
     /// Until it ended, and all its work is done.
     pub(super) stream: Option<Arc<dyn Backend>>,
     epochs: Epochs<Arc<dyn Event>>,
@@ -36,7 +42,8 @@ pub(super) struct Slot {
 impl Slot {
     /// Takes a stream in. It has waited for nobody, other than the one before.
     pub(super) fn begin(&mut self, stream: &Stream) {
-        (self.id, self.stream) = (stream.id(), Some(stream.shared_backend().clone()));
+        (self.id, self.queue) = (stream.id(), stream.queue());
+        (self.stream, self.is_reserved) = (Some(stream.shared_backend().clone()), stream.is_reserved());
         self.told = stream.epoch_cell().clone();
         self.told.store(self.epochs.open().0, SeqCst);
         self.wanted = stream.wanted_cell().clone();
@@ -49,6 +56,25 @@ impl Slot {
         self.stream = None;
     }
 
+    /// What the stream freed may be others' once all its work so far is done.
+    pub(super) fn release(&mut self) {
+        self.is_reserved = false;
+        self.freed = self.use_now();
+        self.floor = self.freed;
+    }
+
+    /// The epoch after which others may have memory that was freed in `epoch`.
+    #[inline]
+    pub(super) fn end_of(&self, epoch: Epoch) -> Epoch {
+        epoch.max(self.floor)
+    }
+
+    /// Whether nobody uses memory any more that was freed in `epoch`, as far as is known.
+    #[inline]
+    pub(super) fn is_idle(&self, epoch: Epoch) -> bool {
+        !self.is_reserved && self.is_complete(self.end_of(epoch))
+    }
+
     /// Memory is used, or freed, in the epoch that is open now.
     #[inline]
     pub(super) fn use_now(&mut self) -> Epoch {
@@ -56,9 +82,9 @@ impl Slot {
         self.used
     }
 
-    /// The calling thread works on the stream: ends the open epoch if another one asked for that.
+    /// The calling thread works on the stream.
     #[inline]
-    pub(super) fn attend(&mut self, meter: &Meter) {
+    pub(super) fn attend(&mut self) {
         THREAD
             .try_with(|here| {
                 if !std::ptr::eq(self.thread.as_ptr(), Arc::as_ptr(here)) {
@@ -66,11 +92,26 @@ impl Slot {
                 }
             })
             .unwrap_or_else(|_| self.thread = Weak::new());
-        if self.wanted.load(Relaxed) && !self.is_capturing() {
-            self.wanted.store(false, Relaxed);
+    }
+
+    /// Whether another thread asked for the end of the open epoch, which can end now. It counts as answered.
+    #[inline]
+    pub(super) fn take_wish(&self) -> bool {
+        self.wanted.load(Relaxed) && !self.is_capturing() && self.wanted.swap(false, Relaxed)
+    }
+
+    /// Ends the open epoch, if memory was used in it.
+    #[cold]
+    pub(super) fn end_epoch(&mut self, meter: &Meter) {
+        if self.is_open(self.used) {
             // One that fails is asked for again.
             let _ = self.close(meter);
         }
+    }
+
+    /// Whether nobody has a handle of the stream any more.
+    pub(super) fn is_orphan(&self) -> bool {
+        self.stream.is_some() && Arc::strong_count(&self.told) == 1
     }
 
     /// Whether the calling thread may record an event on the stream: no other thread that lives works on it, as far as is
@@ -183,7 +224,7 @@ impl Slot {
     /// As [`look`](Slot::look), where the calling thread may record events; ends the open epoch only once those before are
     /// complete, so that few events are recorded however often it is called.
     pub(super) fn glance(&mut self, meter: &Meter) -> Result<()> {
-        if self.is_complete(self.used) || self.is_capturing() {
+        if self.is_complete(self.used) || self.is_reserved || self.is_capturing() {
             return Ok(());
         }
         let newest = self.epochs.newest();
@@ -195,7 +236,7 @@ impl Slot {
 
     /// Finds out how far the stream is, as far as that can be asked. Ends the open epoch where `may_record` an event.
     pub(super) fn look(&mut self, may_record: bool, meter: &Meter) -> Result<()> {
-        if self.is_complete(self.used) || self.is_capturing() {
+        if self.is_complete(self.used) || self.is_reserved || self.is_capturing() {
             return Ok(());
         }
         if self.is_open(self.used) {
@@ -219,8 +260,8 @@ impl Slot {
 
     /// The last epoch in which memory was freed or used, if it is closed and not known to be complete.
     pub(super) fn pending(&self) -> Option<Epoch> {
-        let is_stuck = !self.is_complete(self.stuck);
-        (!is_stuck && !self.is_complete(self.used) && !self.is_open(self.used)).then_some(self.used)
+        let is_barred = self.is_reserved || !self.is_complete(self.stuck);
+        (!is_barred && !self.is_complete(self.used) && !self.is_open(self.used)).then_some(self.used)
     }
 
     /// Somebody waited in vain for what is pending.

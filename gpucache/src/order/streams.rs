@@ -58,17 +58,45 @@ impl Streams {
         let me = self.attend(stream);
         match tag.users() {
             Users::Nobody => Ok(()),
-            Users::One(slot, epoch) => self.follow(me.0, slot, epoch),
-            Users::Several => self.claim_all(me),
+            Users::One(slot, epoch) => self.claim_of(me, slot, epoch),
+            Users::Several => {
+                (0..self.slots.len()).try_for_each(|slot| self.claim_of(me, slot, self.slots[slot].freed))
+            }
         }
     }
 
-    /// Orders later work of a stream behind whoever freed any memory so far.
+    fn claim_of(&mut self, me: Place, slot: usize, epoch: Epoch) -> Result<()> {
+        let owner = &self.slots[slot];
+        if owner.is_reserved && slot != me.0 {
+            return Err(Error::unavailable(
+                "memory of a captured graph",
+                "the graph uses it whenever it is launched",
+                "drop the graph first",
+            ));
+        }
+        self.follow(me.0, slot, owner.end_of(epoch))
+    }
+
+    /// Orders later work of a stream behind whoever freed any memory so far and can be followed.
     ///
     /// # Errors
-    /// As for [`claim`](Streams::claim).
+    /// A failure of the device.
     pub(crate) fn claim_all(&mut self, me: Place) -> Result<()> {
-        (0..self.slots.len()).try_for_each(|slot| self.follow(me.0, slot, self.slots[slot].freed))
+        for slot in 0..self.slots.len() {
+            match self.claim_of(me, slot, self.slots[slot].freed) {
+                // Its memory may not be used then, and what the others freed may.
+                Err(error) if error.is_unavailable() => {}
+                claimed => claimed?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What `stream` freed is not reserved any more.
+    pub(crate) fn release(&mut self, stream: &Stream) {
+        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.id == stream.id()) {
+            slot.release();
+        }
     }
 
     /// Whether a stream may use memory of this tag at once, as far as is known: nobody does any more, or it comes behind
@@ -112,7 +140,9 @@ impl Streams {
     }
 
     fn is_behind(&self, me: Place, slot: usize, epoch: Epoch) -> bool {
-        slot == me.0 || self.slots[slot].is_complete(epoch) || self.slots[me.0].waited_for(slot) >= epoch
+        let owner = &self.slots[slot];
+        let has_waited = || !owner.is_reserved && self.slots[me.0].waited_for(slot) >= owner.end_of(epoch);
+        slot == me.0 || owner.is_idle(epoch) || has_waited()
     }
 
     /// Orders later work of `stream` behind that of `other` up to a point that [`used`](Streams::used) gave.
@@ -129,7 +159,12 @@ impl Streams {
     pub(crate) fn attend(&mut self, stream: &Stream) -> Place {
         self.visits += 1;
         let place = self.slot(stream);
-        self.slots[place].attend(&self.meter);
+        self.slots[place].attend();
+        if self.slots[place].take_wish() {
+            // Whoever works on a queue sees to all streams over it.
+            let of_this_queue = self.slots.iter_mut().filter(|slot| slot.queue == stream.queue());
+            of_this_queue.for_each(|slot| slot.end_epoch(&self.meter));
+        }
         Place(place)
     }
 
@@ -155,8 +190,8 @@ impl Streams {
     pub(crate) fn is_idle(&self, tag: Tag) -> bool {
         match tag.users() {
             Users::Nobody => true,
-            Users::One(slot, epoch) => self.slots[slot].is_complete(epoch),
-            Users::Several => self.slots.iter().all(|slot| slot.is_complete(slot.freed)),
+            Users::One(slot, epoch) => self.slots[slot].is_idle(epoch),
+            Users::Several => self.slots.iter().all(|slot| slot.is_idle(slot.freed)),
         }
     }
 
@@ -184,9 +219,8 @@ impl Streams {
     /// Lets go of streams that nobody else has, if their work is done.
     pub(crate) fn retire(&mut self) {
         for slot in &mut self.slots {
-            let is_last = slot.stream.as_ref().is_some_and(|stream| Arc::strong_count(stream) == 1);
             // One that fails is tried again the next time.
-            if is_last && slot.is_done(&self.meter).unwrap_or(false) {
+            if slot.is_orphan() && slot.is_done(&self.meter).unwrap_or(false) {
                 slot.end();
             }
         }

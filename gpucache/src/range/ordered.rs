@@ -17,6 +17,9 @@ pub(crate) struct Carved {
     pub(crate) calls: u64,
 }
 
+/// So many free spans are looked at for one that a stream may use at once, where a miss is to cost little.
+pub(super) const CANDIDATES: usize = 16;
+
 #[derive(Debug)]
 pub(super) struct Ordered {
     pub(super) range: Range<Source>,
@@ -72,7 +75,10 @@ impl Ordered {
     /// device said before is returned where neither helps.
     pub(super) fn seize(&mut self, stream: &Stream, bytes: u64, error: Error) -> Result<Carved> {
         let Ordered { range, streams, .. } = self;
-        let block = range.reuse_if(bytes, 1, |tag| streams.claim(stream, tag).map(|()| true))?;
+        let block = range.reuse_if(bytes, CANDIDATES, |tag| match streams.claim(stream, tag) {
+            Err(error) if error.is_unavailable() => Ok(false),
+            claimed => claimed.map(|()| true),
+        })?;
         if let Some(block) = block {
             return Ok(self.carved(block, 0));
         }

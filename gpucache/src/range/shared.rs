@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError, TryLockError, Weak};
 
-use super::ordered::{Carved, Ordered};
+use super::ordered::{CANDIDATES, Carved, Ordered};
 use super::patience::{LONG, Patience, SHORT, patiently};
 use super::{Block, Limit, Range};
 use crate::base::error::Result;
@@ -23,8 +23,6 @@ pub(crate) struct DeviceRange {
     has_late: AtomicBool,
 }
 
-/// So many free spans are looked at for one that a stream may use at once, where a miss is to cost little.
-const CANDIDATES: usize = 16;
 /// So many blocks come back while a thread has the lock before there is to be more room for them.
 const LATE: usize = 64;
 /// What is in use may lie apart in a range that reserves this share more than was in use at once.
@@ -252,6 +250,11 @@ impl DeviceRange {
             self.inner().streams.give_up();
         }
         Ok(bytes)
+    }
+
+    /// What `stream` freed is not reserved any more: others may have it once all work that is on its queue now is done.
+    pub(crate) fn release(&self, stream: &Stream) {
+        self.inner().streams.release(stream);
     }
 
     /// The calling thread works on `stream`, whose open epoch another one wants to end.

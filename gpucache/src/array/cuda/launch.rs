@@ -65,7 +65,7 @@ impl<'a> Launch<'a> {
         let stream = self.device.stream_handle();
         let ordered = array.block.write_on(stream);
         self.failure = self.failure.take().or(ordered.err());
-        if array.block.stream().id() == stream.id() && self.device.stream().context().is_in_multi_stream_mode() {
+        if array.block.stream().queue() == stream.queue() && self.device.stream().context().is_in_multi_stream_mode() {
             self.written.push(&array.block);
         }
         self.arguments.arg(array.block.address_ref());

@@ -43,7 +43,9 @@ impl Record {
         }
         self.follow_view()?;
         let uses = self.uses();
-        uses.users().filter(|user| user.id() != self.stream.id()).try_for_each(|user| moment::order(&self.stream, user))
+        uses.users()
+            .filter(|user| user.queue() != self.stream.queue())
+            .try_for_each(|user| moment::order(&self.stream, user))
     }
 
     /// Whether somebody got the bare address in this life.
@@ -106,16 +108,38 @@ impl Record {
         let Some(uses) = self.known_uses() else { return Ok(()) };
         for user in uses.users() {
             match moments.iter().find(|moment| moment.stream().id() == user.id()) {
-                _ if user.id() == home.id() => {}
+                _ if user.queue() == home.queue() => {}
                 Some(moment) => moment.precede(&home)?,
                 None => moment::order(&home, user)?,
             }
         }
         uses.clear();
-        if self.view.get().is_none() {
+        self.take_no_more_care();
+        Ok(())
+    }
+
+    /// Has the block kept for a reservation when it is dropped.
+    #[cold]
+    pub(in crate::cache) fn keep_for(&self, reservation: &Stream) {
+        // Work of the reservation writes it at any time.
+        self.written.store(BARE, Relaxed);
+        self.uses().keep_for(reservation);
+    }
+
+    /// The reservations that the block is to be kept for, once.
+    pub(in crate::cache) fn take_reservations(&mut self) -> Option<Vec<Stream>> {
+        let taken = std::mem::take(self.known_uses()?.reservations());
+        self.take_no_more_care();
+        Some(taken).filter(|taken| !taken.is_empty())
+    }
+
+    /// A drop has no more to do than to give the memory back, unless there is more.
+    fn take_no_more_care(&mut self) {
+        let has_view = self.view.get().is_some();
+        let has_uses = |uses: &mut Uses| !uses.reservations().is_empty() || uses.users().next().is_some();
+        if !has_view && !self.known_uses().is_some_and(has_uses) {
             *self.ticket.get_mut() = ticket(&self.stream, self.own_ticket());
         }
-        Ok(())
     }
 
     /// As [`follow_uses`](Record::follow_uses), now, and behind what the view knows.

@@ -190,6 +190,10 @@ unsafe impl Backend for CudaMemory {
         false
     }
 
+    fn can_capture(&self) -> bool {
+        true
+    }
+
     fn is_capturing(&self) -> bool {
         // A stream that cannot be asked is taken to be in use by nobody's capture: its next call tells what is wrong.
         self.capture_status().is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
