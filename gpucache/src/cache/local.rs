@@ -148,12 +148,14 @@ impl Local {
         self.spares.push(record);
     }
 
-    /// Remembers the stream of the last miss, if graphs may be captured on it.
+    /// Remembers the stream of the last miss, if graphs may be captured on it. Returns whether it is another one.
     #[inline]
-    fn watch(&mut self, stream: &Stream) {
-        if stream.can_capture() && self.watched.as_ref().is_none_or(|(id, _)| *id != stream.id()) {
+    pub(super) fn watch(&mut self, stream: &Stream) -> bool {
+        let is_new = stream.can_capture() && self.watched.as_ref().is_none_or(|(id, _)| *id != stream.id());
+        if is_new {
             self.watched = Some((stream.id(), stream.downgrade()));
         }
+        is_new
     }
 
     /// A stream on which entries work, if graphs may be captured on it.
@@ -170,7 +172,6 @@ impl Local {
         let place = if has_list { self.lists.place_of(request, stream) } else { Place::default() };
         record.set_home(Home { cache: Some(cache), generation }, place);
         shared.counters.allocated(record.bytes(), calls);
-        self.watch(record.stream());
         match keeps {
             true => self.hand_out(shared, record),
             false => shared.counters.handed_out(record.bytes(), self.planner.live_bytes(), &shared.returns),

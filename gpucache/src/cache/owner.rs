@@ -106,6 +106,11 @@ impl Cache {
             return Ok(record);
         }
         // SAFETY: as in `allocate`.
+        let is_new = unsafe { self.owned(|local, _| local.watch(stream)) };
+        if is_new && stream.captures_unannounced() {
+            return Err(supply::unannounced("memory of a scope"));
+        }
+        // SAFETY: as in `allocate`.
         let store = unsafe { self.owned(|local, shared| local.store(shared, request)) };
         let supplied = supply::from_range(stream, request, store)?;
         // SAFETY: as in `allocate`.

@@ -104,6 +104,10 @@ mod tests {
         drop(outside);
         assert_eq!(held(&device), 2 * BYTES, "what is reserved is no free memory");
         drop(reservation);
+        // The queue of both is one, so that what the one freed is the other's at once.
+        let next = Reservation::begin(stream).unwrap();
+        assert_eq!(new(stream).address(), first);
+        drop(next);
         assert_eq!(held(&device), BYTES, "one is alive");
         drop(other);
         assert_eq!(held(&device), 0);

@@ -29,6 +29,8 @@ pub(super) struct Slot {
     wanted: Arc<AtomicBool>,
     /// An epoch that was waited for in vain: while it is not complete, nobody waits for the stream again.
     stuck: Epoch,
+    /// An epoch that took longer than a moment.
+    slow: Epoch,
     /// The thread that worked on the stream last, as far as is known here.
     thread: Weak<()>,
     /// The epoch in which it freed memory last, and in which it freed or used some.
@@ -262,6 +264,16 @@ impl Slot {
     pub(super) fn pending(&self) -> Option<Epoch> {
         let is_barred = self.is_reserved || !self.is_complete(self.stuck);
         (!is_barred && !self.is_complete(self.used) && !self.is_open(self.used)).then_some(self.used)
+    }
+
+    /// Whether its work took longer than a moment, and is not done yet.
+    pub(super) fn is_slow(&self) -> bool {
+        !self.is_complete(self.slow)
+    }
+
+    /// What is pending was not done in a moment.
+    pub(super) fn was_slow(&mut self) {
+        self.slow = self.pending().unwrap_or(self.slow);
     }
 
     /// Somebody waited in vain for what is pending.

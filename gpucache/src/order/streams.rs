@@ -141,8 +141,10 @@ impl Streams {
 
     fn is_behind(&self, me: Place, slot: usize, epoch: Epoch) -> bool {
         let owner = &self.slots[slot];
-        let has_waited = || !owner.is_reserved && self.slots[me.0].waited_for(slot) >= owner.end_of(epoch);
-        slot == me.0 || owner.is_idle(epoch) || has_waited()
+        let mine = &self.slots[me.0];
+        // What the same queue does next comes behind.
+        let is_ordered = || owner.queue == mine.queue || mine.waited_for(slot) >= owner.end_of(epoch);
+        slot == me.0 || owner.is_idle(epoch) || !owner.is_reserved && is_ordered()
     }
 
     /// Orders later work of `stream` behind that of `other` up to a point that [`used`](Streams::used) gave.
@@ -205,6 +207,17 @@ impl Streams {
         self.slots.iter_mut().for_each(Slot::give_up);
     }
 
+    /// Whether some stream's work uses free memory, as far as is known, that may be done in a moment: it was not waited for
+    /// in vain before.
+    pub(crate) fn may_be_done_soon(&self) -> bool {
+        self.slots.iter().any(|slot| slot.pending().is_some() && !slot.is_slow())
+    }
+
+    /// What is pending was not done in a moment.
+    pub(crate) fn were_slow(&mut self) {
+        self.slots.iter_mut().for_each(Slot::was_slow);
+    }
+
     /// Whether some stream's work uses free memory, as far as is known, whose end can be asked for.
     pub(crate) fn can_wait(&self) -> bool {
         self.slots.iter().any(|slot| slot.pending().is_some())
@@ -230,7 +243,7 @@ impl Streams {
     #[cold]
     fn follow(&mut self, mine: usize, other: usize, epoch: Epoch) -> Result<()> {
         let Ok([follower, leader]) = self.slots.get_disjoint_mut([mine, other]) else { return Ok(()) };
-        if follower.waited_for(other) >= epoch || leader.is_complete(epoch) {
+        if follower.queue == leader.queue || follower.waited_for(other) >= epoch || leader.is_complete(epoch) {
             return Ok(());
         }
         let is_captured = leader.is_capturing();

@@ -107,10 +107,13 @@ impl DeviceRange {
             let inner = &mut *self.inner();
             inner.look()?;
             let found = inner.reuse(stream, bytes, usize::MAX)?;
-            let may_come = inner.range.is_long_enough(bytes) && inner.streams.can_wait();
+            let may_come = inner.range.is_long_enough(bytes) && inner.streams.may_be_done_soon();
             Ok((found.is_some() || !may_come).then_some(found))
-        });
-        Ok(found?.flatten())
+        })?;
+        if found.is_none() {
+            self.inner().streams.were_slow();
+        }
+        Ok(found.flatten())
     }
 
     /// Memory for `bytes`, with more from the device if need be. If it `insists`, and the device has no more, what other

@@ -153,9 +153,14 @@ unsafe impl Backend for CudaMemory {
         if !self.stream.context().has_async_alloc() {
             return Ok(false);
         }
-        if self.pool_reserve()? == 0 {
+        use sys::CUmemPool_attribute::{
+            CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT as RESERVED, CU_MEMPOOL_ATTR_USED_MEM_CURRENT as USED,
+        };
+        let reserved = self.pool_bytes(RESERVED)?;
+        if reserved == 0 {
             return Ok(false);
         }
+        let patience = if self.pool_bytes(USED)? < reserved { FREED } else { MAYBE_FREED };
         let free = || self.call("asking for free memory", result::mem_get_info).map(|(free, _)| free);
         let before = free()?;
         self.synchronize()?;
@@ -164,7 +169,7 @@ unsafe impl Backend for CudaMemory {
         loop {
             self.trim_pool()?;
             let has_more = free()? > before;
-            if has_more || start.elapsed() >= OTHERS_WORK {
+            if has_more || start.elapsed() >= patience {
                 return Ok(has_more);
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -224,9 +229,10 @@ fn mark(event: &dyn Event) -> Result<&Mark> {
     event.downcast_ref().ok_or_else(foreign)
 }
 
-/// How long work of other streams may take before memory that they freed is given up: a request that cannot be served takes
-/// so much longer.
-const OTHERS_WORK: Duration = Duration::from_millis(20);
+/// How long work of other streams may take before memory that they freed is given up: longer than it takes to fill a GPU.
+const FREED: Duration = Duration::from_millis(250);
+/// The same where the pool says that it has nothing free. A request that cannot be served takes so much longer.
+const MAYBE_FREED: Duration = Duration::from_millis(20);
 
 impl CudaMemory {
     /// The pool that the driver allocates from.
@@ -238,11 +244,10 @@ impl CudaMemory {
     }
 
     /// Bytes that the pool holds of the device's memory, allocated or not.
-    fn pool_reserve(&self) -> Result<u64> {
+    fn pool_bytes(&self, attribute: sys::CUmemPool_attribute) -> Result<u64> {
         self.call("asking the driver's pool", || {
             let mut bytes = 0u64;
-            let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
-            // SAFETY: it is a pool of this device, and this attribute is a 64-bit number, for which there is room.
+            // SAFETY: it is a pool of this device, and such an attribute is a 64-bit number, for which there is room.
             unsafe { sys::cuMemPoolGetAttribute(self.pool()?, attribute, (&raw mut bytes).cast()) }.result()?;
             Ok(bytes)
         })
