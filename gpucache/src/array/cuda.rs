@@ -69,12 +69,12 @@ impl<T: Element> Array<T, Cuda> {
         }
     }
 
-    /// For a slice that leaves no trace, once the array's own stream is behind all others: where cudarc makes nobody wait for the
-    /// slice's events, and there may be somebody, the calling thread waits for that stream.
+    /// For a slice of which nobody tells where it is used, once the array's own stream is behind all others: where somebody may
+    /// use it whom cudarc does not make wait for the slice's events, the calling thread waits for that stream.
     fn let_out(&self) {
         let context = self.device().stream().context();
-        let is_left_alone = context.is_event_tracking() && !context.is_in_multi_stream_mode();
-        if is_left_alone && self.device().is_mixed() {
+        let is_left_alone = !context.is_in_multi_stream_mode() || self.device().has_deaf();
+        if context.is_event_tracking() && is_left_alone && self.device().is_mixed() {
             self.device().wait_for_work().unwrap_or_else(|error| self.device().wait_instead(error));
         }
     }
@@ -204,7 +204,9 @@ unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b Array<T, Cuda>> for Launch
             array.catch_up();
             return self.arg(array.block.address_ref());
         }
-        self.arg(array.lend(array.device().is_mixed()).slice())
+        let ticket = array.lend(array.device().is_mixed());
+        array.let_out();
+        self.arg(ticket.slice())
     }
 }
 
@@ -217,6 +219,8 @@ unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b mut Array<T, Cuda>> for La
             return self.arg(array.block.address_ref());
         }
         let is_untold = array.device().is_mixed();
+        array.take_over();
+        array.let_out();
         self.arg(array.lend_mut(is_untold))
     }
 }

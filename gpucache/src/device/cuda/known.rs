@@ -33,6 +33,8 @@ pub(super) struct Known {
     streams: Mutex<Vec<(RawStream, WeakStream)>>,
     /// Whether there was a stream of which cudarc's context object of another one knows nothing.
     is_mixed: AtomicBool,
+    /// Whether cudarc lets launches on one of such streams wait for nothing, as its object has made no stream.
+    has_deaf: AtomicBool,
 }
 
 impl RawStream {
@@ -89,7 +91,14 @@ impl Known {
         let is_borrowed = !RawStream::of(other).is_default() && !other.context().is_in_multi_stream_mode();
         if is_borrowed || !Arc::ptr_eq(stream.context(), other.context()) {
             self.is_mixed.store(true, Relaxed);
+            if [stream, other].iter().any(|stream| !stream.context().is_in_multi_stream_mode()) {
+                self.has_deaf.store(true, Relaxed);
+            }
         }
+    }
+
+    pub(super) fn has_deaf(&self) -> bool {
+        self.has_deaf.load(Relaxed)
     }
 
     pub(super) fn is_mixed(&self) -> bool {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use cudarc::driver::{CudaStream, DriverError, result, sys};
 
 use super::driver::{self, Mark};
-use super::kept;
 use super::known::Known;
+use super::{Cuda, kept};
 use crate::base::error::{Error, Result};
 use crate::device::backend::{Backend, Event};
 
@@ -153,27 +153,14 @@ unsafe impl Backend for CudaMemory {
         if !self.stream.context().has_async_alloc() {
             return Ok(false);
         }
-        use sys::CUmemPool_attribute::{
-            CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT as RESERVED, CU_MEMPOOL_ATTR_USED_MEM_CURRENT as USED,
-        };
-        let reserved = self.pool_bytes(RESERVED)?;
-        if reserved == 0 {
+        let (reserved, used) = (self.pool_bytes(RESERVED)?, self.pool_bytes(USED)?);
+        if reserved <= used {
             return Ok(false);
         }
-        let patience = if self.pool_bytes(USED)? < reserved { FREED } else { MAYBE_FREED };
-        let free = || self.call("asking for free memory", result::mem_get_info).map(|(free, _)| free);
-        let before = free()?;
         self.synchronize()?;
-        // What was freed on other streams is the pool's once their work is done, which is nobody's to wait for long.
-        let start = Instant::now();
-        loop {
-            self.trim_pool()?;
-            let has_more = free()? > before;
-            if has_more || start.elapsed() >= patience {
-                return Ok(has_more);
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        self.observe_others()?;
+        self.trim_pool()?;
+        Ok(self.pool_bytes(RESERVED)? < reserved)
     }
 
     fn new_event(&self) -> Result<Arc<dyn Event>> {
@@ -229,10 +216,12 @@ fn mark(event: &dyn Event) -> Result<&Mark> {
     event.downcast_ref().ok_or_else(foreign)
 }
 
+/// What a pool holds from the device, and what of it is in allocations that were not freed.
+const RESERVED: sys::CUmemPool_attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
+const USED: sys::CUmemPool_attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT;
+
 /// How long work of other streams may take before memory that they freed is given up: longer than it takes to fill a GPU.
 const FREED: Duration = Duration::from_millis(250);
-/// The same where the pool says that it has nothing free. A request that cannot be served takes so much longer.
-const MAYBE_FREED: Duration = Duration::from_millis(20);
 
 impl CudaMemory {
     /// The pool that the driver allocates from.
@@ -250,6 +239,30 @@ impl CudaMemory {
             // SAFETY: it is a pool of this device, and such an attribute is a 64-bit number, for which there is room.
             unsafe { sys::cuMemPoolGetAttribute(self.pool()?, attribute, (&raw mut bytes).cast()) }.result()?;
             Ok(bytes)
+        })
+    }
+
+    /// Waits for a bounded time until work is done that other streams were given so far. What they freed is the pool's only once a
+    /// thread has waited for it: no question and no event of the context shows it to the driver, but a wait for the whole
+    /// context does, which is a short one when all is done.
+    fn observe_others(&self) -> Result<()> {
+        let context = self.stream.context();
+        if self.known.all().iter().any(Cuda::is_captured) {
+            return Ok(());
+        }
+        self.call("waiting for a context", || {
+            let mark = Mark::new(context)?;
+            if !mark.record_context().is_some_and(|recorded| recorded.is_ok()) {
+                return Ok(());
+            }
+            let start = Instant::now();
+            while !mark.is_complete()? {
+                if start.elapsed() >= FREED {
+                    return Ok(());
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            result::ctx::synchronize()
         })
     }
 

@@ -46,6 +46,11 @@ impl Cuda {
         self.known().is_mixed()
     }
 
+    /// Whether cudarc makes launches on some stream that this process has shown wait for nothing.
+    pub(crate) fn has_deaf(&self) -> bool {
+        self.known().has_deaf()
+    }
+
     /// Takes what cudarc kept in a context object, since its next call would fail by it, whatever that is, and keeps it here
     /// for the next fallible call on this stream. Returns whether there was anything.
     pub(crate) fn take_kept(&self, context: &CudaContext) -> bool {
@@ -147,7 +152,7 @@ impl Cuda {
     }
 
     /// Whether the stream is captured. One that cannot be asked tells what is wrong at its next call.
-    fn is_captured(&self) -> bool {
+    pub(super) fn is_captured(&self) -> bool {
         let status = self.memory().capture_status();
         status.is_ok_and(|status| status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
