@@ -30,16 +30,25 @@ impl Block {
     /// Memory for `request` on `stream`: from the innermost scope's cache, or straight from the device where there is
     /// none.
     pub(crate) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Block> {
-        stream.check()?;
-        let record = match stream.instead() {
-            None => current::allocate(stream, request)?,
-            Some(reserved) if reserved.is_reserved() => reservation::allocate(&reserved, request)?,
-            Some(home) => current::allocate(&home, request)?,
+        let record = match stream.has_notice() {
+            false => current::allocate(stream, request)?,
+            true => Block::allocate_noticed(stream, request)?,
         };
         if stream.watches() {
             stream.handed_out(record.address, record.bytes);
         }
         Ok(Block::of(record))
+    }
+
+    /// As [`allocate`](Block::allocate), where there is a failure to return, or memory is reserved.
+    #[cold]
+    fn allocate_noticed(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+        stream.check()?;
+        match stream.instead() {
+            None => current::allocate(stream, request),
+            Some(reserved) if reserved.is_reserved() => reservation::allocate(&reserved, request),
+            Some(home) => current::allocate(&home, request),
+        }
     }
 
     /// A record's use; its drop gives it back.

@@ -151,7 +151,13 @@ impl Stream {
     /// Returns what an earlier drop or late work on this stream could not.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
-        if self.0.has_notice.load(Relaxed) { self.take_failure() } else { Ok(()) }
+        if self.has_notice() { self.take_failure() } else { Ok(()) }
+    }
+
+    /// Whether a call has a failure to return first, or memory is reserved.
+    #[inline]
+    pub(crate) fn has_notice(&self) -> bool {
+        self.0.has_notice.load(Relaxed)
     }
 
     /// Returns what something below the backend could not.

@@ -71,7 +71,7 @@ impl Stream {
     /// The stream by which what is allocated now is reserved.
     #[inline]
     pub(crate) fn reservation(&self) -> Option<Stream> {
-        if self.0.has_notice.load(Relaxed) { self.find_reservation() } else { None }
+        if self.has_notice() { self.find_reservation() } else { None }
     }
 
     #[cold]
@@ -81,7 +81,6 @@ impl Stream {
     }
 
     /// The stream for what is allocated on this one now, if that is another one: a reservation's, or after one its home.
-    #[inline]
     pub(crate) fn instead(&self) -> Option<Stream> {
         self.reservation().or_else(|| self.0.reserved.as_ref().map(|reserved| reserved.home.clone()))
     }
