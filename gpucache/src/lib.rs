@@ -54,7 +54,7 @@ pub use array::{Arguments, Array, Element, Shape};
 #[cfg(feature = "cuda")]
 pub use array::{ArrayView, Graph, Launch};
 pub use base::error::{Error, Result};
-pub use cache::{Deviations, PlanStats, ScopeStats, trim};
+pub use cache::{Deviations, PlanStats, ScopeStats, keep_idle, trim};
 pub use scope::{Invalidated, invalidate, invalidate_all, plan_stats, stats};
 
 /// Compiles the programs in the README.

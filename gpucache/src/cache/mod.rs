@@ -15,6 +15,7 @@ mod block;
 mod deferred;
 mod generations;
 mod hold;
+mod keep;
 mod lists;
 mod local;
 #[cfg(all(loom, test))]
@@ -35,6 +36,7 @@ mod upkeep;
 mod uses;
 
 pub(crate) use block::Block;
+pub use keep::keep_idle;
 pub(crate) use owner::Cache;
 pub use plan_stats::{Deviations, PlanStats};
 pub use policy::Recycle;

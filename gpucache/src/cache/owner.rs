@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::demand;
 use super::hold::{Duties, Hold};
+use super::keep;
 use super::local::{Fresh, Local, Put};
 use super::plan_stats::PlanStats;
 use super::policy::Recycle;
@@ -64,6 +65,9 @@ impl Cache {
                     self.owned(|local, _| local.enter(recycle));
                 }
                 self.let_go();
+            }
+            if !self.is_mine() {
+                keep::left(self);
             }
         }
     }

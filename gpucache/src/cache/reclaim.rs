@@ -78,6 +78,12 @@ pub fn trim(device: &impl Device) -> Result<u64> {
     DeviceRange::of(stream).map_or(Ok(0), |range| range.trim(0, Patience::Some))
 }
 
+/// How much of a device is in use in scopes. One that serves several devices counts for each.
+pub(super) fn busy(device: u64) -> u64 {
+    let holders = holders().clone();
+    holders.iter().filter(|cache| cache.serves(device)).map(|cache| cache.stats().busy_bytes).sum()
+}
+
 static RELEASES: AtomicU64 = AtomicU64::new(0);
 
 /// How often idle memory was given back so far.
