@@ -10,7 +10,7 @@ use std::mem::ManuallyDrop;
 use super::record::Record;
 #[cfg(feature = "cuda")]
 use super::record::{Home, Origin, View};
-use super::{current, reservation};
+use super::{current, supply};
 use crate::base::error::Result;
 use crate::base::key::Request;
 #[cfg(feature = "cuda")]
@@ -46,7 +46,7 @@ impl Block {
         stream.check()?;
         match stream.instead() {
             None => current::allocate(stream, request),
-            Some(reserved) if reserved.is_reserved() => reservation::allocate(&reserved, request),
+            Some(reserved) if reserved.is_reserved() => supply::reserved(&reserved, request),
             Some(home) => current::allocate(&home, request),
         }
     }
@@ -256,7 +256,7 @@ fn give_back_unplanned(mut record: Box<Record>) {
             Some(rest) => record = rest,
         }
     } else {
-        match reservation::keep(record) {
+        match keep(record) {
             None => return,
             Some(rest) => record = rest,
         }
@@ -268,4 +268,18 @@ fn give_back_unplanned(mut record: Box<Record>) {
         Some(cache) => cache.give_back(record),
         None => drop(record),
     }
+}
+
+/// Keeps a record that is dropped for the reservations that it was used in, for one after the other; hands it out if all of
+/// them have ended.
+fn keep(mut record: Box<Record>) -> Option<Box<Record>> {
+    while let Some(mut streams) = record.take_reservations() {
+        let Some(stream) = streams.pop() else { break };
+        streams.iter().for_each(|other| record.keep_for(other));
+        match stream.keep_reserved(Box::new(Block::of(record))) {
+            Ok(()) => return None,
+            Err(block) => record = block.into_record(),
+        }
+    }
+    Some(record)
 }

@@ -32,6 +32,8 @@ mod returns;
 mod shared;
 mod stats;
 mod supply;
+#[cfg(test)]
+mod tests;
 mod upkeep;
 mod uses;
 

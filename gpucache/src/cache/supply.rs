@@ -43,10 +43,12 @@ pub(super) fn from_device(stream: &Stream, request: &Request<'_>) -> Result<Box<
     Ok(Box::new(Record::new(stream, request, address, Origin::Device)))
 }
 
-/// Memory on a stream whose memory is reserved, of no scope.
+/// Memory on a stream whose memory is reserved, of no scope. Work that is repeated writes it at any time.
 pub(super) fn reserved(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
     let store = Store { spare: None, moves: Moves::Never };
-    from_range(stream, request, store).map(|supplied| supplied.record)
+    let Supplied { record, .. } = from_range(stream, request, store)?;
+    record.bare()?;
+    Ok(record)
 }
 
 /// Memory from the device's range, for a spare record if there is one; straight from a device that has no range.

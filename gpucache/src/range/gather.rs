@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::convert::Infallible;
 
 use super::fit::Block;
-use super::mapping::Idle;
+use super::handles::Idle;
 use super::range::{Layout, Range, RangeError};
 use super::window::{self, Window};
 use crate::device::Pages;

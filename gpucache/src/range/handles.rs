@@ -35,3 +35,11 @@ impl Handles {
         starting.filter(|(offset, bytes)| offset + bytes <= end).collect()
     }
 }
+
+/// A handle without a block in it, and the free span in which it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Idle {
+    pub(super) span: u32,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+}

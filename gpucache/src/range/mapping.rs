@@ -5,18 +5,11 @@
 //! cost of a call for each.
 
 use super::fit::Fit;
+use super::handles::Idle;
 use super::range::{Layout, Range};
 use super::spans::NIL;
 use super::window::Stretch;
 use crate::device::{Pages, Unfinished};
-
-/// A handle without a block in it, and the free span in which it lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Idle {
-    pub(super) span: u32,
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
-}
 
 impl<P: Pages> Range<P> {
     /// Maps all `stretches` or none, and returns the free span that they lie in. What the device then refuses to take

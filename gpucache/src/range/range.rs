@@ -7,8 +7,7 @@
 
 use super::fit::{Block, Fit};
 use super::growth::Sizes;
-use super::handles::Handles;
-use super::mapping::Idle;
+use super::handles::{Handles, Idle};
 use super::spans::NIL;
 #[cfg(test)]
 use super::spans::Span;
