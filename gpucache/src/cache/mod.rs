@@ -27,6 +27,7 @@ mod planner;
 mod policy;
 mod reclaim;
 mod record;
+#[cfg(any(feature = "cuda", test))]
 mod reservation;
 mod returns;
 mod shared;

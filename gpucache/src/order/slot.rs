@@ -58,6 +58,7 @@ impl Slot {
         self.stream = None;
     }
 
+    #[cfg(any(feature = "cuda", test))]
     /// What the stream freed may be others' once all its work so far is done.
     pub(super) fn release(&mut self) {
         self.is_reserved = false;

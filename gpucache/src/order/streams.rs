@@ -92,6 +92,7 @@ impl Streams {
         Ok(())
     }
 
+    #[cfg(any(feature = "cuda", test))]
     /// What `stream` freed is not reserved any more.
     pub(crate) fn release(&mut self, stream: &Stream) {
         if let Some(slot) = self.slots.iter_mut().find(|slot| slot.id == stream.id()) {

@@ -255,6 +255,7 @@ impl DeviceRange {
         Ok(bytes)
     }
 
+    #[cfg(any(feature = "cuda", test))]
     /// What `stream` freed is not reserved any more: others may have it once all work that is on its queue now is done.
     pub(crate) fn release(&self, stream: &Stream) {
         self.inner().streams.release(stream);

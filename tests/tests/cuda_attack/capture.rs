@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
+use std::rc::Rc;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 use cudarc::driver::sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as THREAD_LOCAL;
 use cudarc::driver::sys::{self, CUgraphInstantiate_flags, CUgraphNodeType};
@@ -226,7 +227,7 @@ fn capture_on(stream: &Cuda, captures: u64, said: &Said, good: &mut u64) {
                 })
             });
             let Some((graph, ())) = said.note("a capture", graph) else { continue };
-            let graph = Arc::new(graph);
+            let graph = Rc::new(graph);
             alive.push_back(graph.clone());
             alive.drain(..alive.len().saturating_sub(5));
             Box::new(move || graph.launch().map_err(|error| error.to_string()))

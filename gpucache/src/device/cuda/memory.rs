@@ -252,7 +252,7 @@ impl CudaMemory {
         }
         self.call("waiting for a context", || {
             let mark = Mark::new(context)?;
-            if !mark.record_context().is_some_and(|recorded| recorded.is_ok()) {
+            if mark.record_context().is_none_or(|recorded| recorded.is_err()) {
                 return Ok(());
             }
             let start = Instant::now();
