@@ -3,10 +3,8 @@
 //! Their own stream has to wait for those before the memory is used again, and waits as late as it can: when something
 //! is missing, or when the entry ends. So one event a stream serves all blocks that came back until then, and work that
 //! needs none of them is not held up.
-#![allow(unsafe_code)]
 
 use super::moment::Moment;
-use super::owner::Cache;
 use super::record::Record;
 
 /// Blocks that wait for other streams; belongs to a cache's owner.
@@ -22,12 +20,17 @@ impl Deferred {
         self.records.push(record);
     }
 
+    /// Takes all of another one in.
+    pub(super) fn append(&mut self, mut other: Deferred) {
+        self.records.append(&mut other.records);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
     /// Orders each block's own stream behind its other users, and keeps those for which this fails, which is tried again.
-    fn order(&mut self) {
+    pub(super) fn order(&mut self) {
         for user in self.records.iter_mut().flat_map(|record| record.users()) {
             if !self.moments.iter().any(|known| known.stream().id() == user.id()) {
                 self.moments.push(Moment::now(user));
@@ -45,41 +48,8 @@ impl Deferred {
     }
 
     /// One that waits for nobody.
-    fn pop(&mut self) -> Option<Box<Record>> {
+    pub(super) fn pop(&mut self) -> Option<Box<Record>> {
         let ready = self.records.iter_mut().rposition(|record| record.users().next().is_none())?;
         Some(self.records.swap_remove(ready))
-    }
-}
-
-impl Cache {
-    /// Takes in what came back while other streams may still use it. The calling thread owns the cache.
-    #[inline]
-    pub(super) fn take_deferred(&self) {
-        // SAFETY: this thread owns the cache; nothing is called in here.
-        if unsafe { !self.owned(|local, _| local.deferred.is_empty()) } {
-            self.order_deferred();
-        }
-    }
-
-    #[cold]
-    fn order_deferred(&self) {
-        // SAFETY: as above. Devices are called while the blocks are out of the cache.
-        let mut deferred = unsafe { self.owned(|local, _| std::mem::take(&mut local.deferred)) };
-        deferred.order();
-        while let Some(record) = deferred.pop() {
-            self.shared.counters.resumed(record.bytes());
-            self.put(record);
-        }
-        // SAFETY: as above.
-        let more = unsafe { self.owned(|local, _| std::mem::replace(&mut local.deferred, deferred)) };
-        // SAFETY: as above.
-        more.records.into_iter().for_each(|record| unsafe { self.owned(|local, _| local.deferred.push(record)) });
-    }
-
-    /// Keeps a block that other streams may still use. The calling thread owns the cache.
-    pub(super) fn defer(&self, record: Box<Record>) {
-        self.shared.counters.deferred(record.bytes());
-        // SAFETY: this thread owns the cache; nothing is called in here.
-        unsafe { self.owned(|local, _| local.deferred.push(record)) };
     }
 }

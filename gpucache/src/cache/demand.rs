@@ -8,15 +8,19 @@ use std::sync::PoisonError;
 use hashbrown::HashMap;
 
 use super::reclaim;
-use super::shared::Shared;
 use crate::base::sync::{LazyLock, Mutex, MutexGuard};
 use crate::range::{self, Patience};
 
-/// What a cache told of itself: a device, or [`Shared::SEVERAL`], and the bytes that it is likely to need there.
+/// What a cache told of itself: a device, or [`Told::SEVERAL`], and the bytes that it is likely to need there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) device: u64,
     pub(super) bytes: u64,
+}
+
+impl Told {
+    /// Stands for more than one device.
+    pub(super) const SEVERAL: u64 = u64::MAX;
 }
 
 fn sums() -> MutexGuard<'static, HashMap<u64, u64>> {
@@ -43,7 +47,7 @@ pub(super) fn tell(before: Told, now: Told) {
 pub(super) fn of(device: u64) -> u64 {
     let sums = sums();
     let sum = |device| sums.get(&device).copied().unwrap_or(0);
-    sum(device) + sum(Shared::SEVERAL)
+    sum(device) + sum(Told::SEVERAL)
 }
 
 /// Gives free pages of ranges back to their devices, where `serves` says so, but for what the scopes are likely to need

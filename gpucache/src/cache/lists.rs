@@ -11,7 +11,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::record::Record;
+use super::record::{Place, Record};
 use crate::base::key::{Key, Request};
 
 #[derive(Default)]
@@ -45,14 +45,6 @@ struct List {
     out: u32,
     /// Whether it was missed since it was looked at last.
     was_missed: bool,
-}
-
-/// Where blocks of a key return to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) list: u32,
-    /// The key's number; 0 for a block that returns to no list.
-    pub(super) key: u64,
 }
 
 /// With more keys than this a new one takes the list of one that is not in use: each takes about 200 bytes, and programs

@@ -5,13 +5,13 @@
 
 use super::deferred::Deferred;
 use super::demand::Told;
-use super::lists::{Lists, Place};
+use super::lists::Lists;
 use super::owner::Cache;
 use super::plan_stats::PlanStats;
 use super::planner::{Begin, Planner};
 use super::policy::{Recycle, Use};
 use super::reclaim::Idle;
-use super::record::{Home, Record};
+use super::record::{Home, Place, Record};
 use super::shared::Shared;
 use super::stats::ScopeStats;
 use super::supply::{Moves, Store};

@@ -12,6 +12,7 @@ pub(crate) mod registry;
 mod access;
 mod arena;
 mod block;
+mod counter;
 mod deferred;
 mod generations;
 mod hold;
@@ -29,6 +30,7 @@ mod reclaim;
 mod record;
 #[cfg(any(feature = "cuda", test))]
 mod reservation;
+mod resume;
 mod returns;
 mod shared;
 mod stats;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::stats::{Counter, Counters};
+use super::counter::Counter;
 
 /// How a scope with `recycle = "auto"` plans and serves, over all threads: what plans there are now, and what
 /// was served and seen since the process began.
@@ -104,31 +104,13 @@ impl DeviationCounters {
         self.blocked.add(seen.blocked);
     }
 
-    fn read(&self) -> Deviations {
+    pub(super) fn read(&self) -> Deviations {
         Deviations {
             extra: self.extra.get(),
             missing: self.missing.get(),
             reordered: self.reordered.get(),
             larger: self.larger.get(),
             blocked: self.blocked.get(),
-        }
-    }
-}
-
-impl Counters {
-    pub(super) fn read_plans(&self) -> PlanStats {
-        let plan = &self.plan;
-        PlanStats {
-            plans: plan.plans.get(),
-            positions: plan.positions.get(),
-            bytes: plan.bytes.get(),
-            bound: plan.bound.get(),
-            planned: plan.served.get(),
-            listed: self.hits.get(),
-            ranged: self.misses.get(),
-            deviations: plan.deviations.read(),
-            planning: Duration::from_nanos(plan.planning.get()),
-            has_stopped: plan.has_stopped.get() > 0,
         }
     }
 }

@@ -9,16 +9,13 @@ mod sharing;
 use std::any::{Any, TypeId};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use super::lists::Place;
 use super::owner::Cache;
-use super::returns::Node;
-use super::supply;
 use super::uses::Uses;
 use crate::base::error::Result;
 use crate::base::key::{Request, Shape};
 use crate::base::sync::{Mutex, OnceLock};
 use crate::device::{Stream, process_exits};
-use crate::range;
+use crate::range::{self, DeviceRange};
 
 /// A block of memory through all its lives. What a life of a plan's changes lies together, most of it in one line of the
 /// processor's cache.
@@ -43,7 +40,7 @@ pub(crate) struct Record {
     /// What other streams do with the memory, as far as they said so.
     uses: OnceLock<Box<Mutex<Uses>>>,
     /// The next record of a return stack.
-    next: AtomicPtr<Record>,
+    pub(super) next: AtomicPtr<Record>,
     /// The number of the key whose list it returns to, if that still has it.
     key: u64,
     /// When it came into an idle list, counted by the list's owner.
@@ -82,6 +79,14 @@ pub(super) struct Home {
     /// The cache's generation that allocated it: what is of an older one when it returns was invalidated. For a place in a
     /// plan's block the epoch of that block.
     pub(super) generation: u64,
+}
+
+/// The list of a key, to which its blocks return.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) list: u32,
+    /// The key's number; 0 for a block that returns to no list.
+    pub(super) key: u64,
 }
 
 impl Home {
@@ -195,7 +200,11 @@ impl Record {
             // SAFETY: `allocate` of this stream gave `bytes` at `address`, and the origin is taken once. A record is
             // vacated when neither a block nor a list has it, so no later work uses the memory.
             Origin::Device => unsafe { self.stream.release(self.address, self.bytes) },
-            Origin::Range(block) => supply::free(&self.stream, block),
+            Origin::Range(block) => {
+                if let Some(range) = DeviceRange::of(&self.stream) {
+                    range.free(&self.stream, block);
+                }
+            }
             Origin::Plan | Origin::Nowhere => {}
         }
     }
@@ -301,16 +310,6 @@ impl Record {
             self.shape.assign(shape.dims());
             self.is_reshaped = false;
         }
-    }
-}
-
-impl Node for Record {
-    fn next(&mut self) -> &mut *mut Record {
-        self.next.get_mut()
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes
     }
 }
 

@@ -41,6 +41,16 @@ struct Stack<N> {
     bytes: std::sync::atomic::AtomicU64,
 }
 
+impl Node for Record {
+    fn next(&mut self) -> &mut *mut Record {
+        self.next.get_mut()
+    }
+
+    fn bytes(&self) -> usize {
+        Record::bytes(self)
+    }
+}
+
 impl<N: Node> Returns<N> {
     pub(super) fn new() -> Returns<N> {
         Returns { has_any: AtomicBool::new(false), stacks: std::array::from_fn(|_| Stack::new()) }

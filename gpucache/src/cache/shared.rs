@@ -12,7 +12,7 @@ use super::stats::{Counters, ScopeStats};
 
 pub(super) struct Shared {
     pub(super) generations: Generations,
-    /// The device it serves, or [`Shared::SEVERAL`].
+    /// The device it serves, or [`Told::SEVERAL`].
     device: AtomicU64,
     pub(super) returns: Returns,
     pub(super) counters: Counters,
@@ -28,21 +28,19 @@ impl Shared {
         }
     }
 
-    pub(super) const SEVERAL: u64 = u64::MAX;
-
     /// For the owner: notes the device that it serves.
     pub(super) fn note_device(&self, device: u64) {
         match self.device.load(Relaxed) {
             known if known == device => {}
             0 => self.device.store(device, Relaxed),
-            _ => self.device.store(Shared::SEVERAL, Relaxed),
+            _ => self.device.store(Told::SEVERAL, Relaxed),
         }
     }
 
     /// Whether it has served this device, alone or among others.
     pub(super) fn serves(&self, device: u64) -> bool {
         let mine = self.device.load(Relaxed);
-        mine == device || mine == Shared::SEVERAL
+        mine == device || mine == Told::SEVERAL
     }
 
     /// How much of which device's memory the cache is likely to need again.

@@ -1,7 +1,8 @@
 //! Statistics of a cache: counters with one writer, and what is read from them.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
+use super::counter::Counter;
 use super::plan_stats::{PlanCounters, PlanStats};
 use super::returns::Returns;
 
@@ -59,10 +60,6 @@ pub(super) struct Counters {
     deferred_bytes: Counter,
     pub(super) plan: PlanCounters,
 }
-
-/// A number with one writer: plain loads and stores, no read-modify-write.
-#[derive(Default)]
-pub(super) struct Counter(AtomicU64);
 
 impl Counters {
     /// Counts a block that was supplied, by so many calls to the device.
@@ -183,6 +180,23 @@ impl Counters {
         (scope, PlanStats { plans: 0, positions: 0, bytes: 0, bound: 0, has_stopped: false, ..plans })
     }
 
+    /// What planning did.
+    pub(super) fn read_plans(&self) -> PlanStats {
+        let plan = &self.plan;
+        PlanStats {
+            plans: plan.plans.get(),
+            positions: plan.positions.get(),
+            bytes: plan.bytes.get(),
+            bound: plan.bound.get(),
+            planned: plan.served.get(),
+            listed: self.hits.get(),
+            ranged: self.misses.get(),
+            deviations: plan.deviations.read(),
+            planning: Duration::from_nanos(plan.planning.get()),
+            has_stopped: plan.has_stopped.get() > 0,
+        }
+    }
+
     /// What the numbers say, with what lies on the return stack counted as idle.
     pub(super) fn read(&self, returns: &Returns) -> ScopeStats {
         let (hits, misses) = (self.hits.get() + self.plan.served.get(), self.misses.get());
@@ -202,28 +216,6 @@ impl Counters {
             device_allocations: self.device_allocations.get(),
             spare_bytes: self.demand.get().saturating_sub(busy_bytes),
         }
-    }
-}
-
-impl Counter {
-    #[inline]
-    pub(super) fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-
-    #[inline]
-    pub(super) fn set(&self, value: u64) {
-        self.0.store(value, Relaxed);
-    }
-
-    #[inline]
-    pub(super) fn add(&self, more: u64) {
-        self.set(self.get().wrapping_add(more));
-    }
-
-    #[inline]
-    fn subtract(&self, less: u64) {
-        self.set(self.get().wrapping_sub(less));
     }
 }
 

@@ -8,7 +8,7 @@ use super::record::{Origin, Record};
 use crate::base::error::{Error, Result};
 use crate::base::key::Request;
 use crate::device::Stream;
-use crate::range::{self, Carved, DeviceRange, Limit, Occupancy, Patience};
+use crate::range::{Carved, DeviceRange, Limit, Occupancy, Patience};
 
 /// A record with memory, and how many calls to the device it took.
 pub(super) struct Supplied {
@@ -140,11 +140,4 @@ pub(super) fn unannounced(what: impl std::fmt::Display) -> Error {
         "a graph is captured on the stream, and nothing would keep the memory for the graph",
         "capture by `Cuda::capture`",
     )
-}
-
-/// Gives a block of the range back.
-pub(super) fn free(stream: &Stream, block: range::Block) {
-    if let Some(range) = DeviceRange::of(stream) {
-        range.free(stream, block);
-    }
 }
