@@ -57,7 +57,7 @@ impl Cache {
         // SAFETY: this thread owns the cache; `install` and `refuse` touch plain data alone.
         let unwanted = unsafe {
             self.owned(|local, shared| match found {
-                Some(found) => local.planner.install(self, shared, found, bytes),
+                Some(found) => local.planner.install(self.door(), shared, found, bytes),
                 None => {
                     local.planner.refuse(live);
                     None

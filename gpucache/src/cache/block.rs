@@ -264,8 +264,8 @@ fn give_back_unplanned(mut record: Box<Record>) {
     if record.stream.watches() {
         record.stream.taken_back(record.address, record.bytes);
     }
-    match record.home.cache {
-        Some(cache) => cache.give_back(record),
+    match record.home.door {
+        Some(door) => door.take_back(record),
         None => drop(record),
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn take_back_planned(record: Box<Record>) -> Option<Box<Record>> {
 #[inline]
 pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
     match KEEPING.get() {
-        Some(cache) if record.home().cache.is_some_and(|home| std::ptr::eq(home, cache)) => {
+        Some(cache) if record.home().door.is_some_and(|door| std::ptr::eq(door, cache.door())) => {
             // SAFETY: as above.
             unsafe { cache.give_back_inside(record) };
             None

@@ -4,7 +4,6 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, Weak};
 
-use super::owner::Cache;
 use super::reclaim::{self, Idle};
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Device, Memory};
@@ -50,23 +49,23 @@ pub fn keep_idle(device: &impl Device, bytes: u64) {
     IS_LIMITED.store(!limits.is_empty(), Relaxed);
 }
 
-/// The thread left the outermost entry of a scope.
+/// The thread left the outermost entry of a scope that `serves` devices.
 #[inline]
-pub(super) fn left(cache: &Cache) {
+pub(super) fn left(serves: impl Fn(u64) -> bool) {
     if IS_LIMITED.load(Relaxed) {
-        give_back(cache);
+        give_back(serves);
     }
 }
 
 #[cold]
-fn give_back(cache: &Cache) {
+fn give_back(serves: impl Fn(u64) -> bool) {
     // Not under the lock, as this may take some time.
     let limits = limits().clone();
     for (memory, bytes) in limits {
         let Some(memory) = memory.upgrade() else { continue };
         let device = memory.id();
         if let Some(range) = memory.known_range::<DeviceRange>()
-            && cache.serves(device)
+            && serves(device)
         {
             let most = || reclaim::busy(device).saturating_add(bytes);
             let is_more = || range.occupancy().reserved > most();

@@ -6,12 +6,11 @@
 use super::deferred::Deferred;
 use super::demand::Told;
 use super::lists::Lists;
-use super::owner::Cache;
 use super::plan_stats::PlanStats;
 use super::planner::{Begin, Planner};
 use super::policy::{Recycle, Use};
 use super::reclaim::Idle;
-use super::record::{Home, Place, Record};
+use super::record::{Door, Home, Place, Record};
 use super::shared::Shared;
 use super::stats::ScopeStats;
 use super::supply::{Moves, Store};
@@ -164,13 +163,13 @@ impl Local {
     }
 
     /// Takes a fresh record into account. A kept one returns to the list of its key, another is released when dropped.
-    pub(super) fn adopt(&mut self, cache: &'static Cache, shared: &Shared, fresh: Fresh<'_>) {
+    pub(super) fn adopt(&mut self, door: &'static Door, shared: &Shared, fresh: Fresh<'_>) {
         let Fresh { record, request, stream, keeps, calls } = fresh;
         let generation = if keeps { shared.generation() } else { Home::NEVER_KEPT };
         // Blocks without memory are all alike.
         let has_list = keeps && request.bytes > 0;
         let place = if has_list { self.lists.place_of(request, stream) } else { Place::default() };
-        record.set_home(Home { cache: Some(cache), generation }, place);
+        record.set_home(Home { door: Some(door), generation }, place);
         shared.counters.allocated(record.bytes(), calls);
         match keeps {
             true => self.hand_out(shared, record),

@@ -14,7 +14,7 @@ use super::keep;
 use super::local::{Fresh, Local, Put};
 use super::plan_stats::PlanStats;
 use super::policy::Recycle;
-use super::record::{Home, Record};
+use super::record::{Door, Home, Keeper, Record};
 use super::shared::Shared;
 use super::stats::ScopeStats;
 use super::supply::{self, Supplied};
@@ -26,11 +26,22 @@ use crate::device::Stream;
 pub(crate) struct Cache {
     pub(super) shared: Shared,
     pub(super) local: Hold<Local>,
+    door: Door,
 }
 
 impl Cache {
-    pub(super) fn new() -> Cache {
-        Cache { shared: Shared::new(), local: Hold::new(Local::default()) }
+    /// A new one, which lives as long as the process.
+    pub(super) fn leak() -> &'static Cache {
+        let new = Cache { shared: Shared::new(), local: Hold::new(Local::default()), door: Door::new() };
+        let cache: &'static Cache = Box::leak(Box::new(new));
+        cache.door.lead_to(cache);
+        cache
+    }
+
+    /// Where its records return to.
+    #[inline]
+    pub(super) fn door(&self) -> &Door {
+        &self.door
     }
 
     /// Enters the scope: the calling thread owns the cache until it has left as often. Waits while another thread takes
@@ -67,7 +78,7 @@ impl Cache {
                 self.let_go();
             }
             if !self.is_mine() {
-                keep::left(self);
+                keep::left(|device| self.serves(device));
             }
         }
     }
@@ -144,7 +155,7 @@ impl Cache {
         self.shared.note_device(stream.memory_id());
         let fresh = Fresh { record: &mut record, request, stream: stream.id(), keeps, calls };
         // SAFETY: as in `allocate`; `adopt` touches lists and counters alone.
-        unsafe { self.owned(|local, shared| local.adopt(self, shared, fresh)) };
+        unsafe { self.owned(|local, shared| local.adopt(&self.door, shared, fresh)) };
         self.note_holding();
         record
     }
@@ -166,16 +177,6 @@ impl Cache {
     #[inline]
     pub(super) unsafe fn give_back_inside(&self, record: Box<Record>) {
         self.put(record);
-    }
-
-    /// Takes a block back, from any thread.
-    pub(super) fn give_back(&self, mut record: Box<Record>) {
-        record.leave_view();
-        match self.is_mine() {
-            true if record.users().next().is_some() => self.defer(record),
-            true => self.put(record),
-            false => self.give_back_from_outside(record),
-        }
     }
 
     /// Takes a block back. The calling thread owns the cache.
@@ -275,6 +276,17 @@ impl Cache {
     pub(super) unsafe fn owned<R>(&self, act: impl FnOnce(&mut Local, &Shared) -> R) -> R {
         // SAFETY: as here.
         unsafe { self.local.owned(|local| act(local, &self.shared)) }
+    }
+}
+
+impl Keeper for Cache {
+    fn take_back(&self, mut record: Box<Record>) {
+        record.leave_view();
+        match self.is_mine() {
+            true if record.users().next().is_some() => self.defer(record),
+            true => self.put(record),
+            false => self.give_back_from_outside(record),
+        }
     }
 }
 

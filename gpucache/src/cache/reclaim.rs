@@ -1,12 +1,10 @@
-//! Which caches may have memory to give, and how it is taken out of them when a device is short.
+//! Who may have memory to give, and how it is taken out of them when a device is short.
 //!
-//! Invariant: a cache that holds memory stands in `HOLDERS`; its owner's side knows whether it does. One that is found to
-//! hold nothing is taken out, so that a walk costs by what is held and not by how many names there are.
+//! Invariant: whoever holds memory stands in `HOLDERS`, and knows whether it does. One that is found to hold nothing is taken out, so that a walk costs by what is held and not by how many names there are.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use super::owner::Cache;
 use crate::base::error::Result;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::Device;
@@ -20,15 +18,33 @@ pub(super) enum Idle {
     All,
 }
 
-fn holders() -> MutexGuard<'static, Vec<&'static Cache>> {
-    static HOLDERS: Mutex<Vec<&'static Cache>> = Mutex::new(Vec::new());
+/// Who holds memory that others may need more.
+pub(super) trait Holder: Sync {
+    /// Whether it has memory of this device, or may have.
+    fn serves(&self, device: u64) -> bool;
+
+    /// Gives idle blocks back to their range, where nobody else is at work with them; what it is at work with itself if that is
+    /// better than to let the range grow by `need` bytes. Returns the bytes.
+    fn release_idle(&self, which: Idle, need: u64) -> u64;
+
+    /// Whether it held nothing, and need not be found any more.
+    fn forget_holding(&self) -> bool;
+
+    /// Bytes that are in use.
+    fn busy_bytes(&self) -> u64;
+}
+
+type Holders = Vec<&'static dyn Holder>;
+
+fn holders() -> MutexGuard<'static, Holders> {
+    static HOLDERS: Mutex<Holders> = Mutex::new(Vec::new());
     HOLDERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A cache holds memory from now on.
+/// A holder has memory from now on.
 #[cold]
-pub(super) fn register(cache: &'static Cache) {
-    holders().push(cache);
+pub(super) fn register(holder: &'static dyn Holder) {
+    holders().push(holder);
 }
 
 /// Gives idle blocks of all scopes on a device back to its range, except where another thread is inside. Where a plan
@@ -38,13 +54,13 @@ pub(super) fn release_idle(which: Idle, device: u64, need: u64) -> u64 {
     // From behind: what is taken out is replaced by the last one, which was walked over already.
     while place > 0 {
         place -= 1;
-        let Some(cache) = holders().get(place).copied() else { continue };
-        if cache.serves(device) {
-            bytes += cache.release_idle(which, need);
+        let Some(holder) = holders().get(place).copied() else { continue };
+        if holder.serves(device) {
+            bytes += holder.release_idle(which, need);
         }
-        if cache.forget_holding() {
+        if holder.forget_holding() {
             let mut holders = holders();
-            let same = |other: &&'static Cache| std::ptr::eq(*other, cache);
+            let same = |other: &&'static dyn Holder| std::ptr::addr_eq(*other, holder);
             if let Some(place) = holders.iter().rposition(same) {
                 holders.swap_remove(place);
             }
@@ -81,7 +97,7 @@ pub fn trim(device: &impl Device) -> Result<u64> {
 /// How much of a device is in use in scopes. One that serves several devices counts for each.
 pub(super) fn busy(device: u64) -> u64 {
     let holders = holders().clone();
-    holders.iter().filter(|cache| cache.serves(device)).map(|cache| cache.stats().busy_bytes).sum()
+    holders.iter().filter(|holder| holder.serves(device)).map(|holder| holder.busy_bytes()).sum()
 }
 
 static RELEASES: AtomicU64 = AtomicU64::new(0);

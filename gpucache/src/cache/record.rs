@@ -9,7 +9,6 @@ mod sharing;
 use std::any::{Any, TypeId};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use super::owner::Cache;
 use super::uses::Uses;
 use crate::base::error::Result;
 use crate::base::key::{Request, Shape};
@@ -72,10 +71,37 @@ pub(super) enum Origin {
     Nowhere,
 }
 
+/// Who served a record and takes it back.
+pub(super) trait Keeper: Sync {
+    /// Takes back what was dropped, on any thread.
+    fn take_back(&self, record: Box<Record>);
+}
+
+/// Where records find their keeper: a thin address, for which a record has room, and by which keepers are told apart.
+pub(super) struct Door(OnceLock<&'static dyn Keeper>);
+
+impl Door {
+    pub(super) fn new() -> Door {
+        Door(OnceLock::new())
+    }
+
+    /// Leads to this keeper from now on. Before that it leads nowhere.
+    pub(super) fn lead_to(&self, keeper: &'static dyn Keeper) {
+        self.0.get_or_init(|| keeper);
+    }
+
+    /// Hands a record to its keeper.
+    pub(super) fn take_back(&self, record: Box<Record>) {
+        if let Some(keeper) = self.0.get() {
+            keeper.take_back(record);
+        }
+    }
+}
+
 /// Where a record returns to.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Home {
-    pub(super) cache: Option<&'static Cache>,
+    pub(super) door: Option<&'static Door>,
     /// The cache's generation that allocated it: what is of an older one when it returns was invalidated. For a place in a
     /// plan's block the epoch of that block.
     pub(super) generation: u64,
@@ -211,10 +237,10 @@ impl Record {
 
     /// A record for what a plan serves, without memory yet.
     #[cold]
-    pub(super) fn planned(stream: &Stream, cache: Option<&'static Cache>, epoch: u64) -> Box<Record> {
+    pub(super) fn planned(stream: &Stream, door: Option<&'static Door>, epoch: u64) -> Box<Record> {
         let nothing = Request { dtype: TypeId::of::<()>(), dims: &[0], len: 0, bytes: 0 };
         let mut record = Box::new(Record::new(stream, &nothing, 0, Origin::Plan));
-        record.home.cache = cache;
+        record.home.door = door;
         record.join(epoch);
         record
     }

@@ -97,7 +97,7 @@ impl Scope {
         }
         Some(threads.orphans.pop().unwrap_or_else(|| {
             let unused = lock(&UNUSED).pop();
-            let cache = unused.unwrap_or_else(|| Box::leak(Box::new(Cache::new())));
+            let cache = unused.unwrap_or_else(Cache::leak);
             threads.caches.push(cache);
             cache
         }))

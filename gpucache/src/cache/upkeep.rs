@@ -8,7 +8,7 @@ use super::hold::Duties;
 use super::local::Local;
 use super::owner::{Cache, claim_token};
 use super::plan_stats::PlanStats;
-use super::reclaim::{self, Idle};
+use super::reclaim::{self, Holder, Idle};
 use super::stats::ScopeStats;
 
 impl Cache {
@@ -18,19 +18,6 @@ impl Cache {
         if !unsafe { self.owned(|local, _| std::mem::replace(&mut local.is_listed, true)) } {
             reclaim::register(self);
         }
-    }
-
-    /// Whether the cache held nothing, and need not be found any more. Not while another thread is inside the scope.
-    pub(super) fn forget_holding(&self) -> bool {
-        let held = &self.shared.counters.held_bytes;
-        if held.get() > 0 || !self.local.hold_unless_entered(claim_token()) {
-            return false;
-        }
-        // SAFETY: this thread owns the cache; nothing is called in here.
-        let is_over = unsafe { self.owned(|local, _| held.get() == 0 && std::mem::take(&mut local.is_listed)) };
-        // SAFETY: this thread owns the cache.
-        unsafe { self.let_go() };
-        is_over
     }
 
     /// Releases the idle blocks now, and the busy ones when they return. What is free then is for the caller to give back to
@@ -91,9 +78,34 @@ impl Cache {
         }
     }
 
-    /// Gives idle blocks back to their range, unless another thread is inside the scope, and a plan's block too if that is
-    /// better than to let the range grow by `need` bytes. Returns their bytes.
-    pub(super) fn release_idle(&self, which: Idle, need: u64) -> u64 {
+    /// The end of the thread that the cache belonged to, however many entries it left open. What is idle stays, but for
+    /// what keeps streams alive that the next thread may not have.
+    pub(crate) fn close(&'static self) {
+        if self.is_mine() {
+            // SAFETY: this thread owns the cache.
+            unsafe { self.local.set_depth(1) };
+            self.leave(None);
+        }
+        if self.local.hold_unless_entered(claim_token()) {
+            // SAFETY: this thread owns the cache; the records are released after the borrow.
+            drop(unsafe { self.owned(Local::leave_behind) });
+            // SAFETY: as above.
+            if unsafe { self.owned(|local, _| local.is_cluttered()) } {
+                self.shared.generations.raise();
+            }
+            // SAFETY: as above.
+            unsafe { self.let_go() };
+        }
+    }
+}
+
+impl Holder for Cache {
+    fn serves(&self, device: u64) -> bool {
+        self.shared.serves(device)
+    }
+
+    /// Not while another thread is inside the scope. A plan's block goes too, if that is better than that the range grows.
+    fn release_idle(&self, which: Idle, need: u64) -> u64 {
         let has_none = matches!(which, Idle::Budgeted) && self.stats().idle_bytes == 0;
         if has_none || !self.local.hold_unless_entered(claim_token()) {
             return 0;
@@ -115,23 +127,20 @@ impl Cache {
         bytes
     }
 
-    /// The end of the thread that the cache belonged to, however many entries it left open. What is idle stays, but for
-    /// what keeps streams alive that the next thread may not have.
-    pub(crate) fn close(&'static self) {
-        if self.is_mine() {
-            // SAFETY: this thread owns the cache.
-            unsafe { self.local.set_depth(1) };
-            self.leave(None);
+    /// Not while another thread is inside the scope.
+    fn forget_holding(&self) -> bool {
+        let held = &self.shared.counters.held_bytes;
+        if held.get() > 0 || !self.local.hold_unless_entered(claim_token()) {
+            return false;
         }
-        if self.local.hold_unless_entered(claim_token()) {
-            // SAFETY: this thread owns the cache; the records are released after the borrow.
-            drop(unsafe { self.owned(Local::leave_behind) });
-            // SAFETY: as above.
-            if unsafe { self.owned(|local, _| local.is_cluttered()) } {
-                self.shared.generations.raise();
-            }
-            // SAFETY: as above.
-            unsafe { self.let_go() };
-        }
+        // SAFETY: this thread owns the cache; nothing is called in here.
+        let is_over = unsafe { self.owned(|local, _| held.get() == 0 && std::mem::take(&mut local.is_listed)) };
+        // SAFETY: this thread owns the cache.
+        unsafe { self.let_go() };
+        is_over
+    }
+
+    fn busy_bytes(&self) -> u64 {
+        self.stats().busy_bytes
     }
 }

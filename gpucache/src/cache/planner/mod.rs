@@ -16,9 +16,8 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-use super::owner::Cache;
 use super::plan_stats::Deviations;
-use super::record::Stack;
+use super::record::{Door, Stack};
 use super::shared::Shared;
 use crate::device::Stream;
 use crate::plan::{Cursor, Learner, Scratch};
@@ -46,7 +45,7 @@ pub(super) struct Planner {
     /// Records for what the cursor serves.
     records: Stack,
     /// Where records return to.
-    cache: Option<&'static Cache>,
+    door: Option<&'static Door>,
     /// The stream that is served; 0 for none.
     stream: u64,
     /// Names the block; 0 for none.
@@ -163,7 +162,7 @@ impl Planner {
     /// invalidation.
     pub(super) fn install(
         &mut self,
-        cache: &'static Cache,
+        door: &'static Door,
         shared: &Shared,
         found: Carved,
         bytes: u64,
@@ -172,7 +171,7 @@ impl Planner {
         let Some(stream) = self.plans.stream().filter(|_| self.plans.bytes() == bytes).cloned() else {
             return Some(block);
         };
-        self.cache = Some(cache);
+        self.door = Some(door);
         let positions = self.plans.positions();
         self.has_planned = true;
         (self.base, self.stream, self.epoch) = (base, stream.id(), NEXT_EPOCH.fetch_add(1, Relaxed));

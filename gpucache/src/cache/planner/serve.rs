@@ -29,7 +29,7 @@ impl Planner {
 
     fn place(&mut self, served: Served, shared: &Shared, stream: &Stream, request: &Request<'_>) -> Box<Record> {
         let Served { position, offset, .. } = served;
-        let mut record = self.records.pop().unwrap_or_else(|| Record::planned(stream, self.cache, self.epoch));
+        let mut record = self.records.pop().unwrap_or_else(|| Record::planned(stream, self.door, self.epoch));
         record.place(request.bytes, self.base + offset, position);
         record.shape.assign(request.dims);
         if self.cursor.live_bytes() > self.room {
