@@ -12,6 +12,7 @@ pub mod late;
 pub mod marked;
 pub mod model;
 pub mod names;
+pub mod paged;
 pub mod play;
 pub mod process;
 pub mod seeds;

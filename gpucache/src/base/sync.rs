@@ -21,6 +21,12 @@ pub(crate) use self::instrumented::{Condvar, LazyLock, Mutex, MutexGuard, OnceLo
 #[cfg(not(gpucache_tsan))]
 pub(crate) use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, OnceLock};
 
+/// The mutex of what is modelled: nobody may wait for one of std's while a model runs.
+#[cfg(not(all(loom, test)))]
+pub(crate) use self::{Mutex as Lock, MutexGuard as LockGuard};
+#[cfg(all(loom, test))]
+pub(crate) use loom::sync::{Mutex as Lock, MutexGuard as LockGuard};
+
 #[cfg(all(loom, test))]
 pub(crate) use self::checked::{AtomicBool, AtomicPtr, AtomicU64};
 #[cfg(all(loom, test))]

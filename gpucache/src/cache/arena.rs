@@ -7,6 +7,7 @@ use super::owner::Cache;
 use super::planner::{Begin, Errands, Refused, Trim, Vacated};
 use super::reclaim::{self, Idle};
 use super::supply;
+use super::transit::{InNeed, Transit};
 use crate::device::Stream;
 use crate::range::{Carved, DeviceRange, Limit, Occupancy, Patience};
 
@@ -51,6 +52,10 @@ impl Cache {
             Some(Refused { live: before, wait, .. }) if live >= before && wait > 0 => return,
             refused => refused.is_some_and(|refused| refused.last_wait > PATIENCE),
         };
+        if InNeed::is_any() {
+            return;
+        }
+        let _transit = Transit::begin();
         let slack = if is_retried { (peak_reserved / SLACK).max(2 * granule) } else { 0 };
         self.release_lists();
         let found = find_block(range, stream, bytes, peak_reserved + slack);
@@ -143,7 +148,7 @@ impl Cache {
 
     /// Gives a block back to the range, all but what is live in it.
     unsafe fn give_up(&self, vacated: Vacated) {
-        let Vacated { block, stream, epoch, live } = vacated;
+        let Vacated { block, stream, epoch, live, transit: _transit } = vacated;
         let Some(range) = DeviceRange::of(&stream) else { return };
         if live.is_empty() {
             return range.free(&stream, block);

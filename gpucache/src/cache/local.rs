@@ -57,7 +57,7 @@ impl Local {
     /// Begins an outermost entry.
     pub(super) fn begin(&mut self, shared: &Shared) -> Begin {
         if self.recycle == Recycle::Auto {
-            return self.planner.begin();
+            return self.planner.begin(shared);
         }
         match self.planner.is_at_work() {
             true => {
@@ -107,7 +107,7 @@ impl Local {
 
     #[inline]
     fn hand_out(&mut self, shared: &Shared, record: &mut Record) {
-        shared.counters.handed_out(record.bytes(), self.planner.live_bytes(), &shared.returns);
+        shared.counters.handed_out(record.bytes(), shared.lease.live(), &shared.returns);
         self.planner.look_again();
         self.planner.note(record);
     }
@@ -173,7 +173,7 @@ impl Local {
         shared.counters.allocated(record.bytes(), calls);
         match keeps {
             true => self.hand_out(shared, record),
-            false => shared.counters.handed_out(record.bytes(), self.planner.live_bytes(), &shared.returns),
+            false => shared.counters.handed_out(record.bytes(), shared.lease.live(), &shared.returns),
         }
     }
 
@@ -182,7 +182,7 @@ impl Local {
     pub(super) fn put(&mut self, shared: &Shared, record: Box<Record>) -> Put {
         let mut record = record;
         if self.planner.is_at_work() {
-            match self.planner.take_back_any(record) {
+            match self.planner.take_back_any(&shared.lease, record) {
                 None => return Put::Kept,
                 Some(rest) => record = rest,
             }
@@ -223,6 +223,7 @@ impl Local {
             demand: counters.beside.get(),
             busy: counters.busy_bytes.get(),
             keys: self.lists.keys(),
+            lacks_block: self.planner.lacks_block(),
         })
     }
 

@@ -11,12 +11,14 @@ pub(crate) mod registry;
 
 mod access;
 mod arena;
+mod barrier;
 mod block;
 mod counter;
 mod deferred;
 mod generations;
 mod hold;
 mod keep;
+mod lease;
 mod lists;
 mod local;
 #[cfg(all(loom, test))]
@@ -33,10 +35,12 @@ mod reservation;
 mod resume;
 mod returns;
 mod shared;
+mod shortage;
 mod stats;
 mod supply;
 #[cfg(test)]
 mod tests;
+mod transit;
 mod upkeep;
 mod uses;
 

@@ -91,7 +91,7 @@ impl Cache {
     #[inline(always)]
     pub(super) unsafe fn planned(&'static self, stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
         // SAFETY: inside the scope, this thread owns the cache; `serve` touches plain data alone.
-        unsafe { self.owned(|local, _| local.planner.serve(stream, dims, bytes)) }
+        unsafe { self.owned(|local, shared| local.planner.serve(&shared.lease, stream, dims, bytes)) }
     }
 
     /// A block from the lists, else from where the device's memory is kept.
@@ -167,7 +167,7 @@ impl Cache {
     #[inline(always)]
     pub(super) unsafe fn take_back_planned(&self, record: Box<Record>) -> Option<Box<Record>> {
         // SAFETY: inside the scope, this thread owns the cache; `take_back` touches plain data alone.
-        unsafe { self.owned(|local, _| local.planner.take_back(record)) }
+        unsafe { self.owned(|local, shared| local.planner.take_back(&shared.lease, record)) }
     }
 
     /// Takes a block back that no front end has a view of.

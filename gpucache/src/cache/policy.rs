@@ -23,6 +23,9 @@ pub(super) struct Use {
     pub(super) busy: u64,
     /// How many keys it asked for.
     pub(super) keys: usize,
+    /// Whether it has plans, and no block for them: memory is scarce, and what is idle in lists cannot be taken away from a
+    /// thread that is inside.
+    pub(super) lacks_block: bool,
 }
 
 /// The share of the high-water mark that may be idle in keyed lists.
@@ -39,11 +42,11 @@ const FEW: usize = 8;
 impl Recycle {
     /// The most bytes that may be idle in keyed lists.
     #[inline]
-    pub(super) fn budget(self, Use { demand, busy, keys }: Use) -> u64 {
+    pub(super) fn budget(self, Use { demand, busy, keys, lacks_block }: Use) -> u64 {
         let share = (demand / SHARE).max(FLOOR);
         match self {
             Recycle::Keyed => u64::MAX,
-            Recycle::Range | Recycle::Auto if keys <= FEW => share.max(demand.saturating_sub(busy)),
+            Recycle::Range | Recycle::Auto if keys <= FEW && !lacks_block => share.max(demand.saturating_sub(busy)),
             Recycle::Range | Recycle::Auto => share,
             // Its own blocks never reach a list.
             Recycle::Off => 0,

@@ -5,6 +5,8 @@
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
+use super::lease::{self, Lease, Leased};
+use super::transit::Transit;
 use crate::base::error::Result;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::Device;
@@ -32,6 +34,9 @@ pub(super) trait Holder: Sync {
 
     /// Bytes that are in use.
     fn busy_bytes(&self) -> u64;
+
+    /// Of the block that it serves from without a lock.
+    fn lease(&self) -> &Lease;
 }
 
 type Holders = Vec<&'static dyn Holder>;
@@ -67,6 +72,46 @@ pub(super) fn release_idle(which: Idle, device: u64, need: u64) -> u64 {
         }
     }
     bytes
+}
+
+/// Takes plans' blocks of a device away in which nothing is alive, whoever is inside of their scopes, for a request of so many
+/// bytes, and gives them back to the range. Not where a graph is captured on their stream, in which a scope without its
+/// block would fail. Returns the bytes; 0 if there was no such block at one moment at least.
+pub(super) fn revoke(device: u64, need: u64) -> u64 {
+    let holders = holders().clone();
+    let leases = holders.iter().filter(|holder| holder.serves(device)).map(|holder| holder.lease());
+    let may = |leased: &Leased| leased.stream.memory_id() == device && !leased.stream.is_capturing();
+    let mut transit = None;
+    let taken = lease::revoke(leases, may, |idle| {
+        let sizes: Vec<u64> = idle.iter().map(|leased| leased.bytes).collect();
+        transit = (!sizes.is_empty()).then(Transit::begin);
+        chosen(&sizes, need)
+    });
+    let bytes = taken.iter().map(|leased| leased.bytes).sum();
+    for Leased { block, stream, .. } in taken {
+        if let Some(range) = DeviceRange::of(&stream) {
+            range.free(&stream, block);
+        }
+    }
+    count_release(bytes);
+    bytes
+}
+
+/// Which of some blocks are to make room for so many bytes: the smallest that does alone, otherwise the largest ones.
+fn chosen(sizes: &[u64], need: u64) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..sizes.len()).collect();
+    if let Some(place) = places.iter().copied().filter(|&place| sizes[place] >= need).min_by_key(|&place| sizes[place])
+    {
+        return vec![place];
+    }
+    places.sort_by_key(|&place| std::cmp::Reverse(sizes[place]));
+    let mut room = 0;
+    places.retain(|&place| {
+        let is_needed = room < need;
+        room += sizes[place];
+        is_needed
+    });
+    places
 }
 
 /// Gives pages in which no block lies back to the device, wherever they are, and returns the bytes.
@@ -109,4 +154,17 @@ pub(super) fn releases() -> u64 {
 
 pub(super) fn count_release(bytes: u64) {
     RELEASES.fetch_add(u64::from(bytes > 0), SeqCst);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chosen;
+
+    #[test]
+    fn as_few_blocks_go_as_will_do() {
+        assert_eq!(chosen(&[], 10), []);
+        assert_eq!(chosen(&[30, 12, 20], 11), [1]);
+        assert_eq!(chosen(&[3, 8, 1, 5], 12), [1, 3]);
+        assert_eq!(chosen(&[3, 5], 100), [1, 0]);
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::demand::Told;
 use super::generations::Generations;
+use super::lease::Lease;
 use super::plan_stats::PlanStats;
 use super::returns::Returns;
 use super::stats::{Counters, ScopeStats};
@@ -16,6 +17,8 @@ pub(super) struct Shared {
     device: AtomicU64,
     pub(super) returns: Returns,
     pub(super) counters: Counters,
+    /// Of the block that the owner's plans lie in.
+    pub(super) lease: Lease,
 }
 
 impl Shared {
@@ -25,6 +28,7 @@ impl Shared {
             device: AtomicU64::new(0),
             returns: Returns::new(),
             counters: Counters::default(),
+            lease: Lease::new(),
         }
     }
 

@@ -1,14 +1,15 @@
 //! What serves a miss: the device's range, or for plain allocations the device itself.
 //!
-//! Everything idle is given back before the range grows. If the device has nothing left, so is what keyed scopes keep,
-//! and the range's own free pages are moved to where they are needed.
+//! Everything idle is given back before the range grows. What follows if the device has nothing left is
+//! [`shortage`](super::shortage)'s affair.
 
 use super::reclaim::{self, Idle};
 use super::record::{Origin, Record};
+use super::shortage::insist;
 use crate::base::error::{Error, Result};
 use crate::base::key::Request;
 use crate::device::Stream;
-use crate::range::{Carved, DeviceRange, Limit, Occupancy, Patience};
+use crate::range::{Carved, DeviceRange, Limit, Occupancy};
 
 /// A record with memory, and how many calls to the device it took.
 pub(super) struct Supplied {
@@ -39,7 +40,7 @@ const MOVED: u64 = 256;
 
 /// Memory straight from the device.
 pub(super) fn from_device(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    let address = insist(stream, |_| stream.allocate(request.bytes))?;
+    let address = insist(stream, request.bytes, |_| stream.allocate(request.bytes))?;
     Ok(Box::new(Record::new(stream, request, address, Origin::Device)))
 }
 
@@ -61,7 +62,7 @@ pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store) -
             let Carved { block, address, calls } = carve(range, stream, request, moves)?;
             (address, Origin::Range(block), calls)
         }
-        None => (insist(stream, |_| stream.allocate(request.bytes))?, Origin::Device, 1),
+        None => (insist(stream, request.bytes, |_| stream.allocate(request.bytes))?, Origin::Device, 1),
     };
     let record = match spare {
         Some(mut spare) => {
@@ -100,37 +101,8 @@ fn carve(range: &DeviceRange, stream: &Stream, request: &Request<'_>, moves: Mov
     if let Some(carved) = range.reuse_soon(stream, bytes)? {
         return Ok(carved);
     }
-    insist(stream, |insists| range.allocate(stream, bytes, insists)).map_err(|error| error.stopping(request.bytes))
-}
-
-/// Makes a call that may run out of memory, and makes it again, with `true`, once everything idle went back to the device, by
-/// this thread or by another one in need meanwhile, and the device gave back what it keeps for itself. Waits for the work
-/// that uses free pages only if that was not enough.
-fn insist<R>(stream: &Stream, call: impl Fn(bool) -> Result<R>) -> Result<R> {
-    let before = reclaim::releases();
-    let retry = |is_worth: bool, insists: bool, error: Error| match is_worth && error.is_out_of_memory() {
-        true => call(insists),
-        false => Err(error),
-    };
-    let give_back = |patience: Patience| -> Result<bool> {
-        let released = reclaim::release_idle(Idle::All, stream.memory_id(), u64::MAX);
-        let trimmed = DeviceRange::of(stream).map_or(Ok(0), |range| {
-            range.end_epochs()?;
-            range.trim(0, patience)
-        })?;
-        Ok(released + trimmed > 0)
-    };
-    let error = match call(false) {
-        Err(error) if error.is_out_of_memory() => error,
-        done => return done,
-    };
-    let is_worth = give_back(Patience::None)? | stream.release_reserve()? || reclaim::releases() != before;
-    // A range has what other streams still use, which it gives to whoever insists.
-    let has_range = DeviceRange::of(stream).is_some();
-    retry(is_worth || has_range, true, error).or_else(|error| {
-        let is_worth = error.is_out_of_memory() && give_back(Patience::Some)?;
-        retry(is_worth, true, error)
-    })
+    insist(stream, request.bytes, |insists| range.allocate(stream, bytes, insists))
+        .map_err(|error| error.stopping(request.bytes))
 }
 
 /// Why a capture gets no memory that is not reserved for its graph.

@@ -5,6 +5,7 @@
 
 use super::demand;
 use super::hold::Duties;
+use super::lease::Lease;
 use super::local::Local;
 use super::owner::{Cache, claim_token};
 use super::plan_stats::PlanStats;
@@ -142,5 +143,9 @@ impl Holder for Cache {
 
     fn busy_bytes(&self) -> u64 {
         self.stats().busy_bytes
+    }
+
+    fn lease(&self) -> &Lease {
+        &self.shared.lease
     }
 }

@@ -23,8 +23,8 @@ use super::{Buffer, Layout};
 
 /// Serves positions in order.
 ///
-/// What a step needs lies in one line of the processor's cache. In it `next`, which a service changes, lies apart from
-/// `live_bytes`, which a return changes too: joined in one wide store, the next load would wait.
+/// What a step needs lies in one line of the processor's cache. How many bytes are live is counted by whoever has the block
+/// that the positions lie in, and told where that matters.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Cursor {
@@ -33,7 +33,6 @@ pub(crate) struct Cursor {
     slots: Vec<Slot>,
     /// Of each position; behind them one that is never live, and one that always is.
     lives: Vec<Life>,
-    live_bytes: u64,
     /// The bytes of positions that are live in part: that is all that they keep when the plan's block is given up.
     sizes: Vec<u64>,
     /// Services so far, but for those of this entry, which are told by `next` and by what was passed over.
@@ -118,13 +117,13 @@ impl Cursor {
         Cursor { slots, lives, sizes, next, passed_over, first_reusers, ..Cursor::default() }
     }
 
-    /// Begins an entry.
-    pub(crate) fn begin(&mut self) {
+    /// Begins an entry, at a time when some positions are live or not.
+    pub(crate) fn begin(&mut self, has_live: bool) {
         let was_complete = self.next == self.slots.len() && !self.off_order.is_cut;
         (self.served, self.passed_over) = (self.served(), 0);
         self.next = 0;
         self.off_order.begin(self.slots.len());
-        if self.live_bytes > 0 && !was_complete {
+        if has_live && !was_complete {
             self.rebase();
         }
     }
@@ -139,16 +138,15 @@ impl Cursor {
         (slot.fits(bytes) && self.is_idle(one) && self.is_idle(other)).then(|| slot.serve(self.next, bytes))
     }
 
-    /// Serves so many bytes at the position that [`expects`](Cursor::expects) gave, after which `live_bytes` are live. (All
-    /// are known to the caller: nothing is read again here.)
+    /// Serves so many bytes at the position that [`expects`](Cursor::expects) gave. (It is known to the caller: nothing is
+    /// read again here.)
     #[inline]
-    pub(crate) fn step(&mut self, served: Served, bytes: u64, live_bytes: u64) {
+    pub(crate) fn step(&mut self, served: Served, bytes: u64) {
         self.begin_life(served, bytes);
         self.next = served.position as usize + 1;
-        self.live_bytes = live_bytes;
     }
 
-    #[inline]
+    #[inline(always)]
     fn begin_life(&mut self, served: Served, bytes: u64) {
         if let Some(life) = self.lives.get_mut(served.position as usize) {
             *life = Life::WHOLE;
@@ -165,14 +163,13 @@ impl Cursor {
         let slot = self.slots.get(position).filter(|slot| slot.fits(bytes) && slot.blockers == 0)?;
         let served = slot.serve(position, bytes);
         let is_free = self.first_reusers.before(position).iter().all(|&other| self.is_idle(other));
-        is_free.then(|| self.step(served, bytes, self.live_bytes + bytes))?;
+        is_free.then(|| self.step(served, bytes))?;
         Some(served)
     }
 
-    /// A position comes back that was served with `bytes`.
+    /// A position comes back.
     #[inline]
-    pub(crate) fn take_back(&mut self, position: u32, bytes: u64) {
-        self.live_bytes -= bytes;
+    pub(crate) fn take_back(&mut self, position: u32) {
         if let Some(life) = self.lives.get_mut(position as usize)
             && std::mem::replace(life, Life::IDLE).is_displaced()
         {
@@ -200,12 +197,6 @@ impl Cursor {
         (self.served, self.passed_over) = (before.served(), self.next as u64);
     }
 
-    /// Bytes in live positions, as they were asked for.
-    #[inline]
-    pub(crate) fn live_bytes(&self) -> u64 {
-        self.live_bytes
-    }
-
     /// How often a position was served.
     pub(crate) fn served(&self) -> u64 {
         (self.served + self.next as u64).wrapping_sub(self.passed_over)
@@ -213,10 +204,7 @@ impl Cursor {
 
     /// How many positions are live.
     pub(crate) fn live(&self) -> u64 {
-        match self.live_bytes {
-            0 => 0,
-            _ => (0..self.slots.len()).filter(|&position| self.is_live(position)).count() as u64,
-        }
+        (0..self.slots.len()).filter(|&position| self.is_live(position)).count() as u64
     }
 
     /// How many positions were not reached.
@@ -237,7 +225,6 @@ impl Cursor {
             }
         }
         evicted.sort_unstable_by_key(|evicted| evicted.offset);
-        self.live_bytes = 0;
         self.stop();
         evicted
     }

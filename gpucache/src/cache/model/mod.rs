@@ -6,6 +6,7 @@
 //! so that a weaker ordering of an exchange shows only by what the other side then misses.
 
 mod hold;
+mod lease;
 mod returns;
 
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! What the owner's side of planning wants done by who may call devices.
 
 use crate::cache::record::Stack;
+use crate::cache::transit::Transit;
 use crate::device::Stream;
 use crate::plan::Evicted;
 use crate::range;
@@ -51,4 +52,5 @@ pub(in crate::cache) struct Vacated {
     pub(in crate::cache) stream: Stream,
     pub(in crate::cache) epoch: u64,
     pub(in crate::cache) live: Vec<Evicted>,
+    pub(in crate::cache) transit: Transit,
 }

@@ -1,8 +1,10 @@
 //! How a scope plans, the owner's side: which plan serves an entry, and what is learned from it.
 //!
-//! All plans of a scope lie in one block, and are of one stream. Invariants: `stream` and `epoch` name a stream and a
-//! block only while the block is there; a record whose home names the epoch is a live position of `cursor`, the cursor
-//! of the active plan. No method calls a device or drops a record: [`Begin`] and [`Errands`] say what is to be done.
+//! All plans of a scope lie in one block, and are of one stream. The block itself stands where other threads can take it away
+//! while nothing in it is alive ([`lease`](super::lease)), which is found out when something is to be served from it, at the
+//! latest. Invariants: `stream` and `epoch` name a stream and a block only while the block is there, or is not known to be
+//! gone; a record whose home names the epoch is a live position of `cursor`, the cursor of the active plan. No method calls
+//! a device or drops a record: [`Begin`] and [`Errands`] say what is to be done.
 
 mod backoff;
 mod curiosity;
@@ -16,9 +18,11 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
+use super::lease::Leased;
 use super::plan_stats::Deviations;
 use super::record::{Door, Stack};
 use super::shared::Shared;
+use super::transit::Transit;
 use crate::device::Stream;
 use crate::plan::{Cursor, Learner, Scratch};
 use crate::range::{self, Carved};
@@ -88,7 +92,6 @@ pub(super) struct Planner {
 
 /// The block in which the plans lie.
 struct Arena {
-    block: range::Block,
     stream: Stream,
     bytes: u64,
     positions: u64,
@@ -123,16 +126,19 @@ static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1 << 63);
 
 impl Planner {
     /// Begins an entry.
-    pub(super) fn begin(&mut self) -> Begin {
+    pub(super) fn begin(&mut self, shared: &Shared) -> Begin {
         let number = self.entry.number.wrapping_add(1).max(1);
         self.entry = Entry { number, ..Entry::default() };
         self.learner.begin(self.plans.is_empty() || self.curiosity.is_due());
         self.is_recording = self.learner.is_recording();
-        if self.cursor.live_bytes() == 0 {
+        if shared.lease.live() == 0 {
             self.plans.predict(&mut self.cursor);
         }
+        if self.arena.is_some() && shared.lease.is_lost() {
+            self.lose(shared);
+        }
         if self.arena.is_some() {
-            self.begin_planned();
+            self.begin_planned(shared);
             return Begin::Ready;
         }
         match self.plans.stream() {
@@ -151,9 +157,15 @@ impl Planner {
         self.is_recording || !self.plans.is_empty()
     }
 
-    fn begin_planned(&mut self) {
+    /// Whether it has plans, and no block for them.
+    #[inline]
+    pub(super) fn lacks_block(&self) -> bool {
+        self.arena.is_none() && !self.plans.is_empty()
+    }
+
+    fn begin_planned(&mut self, shared: &Shared) {
         (self.fast_stream, self.fast_epoch) = if self.is_recording { (0, 0) } else { (self.stream, self.epoch) };
-        self.cursor.begin();
+        self.cursor.begin(shared.lease.live() > 0);
         self.entry.is_planned = true;
         self.entry.served_before = self.cursor.served();
     }
@@ -176,11 +188,12 @@ impl Planner {
         self.has_planned = true;
         (self.base, self.stream, self.epoch) = (base, stream.id(), NEXT_EPOCH.fetch_add(1, Relaxed));
         self.records.join(self.epoch);
-        self.arena = Some(Arena { block, stream, bytes, positions });
+        shared.lease.begin(Leased { block, stream: stream.clone(), bytes });
+        self.arena = Some(Arena { stream, bytes, positions });
         (self.refused, self.trim_in, self.last_trim_in, self.frees) = (None, 0, 0, None);
         shared.counters.installed(bytes, positions, calls);
         self.calls = shared.counters.device_allocations.get();
-        self.begin_planned();
+        self.begin_planned(shared);
         None
     }
 
@@ -216,6 +229,9 @@ impl Planner {
                 self.errands.may_trim = self.plans.stream().cloned().map(|stream| Trim { stream, last });
             }
         }
+        if self.arena.is_some() && shared.lease.is_lost() {
+            self.vacate(shared);
+        }
         std::mem::take(&mut self.errands)
     }
 
@@ -244,13 +260,13 @@ impl Planner {
             self.forget_plans(shared);
             self.learn_anew();
         }
-        let live = self.cursor.live_bytes();
+        let live = shared.lease.live();
         let is_in_the_way = live > self.plans.bytes() / ESCAPED || live > 0 && seen.blocked * ESCAPED > served;
         let is_outgrown = live > 0 && self.plans.is_outgrown();
         if is_outgrown || is_in_the_way && self.evicting.is_over(self.entry.number) {
             self.vacate(shared);
         }
-        if self.cursor.live_bytes() == 0 && self.plans.relayout(&mut self.cursor) {
+        if shared.lease.live() == 0 && self.plans.relayout(&mut self.cursor) {
             (self.room, self.peak, self.look_in) = (0, 0, LOOK_IN);
         }
         if self.arena.as_ref().is_some_and(|arena| arena.bytes < self.plans.bytes()) {
@@ -296,17 +312,27 @@ impl Planner {
         self.trim_in = self.last_trim_in;
     }
 
-    /// Takes the block away, with a place of its own for what is live in it.
+    /// Gives the block up, with a place of its own for what is live in it; where it was taken away, nothing is.
     pub(super) fn vacate(&mut self, shared: &Shared) -> bool {
-        let Some(Arena { block, stream, bytes, positions }) = self.arena.take() else { return false };
+        let Some(Arena { bytes, positions, .. }) = self.arena.take() else { return false };
         self.publish(shared);
-        let live_bytes = self.cursor.live_bytes();
+        let live_bytes = shared.lease.live();
         let live = self.cursor.evict();
         shared.counters.uninstalled(bytes, positions, live.len() as u64, live_bytes);
-        self.errands.vacated = Some(Vacated { block, stream, epoch: self.epoch, live });
+        let transit = Transit::begin();
+        if let Some(Leased { block, stream, .. }) = shared.lease.end() {
+            self.errands.vacated = Some(Vacated { block, stream, epoch: self.epoch, live, transit });
+        }
         (self.stream, self.epoch, self.entry.is_dissolved) = (0, 0, true);
         (self.fast_stream, self.fast_epoch) = (0, 0);
         true
+    }
+
+    /// The block was taken away. The entry goes on as one without a block, and says nothing of the plan.
+    #[cold]
+    fn lose(&mut self, shared: &Shared) {
+        self.vacate(shared);
+        self.entry.is_planned = false;
     }
 
     /// The memory of what was live in a block that was vacated.
@@ -350,8 +376,9 @@ impl Planner {
 
     /// Tells everyone what the cursor did so far.
     pub(super) fn publish(&self, shared: &Shared) {
-        let cursor = &self.cursor;
-        shared.counters.planned(cursor.served(), cursor.live(), cursor.live_bytes());
+        let (cursor, live_bytes) = (&self.cursor, shared.lease.live());
+        let live = if live_bytes > 0 { cursor.live() } else { 0 };
+        shared.counters.planned(cursor.served(), live, live_bytes);
     }
 
     /// Tells everyone of the plans, and of the entry that ends.

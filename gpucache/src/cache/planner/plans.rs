@@ -93,10 +93,11 @@ impl Plans {
         }
     }
 
-    /// Goes by another plan if that one expects this first allocation of an entry, and the active one does not.
+    /// Goes by another plan if that one expects this first allocation of an entry, and the active one does not. Nothing is
+    /// live.
     pub(super) fn switch_by_first_event(&mut self, cursor: &mut Cursor, bytes: u64) -> bool {
         let expects = |plan: &Plan| plan.envelope.begins_with(bytes);
-        if cursor.live_bytes() > 0 || self.plans.get(self.active).is_some_and(expects) {
+        if self.plans.get(self.active).is_some_and(expects) {
             return false;
         }
         let other = self.plans.iter().position(expects);

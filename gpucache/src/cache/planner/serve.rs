@@ -2,6 +2,7 @@
 
 use super::Planner;
 use crate::base::key::{Request, Shape};
+use crate::cache::lease::Lease;
 use crate::cache::record::Record;
 use crate::cache::shared::Shared;
 use crate::device::Stream;
@@ -11,36 +12,63 @@ impl Planner {
     /// Serves the request that the plan expects now, if nothing else is to be done: no call is made from here, so that
     /// all stays in registers.
     #[inline(always)]
-    pub(in crate::cache) fn serve(&mut self, stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
+    pub(in crate::cache) fn serve(
+        &mut self,
+        lease: &Lease,
+        stream: &Stream,
+        dims: &[usize],
+        bytes: usize,
+    ) -> Option<Box<Record>> {
         if stream.ready_id() != self.fast_stream || !Shape::has_room(dims) {
             return None;
         }
         let served = self.cursor.expects(bytes as u64)?;
-        let live_bytes = self.cursor.live_bytes() + bytes as u64;
-        if live_bytes > self.room {
+        let before = lease.live();
+        let live = before + bytes as u64;
+        if live > self.room {
             return None;
         }
-        let mut record = self.records.pop()?;
-        self.cursor.step(served, bytes as u64, live_bytes);
+        if !lease.raise(before, live) {
+            return None;
+        }
+        let Some(mut record) = self.records.pop() else {
+            lease.lower(before);
+            return None;
+        };
+        self.cursor.step(served, bytes as u64);
         record.place(bytes, self.base + served.offset, served.position);
         record.shape.set(dims);
         Some(record)
     }
 
-    fn place(&mut self, served: Served, shared: &Shared, stream: &Stream, request: &Request<'_>) -> Box<Record> {
+    /// Serves a position, unless the block was taken away: then it is given up, and the entry goes on without it.
+    fn place(
+        &mut self,
+        served: Served,
+        shared: &Shared,
+        stream: &Stream,
+        request: &Request<'_>,
+    ) -> Option<Box<Record>> {
         let Served { position, offset, .. } = served;
+        let before = shared.lease.live();
+        let live = before + request.bytes as u64;
+        if !shared.lease.insist(before, live) {
+            self.cursor.take_back(position);
+            self.lose(shared);
+            return None;
+        }
         let mut record = self.records.pop().unwrap_or_else(|| Record::planned(stream, self.door, self.epoch));
         record.place(request.bytes, self.base + offset, position);
         record.shape.assign(request.dims);
-        if self.cursor.live_bytes() > self.room {
-            self.note_use(shared);
+        if live > self.room {
+            self.note_use(shared, live);
         }
-        record
+        self.note(&mut record);
+        Some(record)
     }
 
     /// Notes how much is in use, and how much may be before the next note.
-    fn note_use(&mut self, shared: &Shared) {
-        let live = self.cursor.live_bytes();
+    fn note_use(&mut self, shared: &Shared, live: u64) {
         self.peak = self.peak.max(live);
         self.room = shared.counters.note_planned(live, &shared.returns).clamp(live, self.peak);
     }
@@ -57,12 +85,6 @@ impl Planner {
         stream == self.stream
     }
 
-    /// Bytes in use that the plan serves.
-    #[inline]
-    pub(in crate::cache) fn live_bytes(&self) -> u64 {
-        self.cursor.live_bytes()
-    }
-
     /// As [`serve`](Planner::serve), where more is to be done than to serve.
     #[inline(never)]
     pub(in crate::cache) fn serve_expected(
@@ -73,9 +95,7 @@ impl Planner {
     ) -> Option<Box<Record>> {
         // The first request of an entry may tell of another plan.
         let served = if self.cursor.is_at_start() { None } else { self.cursor.serve(request.bytes as u64) }?;
-        let mut record = self.place(served, shared, stream, request);
-        self.note(&mut record);
-        Some(record)
+        self.place(served, shared, stream, request)
     }
 
     /// Serves a request, in order or out of it, if the plan has a place for it.
@@ -89,13 +109,12 @@ impl Planner {
         if stream.id() != self.stream || bytes == 0 {
             return None;
         }
-        if self.cursor.is_at_start() && self.plans.switch_by_first_event(&mut self.cursor, bytes) {
-            self.begin_planned();
+        let may_switch = self.cursor.is_at_start() && shared.lease.live() == 0;
+        if may_switch && self.plans.switch_by_first_event(&mut self.cursor, bytes) {
+            self.begin_planned(shared);
         }
         let served = self.cursor.serve(bytes).or_else(|| self.serve_off_order(bytes))?;
-        let mut record = self.place(served, shared, stream, request);
-        self.note(&mut record);
-        Some(record)
+        self.place(served, shared, stream, request)
     }
 
     fn serve_off_order(&mut self, bytes: u64) -> Option<Served> {
@@ -137,24 +156,26 @@ impl Planner {
     /// Takes the record of a live position back, in an entry that is not recorded; hands out any other one. As in
     /// [`serve`](Planner::serve), no call is made from here but for what is displaced.
     #[inline(always)]
-    pub(in crate::cache) fn take_back(&mut self, record: Box<Record>) -> Option<Box<Record>> {
+    pub(in crate::cache) fn take_back(&mut self, lease: &Lease, record: Box<Record>) -> Option<Box<Record>> {
         if record.ticket() != self.fast_epoch {
             return Some(record);
         }
         let (position, bytes) = (record.list(), record.bytes() as u64);
         self.records.push(record);
-        self.cursor.take_back(position, bytes);
+        lease.lower(lease.live() - bytes);
+        self.cursor.take_back(position);
         None
     }
 
     /// Takes the record of a live position back; hands out any other one.
     #[inline(never)]
-    pub(in crate::cache) fn take_back_any(&mut self, record: Box<Record>) -> Option<Box<Record>> {
+    pub(in crate::cache) fn take_back_any(&mut self, lease: &Lease, record: Box<Record>) -> Option<Box<Record>> {
         self.note_drop(&record);
         if record.home().generation != self.epoch {
             return Some(record);
         }
-        self.cursor.take_back(record.list(), record.bytes() as u64);
+        self.cursor.take_back(record.list());
+        lease.lower(lease.live() - record.bytes() as u64);
         self.records.push(record);
         None
     }

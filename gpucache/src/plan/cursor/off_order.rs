@@ -160,7 +160,6 @@ impl Cursor {
         self.begin_life(served, bytes);
         self.block(position as usize);
         self.passed_over = self.passed_over.wrapping_sub(1);
-        self.live_bytes += bytes;
         Some(Answer::Served(served, Some(Deviation::Late)))
     }
 

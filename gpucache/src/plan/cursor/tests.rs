@@ -97,7 +97,7 @@ impl Program {
 
     /// Runs an entry, and returns how many of its allocations were served. What is due is dropped before each.
     fn run(&mut self, entry: &[Life]) -> usize {
-        self.cursor.begin();
+        self.cursor.begin(!self.alive.is_empty());
         let before = self.cursor.served();
         for &(bytes, length) in entry {
             self.drop_until(self.now);
@@ -141,8 +141,8 @@ impl Program {
         let (due, alive) = std::mem::take(&mut self.alive).into_iter().partition(|alive| alive.end <= now);
         self.alive = alive;
         let due: Vec<Alive> = due;
-        due.into_iter().for_each(|array| self.cursor.take_back(array.position, array.bytes));
-        assert_eq!(self.cursor.live_bytes(), self.alive.iter().map(|array| array.bytes).sum());
+        due.into_iter().for_each(|array| self.cursor.take_back(array.position));
+        assert_eq!(self.cursor.live(), self.alive.len() as u64);
     }
 
     /// Ends an entry that drops all its arrays.

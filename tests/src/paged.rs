@@ -1,0 +1,139 @@
+//! Memory of the process by pages, and only so many of them: a small device whose contents are real, for threads that run
+//! out of memory at once.
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::fmt;
+use std::ptr::{copy_nonoverlapping, from_ref, with_exposed_provenance, with_exposed_provenance_mut};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use gpucache::device::{Backend, Device, Memory, Stream, VirtualMemory};
+use gpucache::{Error, Result};
+
+/// The unit of mapping.
+pub const PAGE: u64 = 64 << 10;
+/// Addresses for each page of the limit: more than any program scatters its arrays over.
+const ADDRESSES: u64 = 64;
+
+/// A handle of a device of so many pages. Its work is done when a call returns.
+#[derive(Clone)]
+#[repr(transparent)]
+pub struct Paged(Stream);
+
+#[derive(Debug)]
+struct Pages {
+    limit: u64,
+    mapped: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Contents;
+
+impl Paged {
+    /// A new device that is out of memory beyond so many pages. Its addresses are never given back.
+    pub fn new(pages: u64) -> Paged {
+        let memory = Memory::with_pages(Pages { limit: pages * PAGE, mapped: AtomicU64::new(0) });
+        // SAFETY: both are memory of this process.
+        Paged(unsafe { Stream::new(memory.into(), Contents) })
+    }
+}
+
+// SAFETY: a transparent struct around a `Stream`, which both methods pass on as it is.
+unsafe impl Device for Paged {
+    fn stream_handle(&self) -> &Stream {
+        &self.0
+    }
+
+    unsafe fn from_stream_handle(stream: &Stream) -> &Paged {
+        // SAFETY: `Paged` is a transparent struct around a `Stream`, and the caller's stream is one's.
+        unsafe { &*from_ref(stream).cast() }
+    }
+}
+
+impl fmt::Debug for Paged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("paged")
+    }
+}
+
+// SAFETY: the addresses are an allocation that is never freed, all of it readable and writable all the time.
+unsafe impl VirtualMemory for Pages {
+    fn granularity(&self) -> u64 {
+        PAGE
+    }
+
+    fn reserve(&self) -> Result<(u64, u64)> {
+        let bytes = ADDRESSES * self.limit;
+        let layout = Layout::from_size_align(bytes as usize, PAGE as usize)
+            .map_err(|error| Error::out_of_memory("the test", bytes as usize, error))?;
+        // SAFETY: the layout's size is not zero.
+        let memory = unsafe { alloc_zeroed(layout) };
+        if memory.is_null() {
+            handle_alloc_error(layout);
+        }
+        Ok((memory.expose_provenance() as u64, bytes))
+    }
+
+    fn map(&self, _address: u64, bytes: u64) -> Result<()> {
+        let take = |mapped: u64| Some(mapped + bytes).filter(|&mapped| mapped <= self.limit);
+        match self.mapped.fetch_update(SeqCst, SeqCst, take) {
+            Ok(_) => Ok(()),
+            Err(mapped) => Err(Error::out_of_memory(
+                "the paged device",
+                bytes as usize,
+                format_args!("{mapped} of {} bytes are mapped", self.limit),
+            )),
+        }
+    }
+
+    unsafe fn unmap(&self, _address: u64, bytes: u64) -> Result<()> {
+        self.mapped.fetch_sub(bytes, SeqCst);
+        Ok(())
+    }
+}
+
+// SAFETY: there is no memory but that of the pages.
+unsafe impl Backend for Contents {
+    fn allocate(&self, bytes: usize) -> Result<u64> {
+        Err(Error::out_of_memory("the paged device", bytes, "it has pages alone"))
+    }
+
+    unsafe fn free(&self, _address: u64, _bytes: usize) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
+        // SAFETY: the caller gives `bytes` at `address`, a multiple of the pattern's length.
+        (0..bytes / pattern.len()).for_each(|place| unsafe {
+            pointer(address).add(place * pattern.len()).copy_from_nonoverlapping(pattern.as_ptr(), pattern.len());
+        });
+        Ok(())
+    }
+
+    unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
+        // SAFETY: the caller gives readable memory at `from` and a block at `to`.
+        unsafe { copy_nonoverlapping(from, pointer(to), bytes) };
+        Ok(())
+    }
+
+    unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
+        // SAFETY: the caller gives a block at `from` and writable memory at `to`.
+        unsafe { copy_nonoverlapping(with_exposed_provenance(from as usize), to, bytes) };
+        Ok(())
+    }
+
+    unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
+        // SAFETY: the caller gives two blocks that do not overlap.
+        unsafe { copy_nonoverlapping(with_exposed_provenance::<u8>(from as usize), pointer(to), bytes) };
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The pointer of a block, whose provenance `reserve` exposed.
+fn pointer(address: u64) -> *mut u8 {
+    with_exposed_provenance_mut(address as usize)
+}

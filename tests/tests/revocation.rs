@@ -1,0 +1,174 @@
+//! A device is short of memory while a thread is inside a planned scope: the plan's block is taken away from that thread if
+//! nothing in it is alive, and otherwise left alone.
+//!
+//! Only where the system has a barrier for all threads of a process. The tests take turns, as a shortage on one device takes
+//! the idle memory of all scopes of the process.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use gpucache::device::{Device, Virtual};
+use gpucache::{Array, Result, cache_scope, invalidate, plan_stats, stats};
+use gpucache_tests::turn;
+
+type Bytes = Array<u8, Virtual>;
+
+/// The capacity of a device.
+const ALL: usize = 1000 << 20;
+/// Entries from which a scope plans.
+const WARM: usize = 8;
+
+/// This many thousandths of the device.
+fn part(device: &Virtual, thousandths: usize) -> Result<Bytes> {
+    Array::zeros(device, ALL / 1000 * thousandths)
+}
+
+/// What two threads tell each other.
+struct Line(Sender<()>, Receiver<()>);
+
+impl Line {
+    fn new() -> [Line; 2] {
+        let ((here, there), (to, from)) = (channel(), channel());
+        [Line(here, from), Line(to, there)]
+    }
+
+    fn tell(&self) {
+        self.0.send(()).unwrap();
+    }
+
+    fn wait(&self) {
+        self.1.recv().unwrap();
+    }
+}
+
+/// Devices that look at each block, and one that lets a scope take the shortest way.
+fn devices() -> [Virtual; 2] {
+    [Virtual::new(ALL), Virtual::unchecked(ALL)]
+}
+
+/// Lets `inside` and `outside` run on a thread each.
+fn on_two_threads(inside: impl FnOnce(Line) + Send, outside: impl FnOnce(Line)) {
+    let [one, other] = Line::new();
+    std::thread::scope(|threads| {
+        let inside = threads.spawn(move || inside(one));
+        outside(other);
+        inside.join().unwrap();
+    });
+}
+
+/// Warms a scope up to a plan, by entries that do this.
+fn warm(name: &str, entry: impl Fn()) {
+    (0..WARM).for_each(|_| cache_scope!(name = name, { entry() }));
+    assert!(plan_stats(name).unwrap().planned > 0, "{:?}", plan_stats(name));
+}
+
+fn end(device: &Virtual, names: &[&str]) {
+    names.iter().for_each(|name| _ = invalidate(name));
+    device.synchronize().unwrap();
+    assert_eq!(device.memory().bytes, 0);
+}
+
+#[test]
+fn a_block_in_which_nothing_is_alive_is_taken() {
+    let _turn = turn();
+    for device in devices() {
+        let entry = || (0..7).for_each(|_| drop(part(&device, 700).unwrap()));
+        let inside = |line: Line| {
+            warm("idle inside", entry);
+            cache_scope!("idle inside", {
+                entry();
+                line.tell();
+                line.wait();
+                let error = part(&device, 700).unwrap_err();
+                assert!(error.is_out_of_memory(), "{error}");
+                drop(part(&device, 300).expect("there is room for that beside the other thread's"));
+                line.tell();
+                line.wait();
+                drop(part(&device, 700).expect("the other thread has dropped"));
+            });
+            let planned = || plan_stats("idle inside").unwrap().planned;
+            let before = planned();
+            (0..WARM).for_each(|_| cache_scope!("idle inside", { entry() }));
+            assert!(planned() - before >= 7 * (WARM as u64 - 2), "planned again: {} more", planned() - before);
+            assert_eq!(stats("idle inside").unwrap().busy_blocks, 0);
+        };
+        on_two_threads(inside, |line| {
+            line.wait();
+            let taken = cache_scope!("in need", { part(&device, 600).expect("nothing is alive") });
+            line.tell();
+            line.wait();
+            drop(taken);
+            line.tell();
+        });
+        end(&device, &["idle inside", "in need"]);
+    }
+}
+
+/// Whether another thread gets 600 thousandths while this one is inside of a warm scope and holds what `hold` returns, and
+/// whether once this thread has dropped that.
+fn is_taken_while<T>(entry: impl Fn(&Virtual) + Sync, hold: impl Fn(&Virtual, &Line) -> T + Sync) -> [bool; 2] {
+    let mut answers = Vec::new();
+    for device in devices() {
+        let inside = |line: Line| {
+            warm("busy inside", || entry(&device));
+            cache_scope!("busy inside", {
+                let held = hold(&device, &line);
+                line.tell();
+                line.wait();
+                drop(held);
+                // Takes back what other threads dropped.
+                drop(part(&device, 1));
+                line.tell();
+                line.wait();
+            });
+        };
+        on_two_threads(inside, |line| {
+            let answer = [(); 2].map(|()| {
+                line.wait();
+                let is_taken = cache_scope!("in need", { part(&device, 600).is_ok() });
+                line.tell();
+                is_taken
+            });
+            answers.push(answer);
+        });
+        end(&device, &["busy inside", "in need"]);
+    }
+    assert_eq!(answers[0], answers[1], "however the scope serves");
+    answers[0]
+}
+
+#[test]
+fn a_block_with_one_live_position_of_several_is_left() {
+    let _turn = turn();
+    let entry = |device: &Virtual| drop([300, 200, 200].map(|thousandths| part(device, thousandths).unwrap()));
+    let hold = |device: &Virtual, _: &Line| {
+        let [_, middle, _] = [300, 200, 200].map(|thousandths| part(device, thousandths).unwrap());
+        middle
+    };
+    assert_eq!(is_taken_while(entry, hold), [false, true]);
+}
+
+#[test]
+fn a_block_with_an_array_of_an_entry_before_is_left() {
+    let _turn = turn();
+    let entry = |device: &Virtual| drop([695, 5].map(|thousandths| part(device, thousandths).unwrap()));
+    let hold = |device: &Virtual, _: &Line| {
+        // The scope is entered once more: an outermost entry ends with its thread inside of another scope.
+        let [_, kept] = [695, 5].map(|thousandths| part(device, thousandths).unwrap());
+        kept
+    };
+    assert_eq!(is_taken_while(entry, hold), [false, true]);
+}
+
+/// It counts as alive until the thread that is inside takes it back.
+#[test]
+fn a_block_with_an_array_that_another_thread_dropped_is_left() {
+    let _turn = turn();
+    let entry = |device: &Virtual| drop([300, 200, 200].map(|thousandths| part(device, thousandths).unwrap()));
+    let hold = |device: &Virtual, _: &Line| {
+        let [_, middle, _] = [300, 200, 200].map(|thousandths| part(device, thousandths).unwrap());
+        std::thread::scope(|threads| threads.spawn(|| drop(middle)).join().unwrap());
+    };
+    assert_eq!(is_taken_while(entry, hold), [false, true]);
+}

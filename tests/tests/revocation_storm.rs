@@ -1,0 +1,196 @@
+//! Three threads inside planned scopes of a device that has room for the blocks of two of them, who take them away from each
+//! other all the time: no array is ever anybody else's memory, and no request fails for which there is memory.
+//!
+//! `ENTRIES` says how many entries each thread makes.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use fastrand::Rng;
+use gpucache::device::Device;
+use gpucache::{Array, cache_scope, invalidate, plan_stats, trim};
+use gpucache_tests::paged::{PAGE, Paged};
+use gpucache_tests::process::number;
+use gpucache_tests::sync::Mutex;
+use gpucache_tests::turn;
+
+const ENTRIES: u64 = if cfg!(debug_assertions) { 10_000 } else { 100_000 };
+const THREADS: u32 = 3;
+/// What a part of an entry allocates, in pages, two at a time at most: of many sizes, or of so few that a scope would keep what
+/// is idle in its lists.
+const MANY: [[usize; 5]; 2] = [[2, 11, 3, 10, 4], [9, 5, 8, 6, 7]];
+const FEW: [[usize; 5]; 2] = [[4, 10, 4, 10, 4], [10, 4, 4, 10, 4]];
+/// The most pages that are alive at once.
+const PEAK: u64 = 14;
+/// Entries by which a scope gets its plan, with the device to itself.
+const WARM: u64 = 8;
+
+/// Words of a page that are written.
+const WORDS: usize = 8;
+const STRIDE: usize = PAGE as usize / 4 / WORDS;
+
+/// An array that knows what it contains.
+struct Marked {
+    array: Array<u32, Paged>,
+    mark: u32,
+}
+
+impl Marked {
+    fn new(device: &Paged, pages: usize, mark: u32) -> gpucache::Result<Marked> {
+        // SAFETY: whatever is read was written before.
+        #[allow(unsafe_code)]
+        let array = unsafe { Array::uninit(device, pages * WORDS * STRIDE) }?;
+        let marked = Marked { array, mark };
+        marked.words().for_each(|(place, word)| {
+            // SAFETY: the memory is this array's alone, which is what is to be seen.
+            #[allow(unsafe_code)]
+            unsafe {
+                place.write_volatile(word)
+            }
+        });
+        Ok(marked)
+    }
+
+    /// Where the words lie that are written, and what they are.
+    fn words(&self) -> impl Iterator<Item = (*mut u32, u32)> {
+        let (start, mark) = (self.array.address() as usize, self.mark);
+        let place = move |word: usize| std::ptr::with_exposed_provenance_mut::<u32>(start + 4 * STRIDE * word);
+        (0..self.array.len() / STRIDE).map(move |word| (place(word), mark.wrapping_add(word as u32)))
+    }
+
+    fn check(&self) {
+        // SAFETY: as above.
+        #[allow(unsafe_code)]
+        let found = self.words().find(|&(place, word)| unsafe { place.read_volatile() } != word);
+        assert!(found.is_none(), "somebody else wrote the array of mark {:x}", self.mark);
+    }
+}
+
+/// So many threads may have anything alive at once.
+struct Permits(AtomicU32);
+
+impl Permits {
+    fn with(&self, act: impl FnOnce()) {
+        while self.0.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_err() {
+            std::thread::yield_now();
+        }
+        act();
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+fn pause(rng: &mut Rng) {
+    match rng.u32(0..8) {
+        0 => std::thread::yield_now(),
+        1 => (0..rng.u32(0..2000)).for_each(|_| std::hint::spin_loop()),
+        _ => {}
+    }
+}
+
+/// A part of an entry, after which nothing is alive.
+fn play(device: &Paged, sizes: [usize; 5], mark: &mut u32) {
+    let mut before: Option<Marked> = None;
+    for pages in sizes {
+        *mark += 1 << 12;
+        let next = Marked::new(device, pages, *mark).expect("there is memory for what two threads need");
+        if let Some(before) = before.replace(next) {
+            before.check();
+        }
+    }
+    before.unwrap().check();
+}
+
+/// Of three threads two at most have anything alive at once, and there is memory for two.
+fn check(name: &str, parts: [[usize; 5]; 2]) {
+    let _turn = turn();
+    let device = Paged::new(2 * PEAK + 4);
+    let permits = Permits(AtomicU32::new(THREADS - 1));
+    let entries = number("ENTRIES").unwrap_or(ENTRIES);
+    let (warming, start) = (Mutex::new(()), Barrier::new(THREADS as usize));
+    let run = |thread: u32| {
+        let (name, rng) = (format!("{name} {thread}"), &mut Rng::with_seed(thread.into()));
+        let mut mark = thread << 28;
+        let mut entry = || {
+            cache_scope!(name = &*name, {
+                for sizes in parts {
+                    permits.with(|| play(&device, sizes, &mut mark));
+                    pause(rng);
+                }
+            });
+        };
+        let warm = warming.lock();
+        (0..WARM).for_each(|_| entry());
+        drop(warm);
+        start.wait();
+        (0..entries).for_each(|_| entry());
+    };
+    std::thread::scope(|threads| {
+        let run = &run;
+        let started: Vec<_> = (0..THREADS).map(|thread| threads.spawn(move || run(thread))).collect();
+        started.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    finish(&device, name, entries);
+}
+
+#[test]
+fn there_is_memory_for_those_who_need_it() {
+    check("of many sizes", MANY);
+}
+
+#[test]
+fn there_is_memory_for_those_who_need_it_in_few_sizes() {
+    check("of few sizes", FEW);
+}
+
+fn finish(device: &Paged, name: &str, entries: u64) {
+    let names: Vec<String> = (0..THREADS).map(|thread| format!("{name} {thread}")).collect();
+    let planned: Vec<u64> = names.iter().map(|name| plan_stats(name).unwrap().planned).collect();
+    println!("planned of {}: {planned:?}", 10 * entries);
+    names.iter().for_each(|name| _ = invalidate(name));
+    trim(device).unwrap();
+    assert_eq!(device.memory().bytes, 0);
+}
+
+/// They send each other arrays too, and may find no memory.
+#[test]
+fn arrays_travel_meanwhile() {
+    let _turn = turn();
+    let device = Paged::new(2 * PEAK + 4);
+    let entries = number("ENTRIES").unwrap_or(ENTRIES);
+    let (senders, inboxes): (Vec<Sender<Marked>>, Vec<Receiver<Marked>>) = (0..THREADS).map(|_| channel()).unzip();
+    std::thread::scope(|threads| {
+        for (thread, inbox) in (0..THREADS).zip(inboxes) {
+            let (device, senders) = (&device, senders.clone());
+            threads.spawn(move || travel(device, thread, entries, &senders, &inbox));
+        }
+    });
+    drop(senders);
+    finish(&device, "travelling", entries);
+}
+
+fn travel(device: &Paged, thread: u32, entries: u64, senders: &[Sender<Marked>], inbox: &Receiver<Marked>) {
+    let (name, rng) = (format!("travelling {thread}"), &mut Rng::with_seed(thread.into()));
+    let (mut mark, mut shortages) = (thread << 28, 0);
+    for _ in 0..entries {
+        cache_scope!(name = &*name, {
+            for pages in MANY.into_iter().flatten() {
+                mark += 1 << 12;
+                match Marked::new(device, pages, mark) {
+                    // Few, so that most blocks have nothing alive in them.
+                    Ok(array) if rng.u32(0..50) == 0 => _ = senders[rng.usize(0..senders.len())].send(array),
+                    Ok(array) => array.check(),
+                    Err(error) => {
+                        assert!(error.is_out_of_memory(), "{error}");
+                        shortages += 1;
+                    }
+                }
+                inbox.try_iter().for_each(|array| array.check());
+                pause(rng);
+            }
+        });
+    }
+    println!("{thread}: {shortages} shortages");
+}
