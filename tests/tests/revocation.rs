@@ -4,7 +4,7 @@
 //! Only where the system has a barrier for all threads of a process. The tests take turns, as a shortage on one device takes
 //! the idle memory of all scopes of the process.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -171,4 +171,35 @@ fn a_block_with_an_array_that_another_thread_dropped_is_left() {
         std::thread::scope(|threads| threads.spawn(|| drop(middle)).join().unwrap());
     };
     assert_eq!(is_taken_while(entry, hold), [false, true]);
+}
+
+/// The same for what a scope has no plan for yet, or never: what is idle in it is to be had by others as well.
+#[test]
+fn large_arrays_of_a_scope_without_a_plan_are_had() {
+    let _turn = turn();
+    for device in devices() {
+        for entries in 1..2 * WARM {
+            on_two_threads(
+                |line| {
+                    for entry in 1..=entries {
+                        cache_scope!("inside, with or without a plan", {
+                            (0..7).for_each(|_| drop(part(&device, 700).unwrap()));
+                            if entry == entries {
+                                line.tell();
+                                line.wait();
+                            }
+                        });
+                    }
+                },
+                |line| {
+                    line.wait();
+                    let served = cache_scope!("outside, in need", { part(&device, 600).map(drop) });
+                    line.tell();
+                    served.unwrap_or_else(|error| panic!("after {entries} entries: {error}"));
+                },
+            );
+            let _ = (invalidate("inside, with or without a plan"), invalidate("outside, in need"));
+            gpucache::trim(&device).unwrap();
+        }
+    }
 }

@@ -38,6 +38,9 @@ const SHARE: u64 = 1024;
 const FLOOR: u64 = 64 << 10;
 /// With so few keys the pieces stay large whatever is idle, and a scope may keep all that it does not use.
 const FEW: usize = 8;
+/// But no more than this: another thread cannot have it while the owner is inside the scope, and what a list saves, some 50 ns,
+/// is nothing beside work on such arrays.
+const GENEROUS: u64 = 32 << 20;
 
 impl Recycle {
     /// The most bytes that may be idle in keyed lists.
@@ -46,7 +49,9 @@ impl Recycle {
         let share = (demand / SHARE).max(FLOOR);
         match self {
             Recycle::Keyed => u64::MAX,
-            Recycle::Range | Recycle::Auto if keys <= FEW && !lacks_block => share.max(demand.saturating_sub(busy)),
+            Recycle::Range | Recycle::Auto if keys <= FEW && !lacks_block => {
+                share.max(demand.saturating_sub(busy).min(GENEROUS))
+            }
             Recycle::Range | Recycle::Auto => share,
             // Its own blocks never reach a list.
             Recycle::Off => 0,
