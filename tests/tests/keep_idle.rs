@@ -4,6 +4,7 @@
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
 use gpucache::{Result, cache_scope, keep_idle};
+use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
 
@@ -28,6 +29,7 @@ fn held(device: &Virtual, policy: &str, pages: &[usize]) -> Vec<usize> {
 
 #[test]
 fn no_more_stays_than_was_said() {
+    let _turn = turn();
     for policy in ["auto", "keyed", "range"] {
         let device = Virtual::new(1 << 30);
         let pages = [3, 5, 2, 4];
@@ -50,6 +52,7 @@ fn no_more_stays_than_was_said() {
 /// What is alive does not count, nor what other devices have.
 #[test]
 fn only_what_is_idle_counts() {
+    let _turn = turn();
     let [device, other] = [(); 2].map(|()| Virtual::new(1 << 30));
     keep_idle(&device, PAGE as u64);
     let _ = held(&other, "keyed", &[4, 4]);
