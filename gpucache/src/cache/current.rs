@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-use super::owner::Cache;
+use super::owner::{Cache, Owner};
 use super::policy::Recycle;
 use super::record::Record;
 use super::supply;
@@ -45,15 +45,15 @@ pub(crate) unsafe fn set(current: Option<Current>) {
 #[inline(always)]
 pub(super) fn planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
     // SAFETY: a cache that stands in `PLANNING` was entered by this thread.
-    unsafe { PLANNING.get()?.planned(stream, dims, bytes) }
+    unsafe { Owner::assume(PLANNING.get()?) }.planned(stream, dims, bytes)
 }
 
 /// Takes back what the plan of the innermost scope served, if that is all there is to do; hands out any other record.
 #[inline(always)]
 pub(super) fn take_back_planned(record: Box<Record>) -> Option<Box<Record>> {
     match PLANNING.get() {
-        // SAFETY: as above.
-        Some(cache) => unsafe { cache.take_back_planned(record) },
+        // SAFETY: a cache that stands in `PLANNING` was entered by this thread.
+        Some(cache) => unsafe { Owner::assume(cache) }.take_back_planned(record),
         None => Some(record),
     }
 }
@@ -63,8 +63,8 @@ pub(super) fn take_back_planned(record: Box<Record>) -> Option<Box<Record>> {
 pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
     match KEEPING.get() {
         Some(cache) if record.home().door.is_some_and(|door| std::ptr::eq(door, cache.door())) => {
-            // SAFETY: as above.
-            unsafe { cache.give_back_inside(record) };
+            // SAFETY: a cache that stands in `KEEPING` was entered by this thread.
+            unsafe { Owner::assume(cache) }.put(record);
             None
         }
         _ => Some(record),
@@ -74,12 +74,11 @@ pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
 /// A record for `request`: from the innermost scope, or straight from the device where there is none.
 #[inline]
 pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    // SAFETY: a cache that stands here was entered by this thread.
-    unsafe {
-        match (KEEPING.get(), CURRENT.get()) {
-            (Some(cache), _) => cache.allocate(stream, request),
-            (None, Some(Current { cache, .. })) => cache.allocate_unkept(stream, request),
-            (None, None) => supply::from_device(stream, request),
-        }
+    // SAFETY: a cache that stands in either was entered by this thread.
+    let owner = |cache| unsafe { Owner::assume(cache) };
+    match (KEEPING.get(), CURRENT.get()) {
+        (Some(cache), _) => owner(cache).allocate(stream, request),
+        (None, Some(Current { cache, .. })) => owner(cache).allocate_unkept(stream, request),
+        (None, None) => supply::from_device(stream, request),
     }
 }

@@ -29,6 +29,9 @@ struct Inside<T> {
     content: T,
     /// How many reasons the owner has to keep it: open entries of the scope, and calls under way.
     depth: usize,
+    /// Whether the contents are borrowed now.
+    #[cfg(debug_assertions)]
+    is_borrowed: bool,
 }
 
 /// What whoever holds the cache has to see to before it goes.
@@ -46,7 +49,12 @@ unsafe impl<T: Send> Sync for Hold<T> {}
 
 impl<T> Hold<T> {
     pub(super) fn new(content: T) -> Hold<T> {
-        let inside = UnsafeCell::new(Inside { content, depth: 0 });
+        let inside = UnsafeCell::new(Inside {
+            content,
+            depth: 0,
+            #[cfg(debug_assertions)]
+            is_borrowed: false,
+        });
         Hold { owner: AtomicU64::new(NOBODY), is_entered: AtomicBool::new(false), inside }
     }
 
@@ -148,7 +156,21 @@ impl<T> Hold<T> {
     /// This thread owns it, and `act` reaches no code that could come back to it.
     #[inline(always)]
     pub(super) unsafe fn owned<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
+        #[cfg(debug_assertions)]
+        self.note_borrow(true);
         // SAFETY: by the contract this thread alone touches it, and no other call of this function is under way.
-        self.inside.with_mut(|inside| act(unsafe { &mut (*inside).content }))
+        let result = self.inside.with_mut(|inside| act(unsafe { &mut (*inside).content }));
+        #[cfg(debug_assertions)]
+        self.note_borrow(false);
+        result
+    }
+
+    /// Sees to it that nobody comes back while the contents are borrowed.
+    #[cfg(debug_assertions)]
+    fn note_borrow(&self, is_borrowed: bool) {
+        // SAFETY: called by `owned` alone, whose contract says that this thread alone touches it.
+        let before =
+            self.inside.with_mut(|inside| unsafe { std::mem::replace(&mut (*inside).is_borrowed, is_borrowed) });
+        debug_assert!(before != is_borrowed, "a cache is touched from within");
     }
 }

@@ -1,11 +1,13 @@
 //! A cache: the owner's side, everyone's side, and the rule that says when the first may be touched.
 //!
-//! Invariants: `local` is touched only by the thread that holds it ([`hold`](super::hold)), and no reference into it is alive
-//! while a device is called. A cache lives as long as the process. When its thread ends it is left as it is, for the next
+//! Invariants: `local` is touched only by the thread that holds it ([`hold`](super::hold)), by way of an [`Owner`], and no
+//! reference into it is alive while a device is called. A cache lives as long as the process. When its thread ends it is left as it is, for the next
 //! thread that enters the scope; until then all may take idle memory out of it.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::demand;
@@ -29,6 +31,22 @@ pub(crate) struct Cache {
     door: Door,
 }
 
+/// The proof that the calling thread owns a cache, and the way to its owner's side. It stays on its thread, and is not kept
+/// beyond an exit of the scope.
+pub(super) struct Owner {
+    cache: &'static Cache,
+    stays_here: PhantomData<*const ()>,
+}
+
+impl Deref for Owner {
+    type Target = &'static Cache;
+
+    #[inline(always)]
+    fn deref(&self) -> &&'static Cache {
+        &self.cache
+    }
+}
+
 impl Cache {
     /// A new one, which lives as long as the process.
     pub(super) fn leak() -> &'static Cache {
@@ -40,7 +58,7 @@ impl Cache {
 
     /// Where its records return to.
     #[inline]
-    pub(super) fn door(&self) -> &Door {
+    pub(super) fn door(&'static self) -> &'static Door {
         &self.door
     }
 
@@ -49,141 +67,215 @@ impl Cache {
     pub(crate) fn enter(&'static self, recycle: Recycle) {
         self.local.enter(claim_token());
         self.shared.counters.entries.add(1);
-        // SAFETY: this thread owns the cache.
-        unsafe { self.owned(|local, _| local.enter(recycle)) };
+        let Some(owner) = self.owner() else { return };
+        owner.with(|local, _| local.enter(recycle));
         if self.shared.is_unsettled() {
-            self.settle();
+            owner.settle();
         }
-        // SAFETY: as above.
-        unsafe {
-            if self.local.depth() == 1 {
-                self.begin();
-            }
+        if owner.depth() == 1 {
+            owner.begin();
         }
     }
 
     /// Leaves the scope; an entry of it that is still open recycles as it said. Nothing to do on a thread that does not own
     /// the cache (its end took it away).
     pub(crate) fn leave(&'static self, open: Option<Recycle>) {
-        if self.is_mine() {
-            // SAFETY: this thread owns the cache; `enter` touches plain data alone.
-            unsafe {
-                if self.local.depth() == 1 {
-                    self.take_deferred();
-                    self.attend_stream();
-                    self.end();
-                } else if let Some(recycle) = open {
-                    self.owned(|local, _| local.enter(recycle));
-                }
-                self.let_go();
-            }
-            if !self.is_mine() {
-                keep::left(|device| self.serves(device));
-            }
+        let Some(owner) = self.owner() else { return };
+        if owner.depth() == 1 {
+            owner.take_deferred();
+            owner.attend_stream();
+            owner.end();
+        } else if let Some(recycle) = open {
+            owner.with(|local, _| local.enter(recycle));
         }
+        owner.let_go();
+        if !self.is_mine() {
+            keep::left(|device| self.serves(device));
+        }
+    }
+
+    /// The proof that the calling thread owns the cache, if it does.
+    #[inline]
+    pub(super) fn owner(&'static self) -> Option<Owner> {
+        self.is_mine().then_some(Owner { cache: self, stays_here: PhantomData })
+    }
+
+    /// As [`owner`](Cache::owner), for the moment, if no thread is inside the scope. Waits for others that hold it for a moment.
+    pub(super) fn hold_unless_entered(&'static self) -> Option<Owner> {
+        if self.local.hold_unless_entered(claim_token()) { self.owner() } else { None }
+    }
+
+    /// A drop by a thread that is not inside the scope: at once if nobody is, else when the owner looks.
+    #[cold]
+    fn give_back_from_outside(&'static self, record: Box<Record>) {
+        self.shared.returns.push(claim_token(), record);
+        self.attend();
+    }
+
+    /// Whether it has memory of this device, or may have.
+    pub(crate) fn serves(&self, device: u64) -> bool {
+        self.shared.serves(device)
+    }
+
+    pub(crate) fn plan_stats(&'static self) -> PlanStats {
+        self.publish();
+        self.shared.counters.read_plans()
+    }
+
+    /// Tells what a plan has served so far, if this thread knows.
+    fn publish(&'static self) {
+        if let Some(owner) = self.owner() {
+            owner.with(|local, shared| local.planner.publish(shared));
+        }
+    }
+
+    /// Whether a thread is inside the scope.
+    pub(crate) fn is_entered(&self) -> bool {
+        self.local.is_entered()
+    }
+
+    pub(crate) fn stats(&'static self) -> ScopeStats {
+        self.publish();
+        self.shared.counters.read(&self.shared.returns)
+    }
+
+    /// Deals with what is due, unless another thread owns the cache.
+    fn attend(&'static self) {
+        self.local.attend(claim_token(), &self);
+    }
+
+    #[inline]
+    pub(super) fn is_mine(&self) -> bool {
+        self.local.is_mine(TOKEN.get())
+    }
+}
+
+impl Keeper for Cache {
+    fn take_back(&'static self, mut record: Box<Record>) {
+        record.leave_view();
+        match self.owner() {
+            Some(owner) if record.users().next().is_some() => owner.defer(record),
+            Some(owner) => owner.put(record),
+            None => self.give_back_from_outside(record),
+        }
+    }
+}
+
+impl Duties for &'static Cache {
+    fn is_due(&self) -> bool {
+        self.shared.is_unsettled()
+    }
+
+    fn settle(&self) {
+        if let Some(owner) = self.owner() {
+            owner.settle();
+        }
+    }
+}
+
+impl Owner {
+    /// What `is_mine` says, taken for granted.
+    ///
+    /// # Safety
+    /// The calling thread owns the cache, and does so as long as the answer lives.
+    #[inline(always)]
+    pub(super) unsafe fn assume(cache: &'static Cache) -> Owner {
+        Owner { cache, stays_here: PhantomData }
+    }
+
+    /// Runs `act` on the owner's side, which reaches no code that could come back to this cache: it touches plain data alone, and
+    /// what is to be called is for the caller to call afterwards. Builds with debug assertions see to it.
+    #[inline(always)]
+    pub(super) fn with<R>(&self, act: impl FnOnce(&mut Local, &Shared) -> R) -> R {
+        // SAFETY: this is a proof that the calling thread owns the cache, since it was made by a thread that does, never
+        // leaves that, and goes when the cache is given up; `act` comes not back to it, as all of this module's do not.
+        unsafe { self.cache.local.owned(|local| act(local, &self.cache.shared)) }
+    }
+
+    /// How often the thread holds the cache.
+    fn depth(&self) -> usize {
+        // SAFETY: this is a proof that the calling thread owns the cache.
+        unsafe { self.cache.local.depth() }
+    }
+
+    /// Has the next [`let_go`](Owner::let_go) undo all entries at once.
+    pub(super) fn make_last(&self) {
+        // SAFETY: this is a proof that the calling thread owns the cache.
+        unsafe { self.cache.local.set_depth(1) };
+    }
+
+    /// Undoes one entry or hold.
+    pub(super) fn let_go(self) {
+        if self.depth() == 1 {
+            self.tell_demand();
+        }
+        // SAFETY: this is a proof that the calling thread owns the cache, and goes with it.
+        unsafe { self.cache.local.let_go(TOKEN.get(), &self.cache) };
     }
 
     /// What the plan expects next, if this is it. An invalidation meanwhile is seen to by what comes next that is not
     /// planned, at the latest when the entry ends.
-    ///
-    /// # Safety
-    /// The calling thread is inside the scope.
     #[inline(always)]
-    pub(super) unsafe fn planned(&'static self, stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
-        // SAFETY: inside the scope, this thread owns the cache; `serve` touches plain data alone.
-        unsafe { self.owned(|local, shared| local.planner.serve(&shared.lease, stream, dims, bytes)) }
+    pub(super) fn planned(&self, stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
+        self.with(|local, shared| local.planner.serve(&shared.lease, stream, dims, bytes))
     }
 
     /// A block from the lists, else from where the device's memory is kept.
-    ///
-    /// # Safety
-    /// The calling thread is inside the scope.
     #[inline]
-    pub(super) unsafe fn allocate(&'static self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-        // SAFETY: inside the scope, this thread owns the cache; `serve` touches plain data alone.
-        match unsafe { self.owned(|local, shared| local.serve(shared, request, stream)) } {
+    pub(super) fn allocate(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+        match self.with(|local, shared| local.serve(shared, request, stream)) {
             Some(record) => Ok(record),
-            // SAFETY: as here.
-            None => unsafe { self.miss(stream, request) },
+            None => self.miss(stream, request),
         }
     }
 
-    /// As [`allocate`](Cache::allocate), with its contract, once the lists have nothing or there is a plan to go by.
+    /// As [`allocate`](Owner::allocate), once the lists have nothing or there is a plan to go by.
     #[inline(never)]
-    unsafe fn miss(&'static self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+    fn miss(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         stream.check_kept()?;
         if self.shared.is_unsettled() {
             self.settle();
         }
         self.take_deferred();
-        // SAFETY: as in `allocate`.
-        if let Some(record) = unsafe { self.owned(|local, shared| local.pop(shared, request, stream)) } {
+        if let Some(record) = self.with(|local, shared| local.pop(shared, request, stream)) {
             return Ok(record);
         }
-        // SAFETY: as in `allocate`.
-        let is_new = unsafe { self.owned(|local, _| local.watch(stream)) };
+        let is_new = self.with(|local, _| local.watch(stream));
         if is_new && stream.captures_unannounced() {
             return Err(supply::unannounced("memory of a scope"));
         }
-        // SAFETY: as in `allocate`.
-        let store = unsafe { self.owned(|local, shared| local.store(shared, request)) };
+        let store = self.with(|local, shared| local.store(shared, request));
         let supplied = supply::from_range(stream, request, store)?;
-        // SAFETY: as in `allocate`.
-        Ok(unsafe { self.adopt(stream, request, supplied, true) })
+        Ok(self.adopt(stream, request, supplied, true))
     }
 
     /// A block straight from the device, which goes back there.
-    ///
-    /// # Safety
-    /// As for [`allocate`](Cache::allocate).
-    pub(super) unsafe fn allocate_unkept(&'static self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+    pub(super) fn allocate_unkept(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         let record = supply::from_device(stream, request)?;
         let supplied = Supplied { record, calls: u64::from(request.bytes > 0) };
-        // SAFETY: as here.
-        Ok(unsafe { self.adopt(stream, request, supplied, false) })
+        Ok(self.adopt(stream, request, supplied, false))
     }
 
-    /// Takes a supplied record into account. The thread is inside the scope.
-    unsafe fn adopt(
-        &'static self,
-        stream: &Stream,
-        request: &Request<'_>,
-        supplied: Supplied,
-        keeps: bool,
-    ) -> Box<Record> {
+    /// Takes a supplied record into account.
+    fn adopt(&self, stream: &Stream, request: &Request<'_>, supplied: Supplied, keeps: bool) -> Box<Record> {
         let Supplied { mut record, calls } = supplied;
         self.shared.note_device(stream.memory_id());
         let fresh = Fresh { record: &mut record, request, stream: stream.id(), keeps, calls };
-        // SAFETY: as in `allocate`; `adopt` touches lists and counters alone.
-        unsafe { self.owned(|local, shared| local.adopt(&self.door, shared, fresh)) };
+        self.with(|local, shared| local.adopt(self.cache.door(), shared, fresh));
         self.note_holding();
         record
     }
 
-    /// Takes back what [`planned`](Cache::planned) served, if that is all there is to do; hands out any other record.
-    ///
-    /// # Safety
-    /// The calling thread is inside the scope.
+    /// Takes back what [`planned`](Owner::planned) served, if that is all there is to do; hands out any other record.
     #[inline(always)]
-    pub(super) unsafe fn take_back_planned(&self, record: Box<Record>) -> Option<Box<Record>> {
-        // SAFETY: inside the scope, this thread owns the cache; `take_back` touches plain data alone.
-        unsafe { self.owned(|local, shared| local.planner.take_back(&shared.lease, record)) }
+    pub(super) fn take_back_planned(&self, record: Box<Record>) -> Option<Box<Record>> {
+        self.with(|local, shared| local.planner.take_back(&shared.lease, record))
     }
 
-    /// Takes a block back that no front end has a view of.
-    ///
-    /// # Safety
-    /// The calling thread is inside the scope.
-    #[inline]
-    pub(super) unsafe fn give_back_inside(&self, record: Box<Record>) {
-        self.put(record);
-    }
-
-    /// Takes a block back. The calling thread owns the cache.
+    /// Takes a block back.
     #[inline]
     pub(super) fn put(&self, record: Box<Record>) {
-        // SAFETY: this thread owns the cache; `put` touches plain data alone.
-        match unsafe { self.owned(|local, shared| local.put(shared, record)) } {
+        match self.with(|local, shared| local.put(shared, record)) {
             Put::Kept if !self.shared.is_stale() => {}
             Put::Released(record) => self.release(record),
             Put::Kept | Put::KeptTooMuch => self.settle(),
@@ -199,8 +291,7 @@ impl Cache {
         if generation == Home::NEVER_KEPT {
             drop(record);
         } else {
-            // SAFETY: this thread owns the cache.
-            unsafe { self.owned(|local, _| local.keep_spare(record)) };
+            self.with(|local, _| local.keep_spare(record));
         }
         if is_old {
             demand::trim_to_demand(false, |device| self.serves(device));
@@ -210,95 +301,10 @@ impl Cache {
         }
     }
 
-    /// A drop by a thread that is not inside the scope: at once if nobody is, else when the owner looks.
-    #[cold]
-    fn give_back_from_outside(&self, record: Box<Record>) {
-        self.shared.returns.push(claim_token(), record);
-        self.attend();
-    }
-
-    /// Whether it has memory of this device, or may have.
-    pub(crate) fn serves(&self, device: u64) -> bool {
-        self.shared.serves(device)
-    }
-
-    pub(crate) fn plan_stats(&self) -> PlanStats {
-        self.publish();
-        self.shared.counters.read_plans()
-    }
-
-    /// Tells what a plan has served so far, if this thread knows.
-    fn publish(&self) {
-        if self.is_mine() {
-            // SAFETY: this thread owns the cache.
-            unsafe { self.owned(|local, shared| local.planner.publish(shared)) };
-        }
-    }
-
-    /// Whether a thread is inside the scope.
-    pub(crate) fn is_entered(&self) -> bool {
-        self.local.is_entered()
-    }
-
-    pub(crate) fn stats(&self) -> ScopeStats {
-        self.publish();
-        self.shared.counters.read(&self.shared.returns)
-    }
-
-    /// Deals with what is due, unless another thread owns the cache.
-    fn attend(&self) {
-        self.local.attend(claim_token(), self);
-    }
-
-    #[inline]
-    pub(super) fn is_mine(&self) -> bool {
-        self.local.is_mine(TOKEN.get())
-    }
-
-    /// Undoes one entry or hold.
-    ///
-    /// # Safety
-    /// This thread owns the cache.
-    pub(super) unsafe fn let_go(&self) {
-        // SAFETY: as here.
-        if unsafe { self.local.depth() } == 1 {
-            self.tell_demand();
-        }
-        // SAFETY: as here.
-        unsafe { self.local.let_go(TOKEN.get(), self) };
-    }
-
-    /// Runs `act` on the owner's side.
-    ///
-    /// # Safety
-    /// The calling thread owns the cache, and `act` reaches no code that could come back to this cache.
-    #[inline]
-    pub(super) unsafe fn owned<R>(&self, act: impl FnOnce(&mut Local, &Shared) -> R) -> R {
-        // SAFETY: as here.
-        unsafe { self.local.owned(|local| act(local, &self.shared)) }
-    }
-}
-
-impl Keeper for Cache {
-    fn take_back(&self, mut record: Box<Record>) {
-        record.leave_view();
-        match self.is_mine() {
-            true if record.users().next().is_some() => self.defer(record),
-            true => self.put(record),
-            false => self.give_back_from_outside(record),
-        }
-    }
-}
-
-impl Duties for Cache {
-    fn is_due(&self) -> bool {
-        self.shared.is_unsettled()
-    }
-
     /// Deals with what is due: releases blocks after an invalidation, takes back what other threads returned, and gives
-    /// back what has been idle longest while that is too much. The calling thread owns the cache. It may be one that only
-    /// dropped an array, in a callback of the driver for instance: no stream is waited for, and none told to wait.
-    fn settle(&self) {
+    /// back what has been idle longest while that is too much. The thread may be one that only dropped an array, in a callback
+    /// of the driver for instance: no stream is waited for, and none told to wait.
+    pub(super) fn settle(&self) {
         if self.shared.is_stale() {
             self.renew();
             demand::trim_to_demand(false, |device| self.serves(device));
@@ -307,13 +313,11 @@ impl Duties for Cache {
             record.leave_view();
             if record.users().next().is_some() {
                 self.defer(record);
-            // SAFETY: this thread owns the cache; `put` touches plain data alone.
-            } else if let Put::Released(record) = unsafe { self.owned(|local, shared| local.put(shared, record)) } {
+            } else if let Put::Released(record) = self.with(|local, shared| local.put(shared, record)) {
                 self.release(record);
             }
         }
-        // SAFETY: this thread owns the cache; nothing is called in here.
-        while let Some(record) = unsafe { self.owned(Local::overflow) } {
+        while let Some(record) = self.with(Local::overflow) {
             self.release(record);
         }
         self.publish();

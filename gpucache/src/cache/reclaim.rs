@@ -27,13 +27,13 @@ pub(super) trait Holder: Sync {
 
     /// Gives idle blocks back to their range, where nobody else is at work with them; what it is at work with itself if that is
     /// better than to let the range grow by `need` bytes. Returns the bytes.
-    fn release_idle(&self, which: Idle, need: u64) -> u64;
+    fn release_idle(&'static self, which: Idle, need: u64) -> u64;
 
     /// Whether it held nothing, and need not be found any more.
-    fn forget_holding(&self) -> bool;
+    fn forget_holding(&'static self) -> bool;
 
     /// Bytes that are in use.
-    fn busy_bytes(&self) -> u64;
+    fn busy_bytes(&'static self) -> u64;
 
     /// Of the block that it serves from without a lock.
     fn lease(&self) -> &Lease;

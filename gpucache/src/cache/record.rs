@@ -74,7 +74,7 @@ pub(super) enum Origin {
 /// Who served a record and takes it back.
 pub(super) trait Keeper: Sync {
     /// Takes back what was dropped, on any thread.
-    fn take_back(&self, record: Box<Record>);
+    fn take_back(&'static self, record: Box<Record>);
 }
 
 /// Where records find their keeper: a thin address, for which a record has room, and by which keepers are told apart.

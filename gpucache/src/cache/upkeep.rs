@@ -1,101 +1,90 @@
 //! What is asked of a cache beside its entries: to give memory back, to begin anew, to end with its thread or its name.
 //!
 //! Whoever asks holds the cache for the moment ([`hold`](super::hold)), or leaves it to the thread that is inside.
-#![allow(unsafe_code)]
 
 use super::demand;
-use super::hold::Duties;
 use super::lease::Lease;
 use super::local::Local;
-use super::owner::{Cache, claim_token};
+use super::owner::{Cache, Owner};
 use super::plan_stats::PlanStats;
 use super::reclaim::{self, Holder, Idle};
 use super::stats::ScopeStats;
 
 impl Cache {
-    /// Sees to it that what the cache holds can be found. The calling thread owns the cache.
-    pub(super) fn note_holding(&'static self) {
-        // SAFETY: this thread owns the cache; nothing is called in here.
-        if !unsafe { self.owned(|local, _| std::mem::replace(&mut local.is_listed, true)) } {
-            reclaim::register(self);
-        }
-    }
-
     /// Releases the idle blocks now, and the busy ones when they return. What is free then is for the caller to give back to
     /// the devices ([`demand::trim_to_demand`]); a thread inside the scope deals with all of it there.
-    pub(crate) fn invalidate(&self) {
+    pub(crate) fn invalidate(&'static self) {
         self.shared.generations.raise();
-        if self.local.hold_unless_entered(claim_token()) {
-            self.renew();
-            self.settle();
-            self.take_deferred();
-            // SAFETY: this thread owns the cache.
-            unsafe { self.let_go() };
+        if let Some(owner) = self.hold_unless_entered() {
+            owner.renew();
+            owner.settle();
+            owner.take_deferred();
+            owner.let_go();
         }
-    }
-
-    /// Forgets all that the cache knows, and releases all that is idle. The calling thread owns the cache.
-    pub(super) fn renew(&self) {
-        // SAFETY: this thread owns the cache; the records are released after the borrow.
-        drop(unsafe { self.owned(Local::renew) });
-        // SAFETY: as above.
-        unsafe { self.perform(self.owned(|local, _| local.planner.errands())) };
-        self.tell_demand();
     }
 
     /// Gives the cache up for another name, if no array of it is alive and nobody wants what it holds kept: what it did so
     /// far. `None`, and all is as before, otherwise.
-    pub(super) fn retire(&self) -> Option<(ScopeStats, PlanStats)> {
-        if self.is_entered() || !self.local.hold_unless_entered(claim_token()) {
+    pub(super) fn retire(&'static self) -> Option<(ScopeStats, PlanStats)> {
+        if self.is_entered() {
             return None;
         }
-        self.settle();
-        self.take_deferred();
-        // SAFETY: this thread owns the cache; nothing is called in here.
-        let is_over = unsafe { self.owned(|local, shared| local.has_nothing_to_keep(shared)) };
-        let past = is_over.then(|| {
-            self.renew();
-            // SAFETY: as above; what is dropped in here is empty.
-            unsafe { self.owned(Local::reset) }
+        let owner = self.hold_unless_entered()?;
+        owner.settle();
+        owner.take_deferred();
+        let past = owner.with(|local, shared| local.has_nothing_to_keep(shared)).then(|| {
+            owner.renew();
+            owner.with(Local::reset)
         });
-        // SAFETY: this thread owns the cache.
-        unsafe { self.let_go() };
+        owner.let_go();
         past
-    }
-
-    /// Gives all idle blocks back to their range, and keeps their records. The calling thread owns the cache.
-    pub(super) fn release_lists(&self) {
-        // SAFETY: this thread owns the cache; nothing is called in here.
-        while let Some(record) = unsafe { self.owned(Local::take_oldest) } {
-            self.release(record);
-        }
-    }
-
-    /// Tells how much is likely to be needed again, if that is something else than before. The calling thread owns the cache.
-    pub(super) fn tell_demand(&self) {
-        // SAFETY: this thread owns the cache; nothing is called in here.
-        if let Some((before, now)) = unsafe { self.owned(Local::news_of_demand) } {
-            demand::tell(before, now);
-        }
     }
 
     /// The end of the thread that the cache belonged to, however many entries it left open. What is idle stays, but for
     /// what keeps streams alive that the next thread may not have.
     pub(crate) fn close(&'static self) {
-        if self.is_mine() {
-            // SAFETY: this thread owns the cache.
-            unsafe { self.local.set_depth(1) };
+        if let Some(owner) = self.owner() {
+            owner.make_last();
             self.leave(None);
         }
-        if self.local.hold_unless_entered(claim_token()) {
-            // SAFETY: this thread owns the cache; the records are released after the borrow.
-            drop(unsafe { self.owned(Local::leave_behind) });
-            // SAFETY: as above.
-            if unsafe { self.owned(|local, _| local.is_cluttered()) } {
+        if let Some(owner) = self.hold_unless_entered() {
+            // Released after the borrow.
+            drop(owner.with(Local::leave_behind));
+            if owner.with(|local, _| local.is_cluttered()) {
                 self.shared.generations.raise();
             }
-            // SAFETY: as above.
-            unsafe { self.let_go() };
+            owner.let_go();
+        }
+    }
+}
+
+impl Owner {
+    /// Sees to it that what the cache holds can be found.
+    pub(super) fn note_holding(&self) {
+        if !self.with(|local, _| std::mem::replace(&mut local.is_listed, true)) {
+            reclaim::register(**self);
+        }
+    }
+
+    /// Forgets all that the cache knows, and releases all that is idle.
+    pub(super) fn renew(&self) {
+        // Released after the borrow.
+        drop(self.with(Local::renew));
+        self.perform(self.with(|local, _| local.planner.errands()));
+        self.tell_demand();
+    }
+
+    /// Gives all idle blocks back to their range, and keeps their records.
+    pub(super) fn release_lists(&self) {
+        while let Some(record) = self.with(Local::take_oldest) {
+            self.release(record);
+        }
+    }
+
+    /// Tells how much is likely to be needed again, if that is something else than before.
+    pub(super) fn tell_demand(&self) {
+        if let Some((before, now)) = self.with(Local::news_of_demand) {
+            demand::tell(before, now);
         }
     }
 }
@@ -106,42 +95,33 @@ impl Holder for Cache {
     }
 
     /// Not while another thread is inside the scope. A plan's block goes too, if that is better than that the range grows.
-    fn release_idle(&self, which: Idle, need: u64) -> u64 {
+    fn release_idle(&'static self, which: Idle, need: u64) -> u64 {
         let has_none = matches!(which, Idle::Budgeted) && self.stats().idle_bytes == 0;
-        if has_none || !self.local.hold_unless_entered(claim_token()) {
-            return 0;
-        }
+        let Some(owner) = (if has_none { None } else { self.hold_unless_entered() }) else { return 0 };
         let held = &self.shared.counters.held_bytes;
         let before = held.get();
-        self.settle();
-        self.take_deferred();
-        // SAFETY: this thread owns the cache; nothing is called in here.
-        if unsafe { self.owned(|local, _| local.may_release(which)) } {
-            self.release_lists();
+        owner.settle();
+        owner.take_deferred();
+        if owner.with(|local, _| local.may_release(which)) {
+            owner.release_lists();
         }
-        // SAFETY: this thread owns the cache.
-        unsafe { self.release_plans(need) };
+        owner.release_plans(need);
         let bytes = before.saturating_sub(held.get());
         reclaim::count_release(bytes);
-        // SAFETY: as above.
-        unsafe { self.let_go() };
+        owner.let_go();
         bytes
     }
 
     /// Not while another thread is inside the scope.
-    fn forget_holding(&self) -> bool {
+    fn forget_holding(&'static self) -> bool {
         let held = &self.shared.counters.held_bytes;
-        if held.get() > 0 || !self.local.hold_unless_entered(claim_token()) {
-            return false;
-        }
-        // SAFETY: this thread owns the cache; nothing is called in here.
-        let is_over = unsafe { self.owned(|local, _| held.get() == 0 && std::mem::take(&mut local.is_listed)) };
-        // SAFETY: this thread owns the cache.
-        unsafe { self.let_go() };
+        let Some(owner) = (if held.get() > 0 { None } else { self.hold_unless_entered() }) else { return false };
+        let is_over = owner.with(|local, _| held.get() == 0 && std::mem::take(&mut local.is_listed));
+        owner.let_go();
         is_over
     }
 
-    fn busy_bytes(&self) -> u64 {
+    fn busy_bytes(&'static self) -> u64 {
         self.stats().busy_bytes
     }
 

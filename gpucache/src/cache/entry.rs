@@ -1,9 +1,8 @@
 //! The beginning and the end of an entry, and what planning asks of the device's range then: a block for the plans, and
 //! an end for it.
-#![allow(unsafe_code)]
 
 use super::demand;
-use super::owner::Cache;
+use super::owner::Owner;
 use super::planner::{Begin, Errands, Refused, Trim, Vacated};
 use super::reclaim::{self, Idle};
 use super::supply;
@@ -21,31 +20,24 @@ const SLACK: u64 = 16;
 /// Entries that went without a block first.
 const PATIENCE: u32 = 4;
 
-impl Cache {
+impl Owner {
     /// Begins an entry of the scope. Its plans get their block if there is one to be had; without, it goes unplanned.
-    ///
-    /// # Safety
-    /// The calling thread owns the cache, here and below.
-    pub(super) unsafe fn begin(&'static self) {
-        // SAFETY: this thread owns the cache; nothing is called in here.
-        if let Some(stream) = unsafe { self.owned(|local, _| local.watched()) }
+    pub(super) fn begin(&self) {
+        if let Some(stream) = self.with(|local, _| local.watched())
             && stream.captures_unannounced()
         {
             stream.keep(supply::unannounced("memory of a scope"));
         }
-        // SAFETY: this thread owns the cache; `begin` touches plain data alone.
-        let begin = unsafe { self.owned(|local, shared| local.begin(shared)) };
+        let begin = self.with(|local, shared| local.begin(shared));
         match begin {
             Begin::Ready => {}
-            // SAFETY: as above.
-            Begin::Install { bytes, stream, refused } => unsafe { self.install(bytes, &stream, refused) },
-            // SAFETY: as above.
-            Begin::Clear(errands) => unsafe { self.perform(errands) },
+            Begin::Install { bytes, stream, refused } => self.install(bytes, &stream, refused),
+            Begin::Clear(errands) => self.perform(errands),
         }
     }
 
     #[cold]
-    unsafe fn install(&'static self, bytes: u64, stream: &Stream, refused: Option<Refused>) {
+    fn install(&self, bytes: u64, stream: &Stream, refused: Option<Refused>) {
         let Some(range) = DeviceRange::of(stream) else { return };
         let Occupancy { live, peak_reserved, granule, .. } = range.occupancy();
         let is_retried = match refused {
@@ -59,16 +51,13 @@ impl Cache {
         let slack = if is_retried { (peak_reserved / SLACK).max(2 * granule) } else { 0 };
         self.release_lists();
         let found = find_block(range, stream, bytes, peak_reserved + slack);
-        // SAFETY: this thread owns the cache; `install` and `refuse` touch plain data alone.
-        let unwanted = unsafe {
-            self.owned(|local, shared| match found {
-                Some(found) => local.planner.install(self.door(), shared, found, bytes),
-                None => {
-                    local.planner.refuse(live);
-                    None
-                }
-            })
-        };
+        let unwanted = self.with(|local, shared| match found {
+            Some(found) => local.planner.install(self.door(), shared, found, bytes),
+            None => {
+                local.planner.refuse(live);
+                None
+            }
+        });
         if let Some(block) = unwanted {
             range.free(stream, block);
         }
@@ -77,12 +66,8 @@ impl Cache {
 
     /// Ends the epoch of the plan's stream if another thread asked for that: a scope that goes by its plan makes no call that
     /// would notice.
-    ///
-    /// # Safety
-    /// As for `begin`.
-    pub(super) unsafe fn attend_stream(&self) {
-        // SAFETY: this thread owns the cache; nothing is called in here.
-        let wanted = unsafe { self.owned(|local, _| local.planner.wanted_stream()) };
+    pub(super) fn attend_stream(&self) {
+        let wanted = self.with(|local, _| local.planner.wanted_stream());
         if let Some(stream) = wanted
             && let Some(range) = DeviceRange::of(&stream)
         {
@@ -91,49 +76,32 @@ impl Cache {
     }
 
     /// Ends an entry that this thread is about to leave.
-    ///
-    /// # Safety
-    /// As for `begin`.
-    pub(super) unsafe fn end(&'static self) {
-        // SAFETY: this thread owns the cache; `end` touches plain data alone.
-        let errands = unsafe { self.owned(|local, shared| local.planner.end(shared)) };
-        // SAFETY: as above; each is dropped after the borrow.
-        while let Some(record) = unsafe { self.owned(|local, _| local.take_unneeded()) } {
+    pub(super) fn end(&self) {
+        let errands = self.with(|local, shared| local.planner.end(shared));
+        while let Some(record) = self.with(|local, _| local.take_unneeded()) {
             drop(record);
         }
-        // SAFETY: as above.
-        unsafe { self.perform(errands) };
+        self.perform(errands);
     }
 
     /// Gives the plans' block up, unless an entry is under way that the range need not have it for: it is to grow by
     /// `need` bytes.
-    ///
-    /// # Safety
-    /// As for `begin`.
-    pub(super) unsafe fn release_plans(&self, need: u64) {
+    pub(super) fn release_plans(&self, need: u64) {
         let is_entered = self.is_entered();
-        // SAFETY: this thread owns the cache; all of this touches plain data alone.
-        let errands = unsafe {
-            self.owned(|local, shared| {
-                if !is_entered || local.planner.is_in_the_way(shared, need) {
-                    local.planner.vacate(shared);
-                }
-                local.planner.errands()
-            })
-        };
-        // SAFETY: as above.
-        unsafe { self.perform(errands) };
+        let errands = self.with(|local, shared| {
+            if !is_entered || local.planner.is_in_the_way(shared, need) {
+                local.planner.vacate(shared);
+            }
+            local.planner.errands()
+        });
+        self.perform(errands);
     }
 
     /// Does what planning wants done.
-    ///
-    /// # Safety
-    /// As for `begin`.
-    pub(super) unsafe fn perform(&self, errands: Errands) {
+    pub(super) fn perform(&self, errands: Errands) {
         let Errands { vacated, records, streams, may_trim } = errands;
         if let Some(vacated) = vacated {
-            // SAFETY: as here.
-            unsafe { self.give_up(vacated) };
+            self.give_up(vacated);
         }
         drop((records, streams));
         if let Some(Trim { stream, last }) = may_trim
@@ -141,13 +109,12 @@ impl Cache {
         {
             self.tell_demand();
             let frees = trim(range, stream.memory_id(), last);
-            // SAFETY: this thread owns the cache; `looked` touches plain data alone.
-            unsafe { self.owned(|local, shared| local.planner.looked(shared, frees)) };
+            self.with(|local, shared| local.planner.looked(shared, frees));
         }
     }
 
     /// Gives a block back to the range, all but what is live in it.
-    unsafe fn give_up(&self, vacated: Vacated) {
+    fn give_up(&self, vacated: Vacated) {
         let Vacated { block, stream, epoch, live, transit: _transit } = vacated;
         let Some(range) = DeviceRange::of(&stream) else { return };
         if live.is_empty() {
@@ -156,8 +123,7 @@ impl Cache {
         let pieces: Vec<(u64, u64)> = live.iter().map(|live| (live.offset, live.bytes)).collect();
         let blocks = range.split(&stream, block, &pieces);
         let places = live.iter().map(|live| live.position).zip(blocks).collect();
-        // SAFETY: this thread owns the cache; `evict` touches plain data alone.
-        unsafe { self.owned(|local, shared| local.planner.evict(shared, epoch, places)) };
+        self.with(|local, shared| local.planner.evict(shared, epoch, places));
     }
 }
 
