@@ -16,8 +16,8 @@ type Bytes = Array<u8, Virtual>;
 
 /// The capacity of a device.
 const ALL: usize = 1000 << 20;
-/// Entries from which a scope plans.
-const WARM: usize = 8;
+/// Entries from which a scope plans, and is not recorded any more.
+const WARM: usize = 40;
 
 /// This many thousandths of the device.
 fn part(device: &Virtual, thousandths: usize) -> Result<Bytes> {
@@ -105,15 +105,21 @@ fn a_block_in_which_nothing_is_alive_is_taken() {
     }
 }
 
-/// Whether another thread gets 600 thousandths while this one is inside of a warm scope and holds what `hold` returns, and
-/// whether once this thread has dropped that.
-fn is_taken_while<T>(entry: impl Fn(&Virtual) + Sync, hold: impl Fn(&Virtual, &Line) -> T + Sync) -> [bool; 2] {
+/// What a thread has when another one is in need.
+struct Held(#[expect(dead_code, reason = "held")] Vec<Bytes>);
+
+/// Whether another thread gets 600 thousandths while this one is inside of a warm scope, once when that holds what `hold`
+/// returns, and once when that is dropped. Entries allocate these sizes, in thousandths, and the one before leaves the last of
+/// them to `hold` if `one_leaves`.
+fn is_taken_while(sizes: &[usize], one_leaves: bool, hold: impl Fn(&Virtual, Vec<Bytes>) -> Held + Sync) -> [bool; 2] {
     let mut answers = Vec::new();
     for device in devices() {
+        let all = || sizes.iter().map(|&size| part(&device, size).unwrap()).collect::<Vec<Bytes>>();
         let inside = |line: Line| {
-            warm("busy inside", || entry(&device));
+            warm("busy inside", || drop(all()));
+            let before = cache_scope!("busy inside", { all().split_off(sizes.len() - usize::from(one_leaves)) });
             cache_scope!("busy inside", {
-                let held = hold(&device, &line);
+                let held = hold(&device, before);
                 line.tell();
                 line.wait();
                 drop(held);
@@ -141,36 +147,30 @@ fn is_taken_while<T>(entry: impl Fn(&Virtual) + Sync, hold: impl Fn(&Virtual, &L
 #[test]
 fn a_block_with_one_live_position_of_several_is_left() {
     let _turn = turn();
-    let entry = |device: &Virtual| drop([300, 200, 200].map(|thousandths| part(device, thousandths).unwrap()));
-    let hold = |device: &Virtual, _: &Line| {
-        let [_, middle, _] = [300, 200, 200].map(|thousandths| part(device, thousandths).unwrap());
-        middle
+    let sizes = [300, 200, 200];
+    let hold = |device: &Virtual, _: Vec<Bytes>| {
+        let mut all: Vec<Bytes> = sizes.iter().map(|&size| part(device, size).unwrap()).collect();
+        Held(vec![all.remove(1)])
     };
-    assert_eq!(is_taken_while(entry, hold), [false, true]);
+    assert_eq!(is_taken_while(&sizes, false, hold), [false, true]);
 }
 
+/// It is so small a part of the block that it keeps its place there.
 #[test]
 fn a_block_with_an_array_of_an_entry_before_is_left() {
     let _turn = turn();
-    let entry = |device: &Virtual| drop([695, 5].map(|thousandths| part(device, thousandths).unwrap()));
-    let hold = |device: &Virtual, _: &Line| {
-        // The scope is entered once more: an outermost entry ends with its thread inside of another scope.
-        let [_, kept] = [695, 5].map(|thousandths| part(device, thousandths).unwrap());
-        kept
-    };
-    assert_eq!(is_taken_while(entry, hold), [false, true]);
+    assert_eq!(is_taken_while(&[695, 5], true, |_, before| Held(before)), [false, true]);
 }
 
 /// It counts as alive until the thread that is inside takes it back.
 #[test]
 fn a_block_with_an_array_that_another_thread_dropped_is_left() {
     let _turn = turn();
-    let entry = |device: &Virtual| drop([300, 200, 200].map(|thousandths| part(device, thousandths).unwrap()));
-    let hold = |device: &Virtual, _: &Line| {
-        let [_, middle, _] = [300, 200, 200].map(|thousandths| part(device, thousandths).unwrap());
-        std::thread::scope(|threads| threads.spawn(|| drop(middle)).join().unwrap());
+    let hold = |_: &Virtual, before: Vec<Bytes>| {
+        std::thread::scope(|threads| threads.spawn(|| drop(before)).join().unwrap());
+        Held(Vec::new())
     };
-    assert_eq!(is_taken_while(entry, hold), [false, true]);
+    assert_eq!(is_taken_while(&[695, 5], true, hold), [false, true]);
 }
 
 /// The same for what a scope has no plan for yet, or never: what is idle in it is to be had by others as well.

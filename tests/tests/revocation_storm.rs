@@ -72,13 +72,20 @@ impl Marked {
 /// So many threads may have anything alive at once.
 struct Permits(AtomicU32);
 
+struct Permit<'a>(&'a Permits);
+
 impl Permits {
-    fn with(&self, act: impl FnOnce()) {
+    fn wait(&self) -> Permit<'_> {
         while self.0.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_err() {
             std::thread::yield_now();
         }
-        act();
-        self.0.fetch_add(1, SeqCst);
+        Permit(self)
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_add(1, SeqCst);
     }
 }
 
@@ -103,6 +110,13 @@ fn play(device: &Paged, sizes: [usize; 5], mark: &mut u32) {
     before.unwrap().check();
 }
 
+fn on_threads(run: &(impl Fn(u32) + Sync)) {
+    std::thread::scope(|threads| {
+        let started: Vec<_> = (0..THREADS).map(|thread| threads.spawn(move || run(thread))).collect();
+        started.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
 /// Of three threads two at most have anything alive at once, and there is memory for two.
 fn check(name: &str, parts: [[usize; 5]; 2]) {
     let _turn = turn();
@@ -116,7 +130,9 @@ fn check(name: &str, parts: [[usize; 5]; 2]) {
         let mut entry = || {
             cache_scope!(name = &*name, {
                 for sizes in parts {
-                    permits.with(|| play(&device, sizes, &mut mark));
+                    let permit = permits.wait();
+                    play(&device, sizes, &mut mark);
+                    drop(permit);
                     pause(rng);
                 }
             });
@@ -127,11 +143,7 @@ fn check(name: &str, parts: [[usize; 5]; 2]) {
         start.wait();
         (0..entries).for_each(|_| entry());
     };
-    std::thread::scope(|threads| {
-        let run = &run;
-        let started: Vec<_> = (0..THREADS).map(|thread| threads.spawn(move || run(thread))).collect();
-        started.into_iter().for_each(|thread| thread.join().unwrap());
-    });
+    on_threads(&run);
     finish(&device, name, entries);
 }
 
@@ -149,6 +161,7 @@ fn finish(device: &Paged, name: &str, entries: u64) {
     let names: Vec<String> = (0..THREADS).map(|thread| format!("{name} {thread}")).collect();
     let planned: Vec<u64> = names.iter().map(|name| plan_stats(name).unwrap().planned).collect();
     println!("planned of {}: {planned:?}", 10 * entries);
+    assert!(planned.iter().all(|&planned| planned > entries), "blocks come and go, and are used meanwhile");
     names.iter().for_each(|name| _ = invalidate(name));
     trim(device).unwrap();
     assert_eq!(device.memory().bytes, 0);
@@ -160,20 +173,17 @@ fn arrays_travel_meanwhile() {
     let _turn = turn();
     let device = Paged::new(2 * PEAK + 4);
     let entries = number("ENTRIES").unwrap_or(ENTRIES);
-    let (senders, inboxes): (Vec<Sender<Marked>>, Vec<Receiver<Marked>>) = (0..THREADS).map(|_| channel()).unzip();
-    std::thread::scope(|threads| {
-        for (thread, inbox) in (0..THREADS).zip(inboxes) {
-            let (device, senders) = (&device, senders.clone());
-            threads.spawn(move || travel(device, thread, entries, &senders, &inbox));
-        }
-    });
+    let (senders, inboxes): (Vec<Sender<Marked>>, Vec<_>) = (0..THREADS).map(|_| channel()).unzip();
+    let inboxes: Vec<Mutex<Receiver<Marked>>> = inboxes.into_iter().map(Mutex::new).collect();
+    on_threads(&|thread| travel(&device, thread, entries, &senders, &inboxes[thread as usize].lock().unwrap()));
+    drop(inboxes);
     drop(senders);
     finish(&device, "travelling", entries);
 }
 
 fn travel(device: &Paged, thread: u32, entries: u64, senders: &[Sender<Marked>], inbox: &Receiver<Marked>) {
     let (name, rng) = (format!("travelling {thread}"), &mut Rng::with_seed(thread.into()));
-    let (mut mark, mut shortages) = (thread << 28, 0);
+    let mut mark = thread << 28;
     for _ in 0..entries {
         cache_scope!(name = &*name, {
             for pages in MANY.into_iter().flatten() {
@@ -182,15 +192,11 @@ fn travel(device: &Paged, thread: u32, entries: u64, senders: &[Sender<Marked>],
                     // Few, so that most blocks have nothing alive in them.
                     Ok(array) if rng.u32(0..50) == 0 => _ = senders[rng.usize(0..senders.len())].send(array),
                     Ok(array) => array.check(),
-                    Err(error) => {
-                        assert!(error.is_out_of_memory(), "{error}");
-                        shortages += 1;
-                    }
+                    Err(error) => assert!(error.is_out_of_memory(), "{error}"),
                 }
                 inbox.try_iter().for_each(|array| array.check());
                 pause(rng);
             }
         });
     }
-    println!("{thread}: {shortages} shortages");
 }

@@ -14,41 +14,44 @@
 use loom::sync::atomic::fence;
 use std::sync::atomic::Ordering::SeqCst;
 #[cfg(not(all(loom, test)))]
-use std::sync::atomic::compiler_fence;
+use std::sync::atomic::compiler_fence as fence;
 
 /// Between a store and a load of the side that runs all the time.
 #[inline(always)]
 pub(super) fn light() {
-    #[cfg(not(all(loom, test)))]
-    compiler_fence(SeqCst);
-    #[cfg(all(loom, test))]
     fence(SeqCst);
 }
 
 /// Between a store and a load of the side that runs seldom. Takes some microseconds. False where the system has no such
 /// barrier: then nothing is known of the other side.
 pub(super) fn heavy() -> bool {
-    #[cfg(all(loom, test))]
+    // The kernel's call is no barrier for the compiler.
     fence(SeqCst);
-    #[cfg(all(target_os = "linux", not(all(loom, test))))]
-    return is_expedited();
-    #[cfg(any(not(target_os = "linux"), all(loom, test)))]
-    return cfg!(loom);
+    cfg!(all(loom, test)) || membarrier::interrupt()
 }
 
-/// A process says once that it wants to be interrupted. The kernel's call is a full barrier for the caller too.
-#[cfg(all(target_os = "linux", not(all(loom, test))))]
-fn is_expedited() -> bool {
+#[cfg(target_os = "linux")]
+mod membarrier {
+    use libc::{MEMBARRIER_CMD_PRIVATE_EXPEDITED as INTERRUPT, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED as REGISTER};
+
     use crate::base::sync::LazyLock;
 
-    static IS_REGISTERED: LazyLock<bool> =
-        LazyLock::new(|| membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED as libc::c_long));
-    *IS_REGISTERED && membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED as libc::c_long)
+    /// A full barrier for all threads of the process, the caller among them. The process says once that it will want it.
+    pub(super) fn interrupt() -> bool {
+        static IS_REGISTERED: LazyLock<bool> = LazyLock::new(|| call(REGISTER as libc::c_long));
+        *IS_REGISTERED && call(INTERRUPT as libc::c_long)
+    }
+
+    fn call(command: libc::c_long) -> bool {
+        let (flags, processor): (libc::c_long, libc::c_long) = (0, 0);
+        // SAFETY: the call takes three numbers, and touches no memory of the process.
+        unsafe { libc::syscall(libc::SYS_membarrier, command, flags, processor) == 0 }
+    }
 }
 
-#[cfg(all(target_os = "linux", not(all(loom, test))))]
-fn membarrier(command: libc::c_long) -> bool {
-    let (flags, cpu): (libc::c_long, libc::c_long) = (0, 0);
-    // SAFETY: the call takes three numbers, and touches no memory of the process.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, flags, cpu) == 0 }
+#[cfg(not(target_os = "linux"))]
+mod membarrier {
+    pub(super) fn interrupt() -> bool {
+        false
+    }
 }

@@ -3,7 +3,9 @@
 //! An allocation: [`Block::planned`] → the innermost scope's cache ([`current`]) → the cursor of its plan ([`planner`]); what that
 //! does not expect: [`Block::allocate`] → its keyed lists ([`lists`]) → the device's range ([`supply`]). A drop: [`Block`]
 //! → its home cache, on the owner's side ([`local`]) where the dropping thread is inside the scope, else through everyone's side
-//! ([`shared`], [`returns`]). What a graph is to use whenever it is launched is of no scope ([`reservation`]). An entry begins and ends in [`entry`], where plans get their block and give it up.
+//! ([`shared`], [`returns`]). What a graph is to use whenever it is launched is of no scope ([`reservation`]). An entry begins
+//! and ends in [`entry`], where plans get their block and give it up. What happens when the device has no memory left stands in
+//! [`shortage`]; how a plan's block is taken from a thread that is inside, in [`lease`].
 
 pub(crate) mod current;
 pub(crate) mod demand;

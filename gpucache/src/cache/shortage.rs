@@ -16,9 +16,10 @@ const ROUNDS: u32 = 64;
 
 /// Makes a call for so many bytes that may run out of memory, and makes it again, with `true`, once everything idle went back
 /// to the device, by this thread or by another one in need meanwhile, and the device gave back what it keeps for itself.
-/// Waits for the work that uses free pages only if that was not enough.
-pub(super) fn insist<R>(stream: &Stream, bytes: usize, call: impl Fn(bool) -> Result<R>) -> Result<R> {
-    let mut need = Need { stream, bytes: bytes as u64, seen: Seen::now(stream), call };
+/// Waits for the work that uses free pages only if that was not enough. The range had freed something `frees` times before; 0
+/// if that is not known, as to ask may have to wait.
+pub(super) fn insist<R>(stream: &Stream, bytes: u64, frees: u64, call: impl Fn(bool) -> Result<R>) -> Result<R> {
+    let mut need = Need { stream, bytes, seen: Seen::with(frees), call };
     let mut answer = (need.call)(false);
     if is_short(&answer) {
         need.release_idle();
@@ -48,7 +49,10 @@ struct Seen {
 
 impl Seen {
     fn now(stream: &Stream) -> Seen {
-        let frees = DeviceRange::of(stream).map_or(0, |range| range.occupancy().frees);
+        Seen::with(DeviceRange::of(stream).map_or(0, |range| range.occupancy().frees))
+    }
+
+    fn with(frees: u64) -> Seen {
         Seen { releases: reclaim::releases(), frees, arrivals: transit::arrivals() }
     }
 }

@@ -40,7 +40,7 @@ const MOVED: u64 = 256;
 
 /// Memory straight from the device.
 pub(super) fn from_device(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    let address = insist(stream, request.bytes, |_| stream.allocate(request.bytes))?;
+    let address = insist(stream, request.bytes as u64, 0, |_| stream.allocate(request.bytes))?;
     Ok(Box::new(Record::new(stream, request, address, Origin::Device)))
 }
 
@@ -62,7 +62,7 @@ pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store) -
             let Carved { block, address, calls } = carve(range, stream, request, moves)?;
             (address, Origin::Range(block), calls)
         }
-        None => (insist(stream, request.bytes, |_| stream.allocate(request.bytes))?, Origin::Device, 1),
+        None => (insist(stream, bytes, 0, |_| stream.allocate(request.bytes))?, Origin::Device, 1),
     };
     let record = match spare {
         Some(mut spare) => {
@@ -87,7 +87,7 @@ fn carve(range: &DeviceRange, stream: &Stream, request: &Request<'_>, moves: Mov
     {
         return Ok(carved);
     }
-    let Occupancy { reserved, .. } = range.occupancy();
+    let Occupancy { reserved, frees, .. } = range.occupancy();
     if bytes > reserved / MOVED {
         let moved = match moves {
             Moves::Never => Ok(None),
@@ -101,7 +101,7 @@ fn carve(range: &DeviceRange, stream: &Stream, request: &Request<'_>, moves: Mov
     if let Some(carved) = range.reuse_soon(stream, bytes)? {
         return Ok(carved);
     }
-    insist(stream, request.bytes, |insists| range.allocate(stream, bytes, insists))
+    insist(stream, bytes, frees, |insists| range.allocate(stream, bytes, insists))
         .map_err(|error| error.stopping(request.bytes))
 }
 

@@ -117,7 +117,7 @@ impl Cursor {
         Cursor { slots, lives, sizes, next, passed_over, first_reusers, ..Cursor::default() }
     }
 
-    /// Begins an entry, at a time when some positions are live or not.
+    /// Begins an entry, while positions are live if it `has_live` ones.
     pub(crate) fn begin(&mut self, has_live: bool) {
         let was_complete = self.next == self.slots.len() && !self.off_order.is_cut;
         (self.served, self.passed_over) = (self.served(), 0);
