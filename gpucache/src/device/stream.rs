@@ -177,11 +177,16 @@ impl Stream {
         let mut notice = self.notice();
         let failure = notice.failure.take();
         self.tell(&notice);
-        failure.map_or(Ok(()), |error| Err(error.deferred()))
+        failure.map_or(Ok(()), Err)
     }
 
     /// Keeps the first failure that a drop or late work met, for [`check`](Stream::check).
     pub(crate) fn keep(&self, error: Error) {
+        self.refuse_next(error.deferred());
+    }
+
+    /// Lets the next fallible call return this.
+    pub(crate) fn refuse_next(&self, error: Error) {
         let mut notice = self.notice();
         notice.failure.get_or_insert(error);
         self.tell(&notice);
