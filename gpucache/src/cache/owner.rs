@@ -187,8 +187,8 @@ impl Owner {
     /// what is to be called is for the caller to call afterwards. Builds with debug assertions see to it.
     #[inline(always)]
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut Local, &Shared) -> R) -> R {
-        // SAFETY: this is a proof that the calling thread owns the cache, since it was made by a thread that does, never
-        // leaves that, and goes when the cache is given up; `act` comes not back to it, as all of this module's do not.
+        // SAFETY: this is a proof that the calling thread owns the cache, since it was made on a thread that does, cannot
+        // leave that, and is gone when the cache is given up. `act` does not come back to it, as the contract above has it.
         unsafe { self.cache.local.owned(|local| act(local, &self.cache.shared)) }
     }
 
@@ -199,7 +199,7 @@ impl Owner {
     }
 
     /// Has the next [`let_go`](Owner::let_go) undo all entries at once.
-    pub(super) fn make_last(&self) {
+    pub(super) fn make_last(self) {
         // SAFETY: this is a proof that the calling thread owns the cache.
         unsafe { self.cache.local.set_depth(1) };
     }

@@ -1,6 +1,7 @@
 //! Who may have memory to give, and how it is taken out of them when a device is short.
 //!
-//! Invariant: whoever holds memory stands in `HOLDERS`, and knows whether it does. One that is found to hold nothing is taken out, so that a walk costs by what is held and not by how many names there are.
+//! Invariant: whoever holds memory stands in `HOLDERS`, and knows whether it does. One that is found to hold nothing is taken
+//! out, so that a walk costs by what is held and not by how many names there are.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

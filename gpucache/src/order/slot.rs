@@ -58,8 +58,8 @@ impl Slot {
         self.stream = None;
     }
 
-    #[cfg(any(feature = "cuda", test))]
     /// What the stream freed may be others' once all its work so far is done.
+    #[cfg(any(feature = "cuda", test))]
     pub(super) fn release(&mut self) {
         self.is_reserved = false;
         self.freed = self.use_now();

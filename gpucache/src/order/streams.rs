@@ -92,8 +92,8 @@ impl Streams {
         Ok(())
     }
 
-    #[cfg(any(feature = "cuda", test))]
     /// What `stream` freed is not reserved any more.
+    #[cfg(any(feature = "cuda", test))]
     pub(crate) fn release(&mut self, stream: &Stream) {
         if let Some(slot) = self.slots.iter_mut().find(|slot| slot.id == stream.id()) {
             slot.release();
@@ -285,6 +285,6 @@ fn captured() -> Error {
     Error::unavailable(
         "memory that another stream used",
         "a CUDA graph is captured meanwhile, and can wait for nothing outside",
-        "run the step once on the stream before its capture, or wait for the other stream",
+        "let the stream wait for the other one before the capture",
     )
 }

@@ -120,7 +120,7 @@ impl DeviceRange {
     /// streams still use, behind which `stream` comes then.
     ///
     /// # Errors
-    /// [`is_out_of_memory`](Error::is_out_of_memory) if neither memory nor addresses suffice; a failure of the device.
+    /// [`is_out_of_memory`](crate::Error::is_out_of_memory) if neither memory nor addresses suffice; a failure of the device.
     pub(crate) fn allocate(&self, stream: &Stream, bytes: u64, insists: bool) -> Result<Carved> {
         let inner = &mut *self.inner();
         inner.range.pages_mut().serve(stream);
@@ -255,8 +255,8 @@ impl DeviceRange {
         Ok(bytes)
     }
 
-    #[cfg(any(feature = "cuda", test))]
     /// What `stream` freed is not reserved any more: others may have it once all work that is on its queue now is done.
+    #[cfg(any(feature = "cuda", test))]
     pub(crate) fn release(&self, stream: &Stream) {
         self.inner().streams.release(stream);
     }
