@@ -42,9 +42,13 @@ mod array;
 mod base;
 mod cache;
 pub mod device;
+mod home;
 mod order;
 pub mod plan;
+mod planner;
+mod pressure;
 mod range;
+mod record;
 mod scope;
 
 #[cfg(feature = "cuda")]
@@ -54,7 +58,8 @@ pub use array::{Arguments, Array, Element, Shape};
 #[cfg(feature = "cuda")]
 pub use array::{ArrayView, Graph, Launch};
 pub use base::error::{Error, Result};
-pub use cache::{Deviations, PlanStats, ScopeStats, keep_idle, trim};
+pub use home::{Deviations, PlanStats, ScopeStats};
+pub use pressure::{keep_idle, trim};
 pub use scope::{Invalidated, invalidate, invalidate_all, plan_stats, stats};
 
 /// Compiles the programs in the README.

@@ -7,15 +7,15 @@
 use std::any::Any;
 use std::mem::ManuallyDrop;
 
-use super::record::Record;
-#[cfg(feature = "cuda")]
-use super::record::{Home, Origin, View};
 use super::{current, supply};
 use crate::base::error::Result;
 use crate::base::key::Request;
 #[cfg(feature = "cuda")]
 use crate::base::sync::OnceLock;
 use crate::device::Stream;
+use crate::record::Record;
+#[cfg(feature = "cuda")]
+use crate::record::{Origin, View};
 
 /// Memory on a stream, in use until dropped. A drop hands it back to the cache that served it, from any thread.
 pub(crate) struct Block(ManuallyDrop<Box<Record>>);
@@ -77,9 +77,9 @@ impl Block {
 
     /// The address, for whoever uses it on the block's own stream without a word, behind what was announced so far.
     pub(crate) fn bare_address(&self) -> u64 {
-        self.note_use(&self.0.stream);
+        self.note_use(self.0.stream());
         if let Err(error) = self.0.bare() {
-            self.0.stream.keep(error);
+            self.0.stream().keep(error);
         }
         self.0.address
     }
@@ -112,13 +112,12 @@ impl Block {
     }
 
     pub(crate) fn stream(&self) -> &Stream {
-        &self.0.stream
+        self.0.stream()
     }
 
     /// Gives the block another shape of as many bytes; its next life has the old one again.
     pub(crate) fn reshape(&mut self, dims: &[usize]) {
-        self.0.shape.assign(dims);
-        self.0.is_reshaped = true;
+        self.0.reshape(dims);
     }
 
     /// Makes the block's own stream wait for other users that said so, or that the view knows.
@@ -128,14 +127,14 @@ impl Block {
     pub(crate) fn end_uses(&mut self) -> Result<()> {
         self.0.forget_write();
         let ended = if self.0.needs_care() { self.0.end_uses() } else { Ok(()) };
-        self.note_use(&self.0.stream);
+        self.note_use(self.0.stream());
         ended
     }
 
     /// As [`end_uses`](Block::end_uses), for callers that cannot return a failure: it is kept for the next fallible call.
     pub(crate) fn end_uses_or_keep(&mut self) {
         if let Err(error) = self.end_uses() {
-            self.0.stream.keep(error);
+            self.0.stream().keep(error);
         }
     }
 
@@ -167,9 +166,9 @@ impl Block {
         let view: Box<dyn Any> = self.0.view.take()?;
         let view = view.downcast().ok()?;
         if let Origin::Device = std::mem::replace(&mut self.0.origin, Origin::Nowhere) {
-            self.0.stream.meter().freed(self.0.bytes as u64);
+            self.0.stream().meter().freed(self.0.bytes as u64);
         }
-        self.0.home.generation = Home::NEVER_KEPT;
+        self.0.leave_home();
         Some(view)
     }
 
@@ -186,7 +185,7 @@ impl Block {
     #[inline]
     pub(crate) fn read_on(&self, stream: &Stream) -> Result<()> {
         self.note_use(stream);
-        let is_plain = self.0.stream.queue() == stream.queue() && !self.0.needs_care();
+        let is_plain = self.0.stream().queue() == stream.queue() && !self.0.needs_care();
         if is_plain { Ok(()) } else { self.0.read_on(stream) }
     }
 
@@ -198,7 +197,7 @@ impl Block {
     pub(crate) fn write_on(&mut self, stream: &Stream) -> Result<()> {
         self.0.forget_write();
         self.note_use(stream);
-        let is_plain = self.0.stream.queue() == stream.queue() && !self.0.needs_care();
+        let is_plain = self.0.stream().queue() == stream.queue() && !self.0.needs_care();
         if is_plain { Ok(()) } else { self.0.write_on(stream) }
     }
 
@@ -206,7 +205,7 @@ impl Block {
     #[inline]
     fn note_use(&self, stream: &Stream) {
         if let Some(reservation) = stream.reservation()
-            && reservation.id() != self.0.stream.id()
+            && reservation.id() != self.0.stream().id()
         {
             self.0.keep_for(&reservation);
         }
@@ -217,8 +216,8 @@ impl Block {
         if self.0.needs_care() {
             self.0.end_uses()?;
         }
-        self.note_use(&self.0.stream);
-        operation(&self.0.stream, self.0.address)?;
+        self.note_use(self.0.stream());
+        operation(self.0.stream(), self.0.address)?;
         self.0.note_write();
         Ok(())
     }
@@ -261,10 +260,10 @@ fn give_back_unplanned(mut record: Box<Record>) {
             Some(rest) => record = rest,
         }
     }
-    if record.stream.watches() {
-        record.stream.taken_back(record.address, record.bytes);
+    if record.stream().watches() {
+        record.stream().taken_back(record.address, record.bytes);
     }
-    match record.home.door {
+    match record.home().door {
         Some(door) => door.take_back(record),
         None => drop(record),
     }

@@ -8,11 +8,11 @@ use std::cell::Cell;
 
 use super::owner::{Cache, Owner};
 use super::policy::Recycle;
-use super::record::Record;
 use super::supply;
 use crate::base::error::Result;
 use crate::base::key::Request;
 use crate::device::Stream;
+use crate::record::Record;
 
 /// A scope that is entered: its cache, and what becomes of blocks allocated in it.
 #[derive(Clone, Copy)]

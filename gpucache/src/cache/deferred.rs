@@ -4,15 +4,15 @@
 //! is missing, or when the entry ends. So one event a stream serves all blocks that came back until then, and work that
 //! needs none of them is not held up.
 
-use super::moment::Moment;
-use super::record::Record;
+use crate::record::Fence;
+use crate::record::Record;
 
 /// Blocks that wait for other streams; belongs to a cache's owner.
 #[derive(Default)]
 pub(super) struct Deferred {
     records: Vec<Box<Record>>,
     /// Kept for its memory.
-    moments: Vec<Moment>,
+    fences: Vec<Fence>,
 }
 
 impl Deferred {
@@ -32,19 +32,19 @@ impl Deferred {
     /// Orders each block's own stream behind its other users, and keeps those for which this fails, which is tried again.
     pub(super) fn order(&mut self) {
         for user in self.records.iter_mut().flat_map(|record| record.users()) {
-            if !self.moments.iter().any(|known| known.stream().id() == user.id()) {
-                self.moments.push(Moment::now(user));
+            if !self.fences.iter().any(|known| known.stream().id() == user.id()) {
+                self.fences.push(Fence::now(user));
             }
         }
         for record in &mut self.records {
             // While a graph is captured there is no way to wait, and nothing wrong.
-            if let Err(error) = record.follow_uses(&self.moments)
+            if let Err(error) = record.follow_uses(&self.fences)
                 && !error.is_unavailable()
             {
                 record.stream().keep(error);
             }
         }
-        self.moments.clear();
+        self.fences.clear();
     }
 
     /// One that waits for nobody.

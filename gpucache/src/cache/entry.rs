@@ -1,13 +1,13 @@
 //! The beginning and the end of an entry, and what planning asks of the device's range then: a block for the plans, and
 //! an end for it.
 
-use super::demand;
 use super::owner::Owner;
-use super::planner::{Begin, Errands, Refused, Trim, Vacated};
-use super::reclaim::{self, Idle};
 use super::supply;
-use super::transit::{InNeed, Transit};
 use crate::device::Stream;
+use crate::planner::{Begin, Effects, Refused, Trim, Vacated};
+use crate::pressure::demand;
+use crate::pressure::reclaim::{self, Idle};
+use crate::pressure::transit::{InNeed, Transit};
 use crate::range::{Carved, DeviceRange, Limit, Occupancy, Patience};
 
 /// Idle memory in this share of a range is given back.
@@ -16,9 +16,6 @@ const IDLE: u64 = 512;
 /// For a plan's block that was not to be had otherwise, the range may reserve more than it ever did by this share, or by
 /// two pages.
 const SLACK: u64 = 16;
-
-/// Entries that went without a block first.
-const PATIENCE: u32 = 4;
 
 impl Owner {
     /// Begins an entry of the scope. Its plans get their block if there is one to be had; without, it goes unplanned.
@@ -32,7 +29,7 @@ impl Owner {
         match begin {
             Begin::Ready => {}
             Begin::Install { bytes, stream, refused } => self.install(bytes, &stream, refused),
-            Begin::Clear(errands) => self.perform(errands),
+            Begin::Clear(effects) => self.perform(effects),
         }
     }
 
@@ -40,15 +37,15 @@ impl Owner {
     fn install(&self, bytes: u64, stream: &Stream, refused: Option<Refused>) {
         let Some(range) = DeviceRange::of(stream) else { return };
         let Occupancy { live, peak_reserved, granule, .. } = range.occupancy();
-        let is_retried = match refused {
-            Some(Refused { live: before, wait, .. }) if live >= before && wait > 0 => return,
-            refused => refused.is_some_and(|refused| refused.last_wait > PATIENCE),
-        };
-        if InNeed::is_any() {
+        if refused.is_some_and(|refused| refused.is_in_vain(live)) || InNeed::is_any() {
             return;
         }
         let _transit = Transit::begin();
-        let slack = if is_retried { (peak_reserved / SLACK).max(2 * granule) } else { 0 };
+        let slack = if refused.is_some_and(|refused| refused.was_patient()) {
+            (peak_reserved / SLACK).max(2 * granule)
+        } else {
+            0
+        };
         self.release_lists();
         let found = find_block(range, stream, bytes, peak_reserved + slack);
         let unwanted = self.with(|local, shared| match found {
@@ -77,29 +74,29 @@ impl Owner {
 
     /// Ends an entry that this thread is about to leave.
     pub(super) fn end(&self) {
-        let errands = self.with(|local, shared| local.planner.end(shared));
+        let effects = self.with(|local, shared| local.planner.end(shared));
         while let Some(record) = self.with(|local, _| local.take_unneeded()) {
             drop(record);
         }
-        self.perform(errands);
+        self.perform(effects);
     }
 
     /// Gives the plans' block up, unless an entry is under way that the range need not have it for: it is to grow by
     /// `need` bytes.
     pub(super) fn release_plans(&self, need: u64) {
         let is_entered = self.is_entered();
-        let errands = self.with(|local, shared| {
+        let effects = self.with(|local, shared| {
             if !is_entered || local.planner.is_in_the_way(shared, need) {
                 local.planner.vacate(shared);
             }
-            local.planner.errands()
+            local.planner.take_effects()
         });
-        self.perform(errands);
+        self.perform(effects);
     }
 
     /// Does what planning wants done.
-    pub(super) fn perform(&self, errands: Errands) {
-        let Errands { vacated, records, streams, may_trim } = errands;
+    pub(super) fn perform(&self, effects: Effects) {
+        let Effects { vacated, records, streams, may_trim } = effects;
         if let Some(vacated) = vacated {
             self.give_up(vacated);
         }
@@ -115,7 +112,7 @@ impl Owner {
 
     /// Gives a block back to the range, all but what is live in it.
     fn give_up(&self, vacated: Vacated) {
-        let Vacated { block, stream, epoch, live, transit: _transit } = vacated;
+        let Vacated { block, stream, arena, live, transit: _transit } = vacated;
         let Some(range) = DeviceRange::of(&stream) else { return };
         if live.is_empty() {
             return range.free(&stream, block);
@@ -123,7 +120,7 @@ impl Owner {
         let pieces: Vec<(u64, u64)> = live.iter().map(|live| (live.offset, live.bytes)).collect();
         let blocks = range.split(&stream, block, &pieces);
         let places = live.iter().map(|live| live.position).zip(blocks).collect();
-        self.with(|local, shared| local.planner.evict(shared, epoch, places));
+        self.with(|local, shared| local.planner.note_escaped(shared, arena, places));
     }
 }
 

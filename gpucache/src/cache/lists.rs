@@ -11,8 +11,8 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::record::{Place, Record};
 use crate::base::key::{Key, Request};
+use crate::record::{Place, Record};
 
 #[derive(Default)]
 pub(super) struct Lists {
@@ -163,7 +163,7 @@ impl Lists {
     /// [`pop_oldest`](Lists::pop_oldest).
     #[inline(always)]
     pub(super) fn push(&mut self, mut record: Box<Record>, ages: bool) {
-        let place = record.list();
+        let place = record.place().list;
         self.idle_bytes += taken_by(&record);
         self.idle_blocks += 1;
         if ages {

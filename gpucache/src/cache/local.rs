@@ -4,18 +4,18 @@
 //! no method calls a device or any code of the user: what is to be released is handed to the caller.
 
 use super::deferred::Deferred;
-use super::demand::Told;
 use super::lists::Lists;
-use super::plan_stats::PlanStats;
-use super::planner::{Begin, Planner};
 use super::policy::{Recycle, Use};
-use super::reclaim::Idle;
-use super::record::{Door, Home, Place, Record};
-use super::shared::Shared;
-use super::stats::ScopeStats;
 use super::supply::{Moves, Store};
 use crate::base::key::Request;
 use crate::device::{Stream, WeakStream};
+use crate::home::PlanStats;
+use crate::home::ScopeStats;
+use crate::home::Shared;
+use crate::planner::{Begin, Planner};
+use crate::pressure::demand::Told;
+use crate::pressure::reclaim::Idle;
+use crate::record::{Door, Generation, Home, Place, Record};
 
 /// Entries between two looks at which spare records are needed: more than orders that take turns.
 const LOOK_IN: u32 = 255;
@@ -62,7 +62,7 @@ impl Local {
         match self.planner.is_at_work() {
             true => {
                 self.planner.forget(shared);
-                Begin::Clear(self.planner.errands())
+                Begin::Clear(self.planner.take_effects())
             }
             false => Begin::Ready,
         }
@@ -115,7 +115,7 @@ impl Local {
     /// What there is for a miss.
     pub(super) fn store(&mut self, shared: &Shared, request: &Request<'_>) -> Store {
         let moves = match self.recycle {
-            Recycle::Auto if self.planner.is_settled() => Moves::First,
+            Recycle::Auto if self.planner.had_better_move() => Moves::First,
             Recycle::Auto => Moves::WhereFar,
             Recycle::Keyed | Recycle::Range | Recycle::Off => Moves::Never,
         };
@@ -165,7 +165,7 @@ impl Local {
     /// Takes a fresh record into account. A kept one returns to the list of its key, another is released when dropped.
     pub(super) fn adopt(&mut self, door: &'static Door, shared: &Shared, fresh: Fresh<'_>) {
         let Fresh { record, request, stream, keeps, calls } = fresh;
-        let generation = if keeps { shared.generation() } else { Home::NEVER_KEPT };
+        let generation = if keeps { shared.generation() } else { Generation::NEVER_KEPT };
         // Blocks without memory are all alike.
         let has_list = keeps && request.bytes > 0;
         let place = if has_list { self.lists.place_of(request, stream) } else { Place::default() };
@@ -191,7 +191,7 @@ impl Local {
         record.end_life();
         shared.counters.dropped(record.bytes());
         self.planner.look_again();
-        let is_known = self.lists.expects(record.place_in_lists());
+        let is_known = self.lists.expects(record.place());
         if is_known && self.recycle == Recycle::Keyed {
             self.lists.push(record, false);
             return Put::Kept;
@@ -205,7 +205,7 @@ impl Local {
             self.empties.push(record);
             return Put::Kept;
         }
-        self.planner.take_evicted(&mut record);
+        self.planner.release_escaped(&mut record);
         shared.counters.released(record.bytes());
         Put::Released(record)
     }
@@ -223,7 +223,7 @@ impl Local {
             demand: counters.beside.get(),
             busy: counters.busy_bytes.get(),
             keys: self.lists.keys(),
-            lacks_block: self.planner.lacks_block(),
+            lacks_arena: self.planner.lacks_arena(),
         })
     }
 

@@ -8,53 +8,28 @@
 //! [`shortage`]; how a plan's block is taken from a thread that is inside, in [`lease`].
 
 pub(crate) mod current;
-pub(crate) mod demand;
 pub(crate) mod registry;
 
 mod access;
-
-mod barrier;
 mod block;
-mod counter;
 mod deferred;
 mod entry;
-mod generations;
-mod hold;
-mod keep;
-mod lease;
 mod lists;
 mod local;
-#[cfg(all(loom, test))]
-mod model;
-mod moment;
 mod owner;
-mod plan_stats;
-mod planner;
 mod policy;
-mod reclaim;
-mod record;
 #[cfg(any(feature = "cuda", test))]
 mod reservation;
 mod resume;
-mod returns;
-mod shared;
-mod shortage;
-mod stats;
 mod supply;
 #[cfg(test)]
 mod tests;
-mod transit;
 mod upkeep;
-mod uses;
 
-pub(crate) use block::Block;
-pub use keep::keep_idle;
-pub(crate) use owner::Cache;
-pub use plan_stats::{Deviations, PlanStats};
-pub use policy::Recycle;
-pub use reclaim::trim;
 #[cfg(feature = "cuda")]
-pub(crate) use record::View;
+pub(crate) use crate::record::View;
+pub(crate) use block::Block;
+pub(crate) use owner::Cache;
+pub use policy::Recycle;
 #[cfg(feature = "cuda")]
 pub(crate) use reservation::Reservation;
-pub use stats::ScopeStats;

@@ -1,6 +1,6 @@
 //! A cache: the owner's side, everyone's side, and the rule that says when the first may be touched.
 //!
-//! Invariants: `local` is touched only by the thread that holds it ([`hold`](super::hold)), by way of an [`Owner`], and no
+//! Invariants: `local` is touched only by the thread that holds it ([`hold`](crate::home::hold)), by way of an [`Owner`], and no
 //! reference into it is alive while a device is called. A cache lives as long as the process. When its thread ends it is left as it is, for the next
 //! thread that enters the scope; until then all may take idle memory out of it.
 #![allow(unsafe_code)]
@@ -10,19 +10,19 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::demand;
-use super::hold::{Duties, Hold};
-use super::keep;
 use super::local::{Fresh, Local, Put};
-use super::plan_stats::PlanStats;
 use super::policy::Recycle;
-use super::record::{Door, Home, Keeper, Record};
-use super::shared::Shared;
-use super::stats::ScopeStats;
 use super::supply::{self, Supplied};
 use crate::base::error::Result;
 use crate::base::key::Request;
 use crate::device::Stream;
+use crate::home::PlanStats;
+use crate::home::ScopeStats;
+use crate::home::Shared;
+use crate::home::hold::{Duties, Hold};
+use crate::pressure::demand;
+use crate::pressure::keep;
+use crate::record::{Door, Generation, Keeper, Record};
 
 /// One scope's cache on one thread.
 pub(crate) struct Cache {
@@ -288,7 +288,7 @@ impl Owner {
         let generation = record.home().generation;
         let is_old = self.shared.generations.is_old(generation);
         record.vacate();
-        if generation == Home::NEVER_KEPT {
+        if generation == Generation::NEVER_KEPT {
             drop(record);
         } else {
             self.with(|local, _| local.keep_spare(record));

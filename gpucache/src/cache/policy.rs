@@ -23,9 +23,9 @@ pub(super) struct Use {
     pub(super) busy: u64,
     /// How many keys it asked for.
     pub(super) keys: usize,
-    /// Whether it has plans, and no block for them: memory is scarce, and what is idle in lists cannot be taken away from a
+    /// Whether it has plans, and no arena for them: memory is scarce, and what is idle in lists cannot be taken away from a
     /// thread that is inside.
-    pub(super) lacks_block: bool,
+    pub(super) lacks_arena: bool,
 }
 
 /// The share of the high-water mark that may be idle in keyed lists.
@@ -45,11 +45,11 @@ const GENEROUS: u64 = 32 << 20;
 impl Recycle {
     /// The most bytes that may be idle in keyed lists.
     #[inline]
-    pub(super) fn budget(self, Use { demand, busy, keys, lacks_block }: Use) -> u64 {
+    pub(super) fn budget(self, Use { demand, busy, keys, lacks_arena }: Use) -> u64 {
         let share = (demand / SHARE).max(FLOOR);
         match self {
             Recycle::Keyed => u64::MAX,
-            Recycle::Range | Recycle::Auto if keys <= FEW && !lacks_block => {
+            Recycle::Range | Recycle::Auto if keys <= FEW && !lacks_arena => {
                 share.max(demand.saturating_sub(busy).min(GENEROUS))
             }
             Recycle::Range | Recycle::Auto => share,

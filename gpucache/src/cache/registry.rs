@@ -14,9 +14,9 @@ use std::sync::{Arc, PoisonError};
 use hashbrown::HashMap;
 
 use super::owner::Cache;
-use super::plan_stats::PlanStats;
-use super::stats::ScopeStats;
 use crate::base::sync::{LazyLock, Mutex, MutexGuard};
+use crate::home::PlanStats;
+use crate::home::ScopeStats;
 
 /// The caches of one name.
 pub(crate) struct Scope {

@@ -1,7 +1,7 @@
 //! The owner and the blocks that other streams may still use: when they are taken in.
 
 use super::owner::Owner;
-use super::record::Record;
+use crate::record::Record;
 
 impl Owner {
     /// Takes in what came back while other streams may still use it.

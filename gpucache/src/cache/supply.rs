@@ -1,15 +1,15 @@
 //! What serves a miss: the device's range, or for plain allocations the device itself.
 //!
 //! Everything idle is given back before the range grows. What follows if the device has nothing left is
-//! [`shortage`](super::shortage)'s affair.
+//! [`shortage`](crate::pressure::shortage)'s affair.
 
-use super::reclaim::{self, Idle};
-use super::record::{Origin, Record};
-use super::shortage::insist;
 use crate::base::error::{Error, Result};
 use crate::base::key::Request;
 use crate::device::Stream;
+use crate::pressure::reclaim::{self, Idle};
+use crate::pressure::shortage::insist;
 use crate::range::{Carved, DeviceRange, Limit, Occupancy};
+use crate::record::{Origin, Record};
 
 /// A record with memory, and how many calls to the device it took.
 pub(super) struct Supplied {

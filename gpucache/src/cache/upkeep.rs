@@ -1,14 +1,14 @@
 //! What is asked of a cache beside its entries: to give memory back, to begin anew, to end with its thread or its name.
 //!
-//! Whoever asks holds the cache for the moment ([`hold`](super::hold)), or leaves it to the thread that is inside.
+//! Whoever asks holds the cache for the moment ([`hold`](crate::home::hold)), or leaves it to the thread that is inside.
 
-use super::demand;
-use super::lease::Lease;
 use super::local::Local;
 use super::owner::{Cache, Owner};
-use super::plan_stats::PlanStats;
-use super::reclaim::{self, Holder, Idle};
-use super::stats::ScopeStats;
+use crate::home::PlanStats;
+use crate::home::ScopeStats;
+use crate::pressure::demand;
+use crate::pressure::lease::Lease;
+use crate::pressure::reclaim::{self, Holder, Idle};
 
 impl Cache {
     /// Releases the idle blocks now, and the busy ones when they return. What is free then is for the caller to give back to
@@ -69,7 +69,7 @@ impl Owner {
     pub(super) fn renew(&self) {
         // Released after the borrow.
         drop(self.with(Local::renew));
-        self.perform(self.with(|local, _| local.planner.errands()));
+        self.perform(self.with(|local, _| local.planner.take_effects()));
         self.tell_demand();
     }
 

@@ -1,7 +1,9 @@
 //! What can be done with a scope's name from outside: give its memory back, and ask for its statistics.
 
+use crate::cache::Cache;
 use crate::cache::registry::Scope;
-use crate::cache::{Cache, PlanStats, ScopeStats, demand};
+use crate::home::{PlanStats, ScopeStats};
+use crate::pressure::demand;
 
 /// What an invalidation gives back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

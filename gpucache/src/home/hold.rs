@@ -1,0 +1,176 @@
+//! Who may touch the owner's side of a cache: one thread at a time, without a lock.
+//!
+//! A thread owns it from its outermost entry of the scope to the exit of it; others hold it for a moment while nobody is
+//! inside. Invariants: `owner` names at most one thread, and only that thread touches `inside` and writes `is_entered`;
+//! `depth` is above zero while there is an owner.
+//!
+//! Whoever leaves something to do for the holder does that first and then calls [`Hold::attend`]. Who holds it last gives it
+//! up first and then looks whether something is due. Both acts and both looks are sequentially consistent, so that one
+//! of the two sees what the other did. `model` checks this with loom.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use crate::base::sync::{AtomicBool, AtomicU64, UnsafeCell, yield_now};
+
+/// No thread owns the cache.
+const NOBODY: u64 = u64::MAX;
+
+pub(crate) struct Hold<T> {
+    /// The token of the owning thread, or [`NOBODY`].
+    owner: AtomicU64,
+    /// Whether the owner is inside the scope, and not only there to deal with something.
+    is_entered: AtomicBool,
+    inside: UnsafeCell<Inside<T>>,
+}
+
+#[repr(C)]
+struct Inside<T> {
+    content: T,
+    /// How many reasons the owner has to keep it: open entries of the scope, and calls under way.
+    depth: usize,
+    /// Whether the contents are borrowed now.
+    #[cfg(debug_assertions)]
+    is_borrowed: bool,
+}
+
+/// What whoever holds the cache has to see to before it goes.
+pub(crate) trait Duties {
+    /// Whether anything is due, as a sequentially consistent look at what other threads did.
+    fn is_due(&self) -> bool;
+
+    /// Does what is due. The calling thread owns the cache.
+    fn settle(&self);
+}
+
+// SAFETY: `owner` and `is_entered` are atomic. `inside` is touched only by the thread that won `owner` by an exchange,
+// and is given up by a store, both sequentially consistent, so its uses by different threads are ordered.
+unsafe impl<T: Send> Sync for Hold<T> {}
+
+impl<T> Hold<T> {
+    pub(crate) fn new(content: T) -> Hold<T> {
+        let inside = UnsafeCell::new(Inside {
+            content,
+            depth: 0,
+            #[cfg(debug_assertions)]
+            is_borrowed: false,
+        });
+        Hold { owner: AtomicU64::new(NOBODY), is_entered: AtomicBool::new(false), inside }
+    }
+
+    /// Whether the thread with this token owns it; the calling thread, here and below.
+    #[inline]
+    pub(crate) fn is_mine(&self, me: u64) -> bool {
+        self.owner.load(Relaxed) == me
+    }
+
+    /// Whether a thread is inside the scope.
+    pub(crate) fn is_entered(&self) -> bool {
+        self.is_entered.load(SeqCst)
+    }
+
+    /// Makes this thread the owner, or the owner once more, while it is inside. Waits for others that hold it for a moment.
+    pub(crate) fn enter(&self, me: u64) {
+        while !self.try_hold(me) {
+            yield_now();
+        }
+        self.is_entered.store(true, SeqCst);
+    }
+
+    /// Makes this thread the owner, or the owner once more. False while another thread is.
+    pub(crate) fn try_hold(&self, me: u64) -> bool {
+        // Looks first: an exchange takes the line away from the owner even where it fails.
+        let is_free = || self.owner.load(SeqCst) == NOBODY;
+        let take = || self.owner.compare_exchange(NOBODY, me, SeqCst, SeqCst).is_ok();
+        let holds = self.is_mine(me) || is_free() && take();
+        if holds {
+            // SAFETY: this thread owns it.
+            unsafe { self.set_depth(self.depth() + 1) };
+        }
+        holds
+    }
+
+    /// Makes this thread the owner, once others that only hold it for a moment are done. False if another thread is inside
+    /// the scope.
+    pub(crate) fn hold_unless_entered(&self, me: u64) -> bool {
+        while !self.try_hold(me) {
+            if self.is_entered() {
+                return false;
+            }
+            yield_now();
+        }
+        true
+    }
+
+    /// Undoes one [`try_hold`](Hold::try_hold) or [`enter`](Hold::enter).
+    ///
+    /// # Safety
+    /// This thread owns it.
+    pub(crate) unsafe fn let_go(&self, me: u64, duties: &impl Duties) {
+        // SAFETY: this thread owns it, here and below.
+        while unsafe { self.depth() } == 1 && duties.is_due() {
+            duties.settle();
+        }
+        // SAFETY: as above.
+        let depth = unsafe { self.depth() } - 1;
+        // SAFETY: as above.
+        unsafe { self.set_depth(depth) };
+        if depth == 0 {
+            self.is_entered.store(false, SeqCst);
+            self.owner.store(NOBODY, SeqCst);
+            if duties.is_due() {
+                self.attend(me, duties);
+            }
+        }
+    }
+
+    /// Deals with what is due, unless another thread owns it, which looks when it leaves.
+    pub(crate) fn attend(&self, me: u64, duties: &impl Duties) {
+        if self.try_hold(me) {
+            // SAFETY: this thread owns it.
+            unsafe { self.let_go(me, duties) };
+        }
+    }
+
+    /// How often this thread holds it.
+    ///
+    /// # Safety
+    /// This thread owns it.
+    pub(crate) unsafe fn depth(&self) -> usize {
+        // SAFETY: by the contract no other thread touches it, and nothing is borrowed beyond this.
+        self.inside.with_mut(|inside| unsafe { (*inside).depth })
+    }
+
+    /// Says how often this thread holds it: 1 where its end undoes all entries at once.
+    ///
+    /// # Safety
+    /// As for [`depth`](Hold::depth).
+    pub(crate) unsafe fn set_depth(&self, depth: usize) {
+        // SAFETY: as there.
+        self.inside.with_mut(|inside| unsafe { (*inside).depth = depth });
+    }
+
+    /// Runs `act` on the contents.
+    ///
+    /// # Safety
+    /// This thread owns it, and `act` reaches no code that could come back to it.
+    #[inline(always)]
+    pub(crate) unsafe fn owned<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
+        #[cfg(debug_assertions)]
+        self.note_borrow(true);
+        // SAFETY: by the contract this thread alone touches it, and no other call of this function is under way.
+        let result = self.inside.with_mut(|inside| act(unsafe { &mut (*inside).content }));
+        #[cfg(debug_assertions)]
+        self.note_borrow(false);
+        result
+    }
+
+    /// Sees to it that nobody comes back while the contents are borrowed.
+    #[cfg(debug_assertions)]
+    fn note_borrow(&self, is_borrowed: bool) {
+        // SAFETY: called by `owned` alone, whose contract says that this thread alone touches it.
+        let before =
+            self.inside.with_mut(|inside| unsafe { std::mem::replace(&mut (*inside).is_borrowed, is_borrowed) });
+        debug_assert!(before != is_borrowed, "a cache is touched from within");
+    }
+}

@@ -1,0 +1,33 @@
+//! Who may touch a cache, and what all may know of it: ownership by one thread at a time, without a lock.
+//!
+//! A cache has two sides. The owner's is plain data behind a [`Hold`]: one thread has it from its outermost entry of the scope
+//! to the exit of it, others for a moment while nobody is inside. Everyone's side is [`Shared`]: an invalidation is a number that
+//! is raised ([`Generations`](generations::Generations)), a block that comes back goes on a stack ([`Returns`](returns::Returns)),
+//! and statistics are counters with one writer ([`Counters`](stats::Counters)). Who leaves something there tells the
+//! owner by [`Hold::attend`]; the owner looks when it leaves, at the latest.
+//!
+//! | file | its one matter |
+//! |---|---|
+//! | `hold` | who owns the contents of a cache, and the duties of whoever leaves |
+//! | `shared` | everyone's side, as one |
+//! | `generations` | which blocks an invalidation made old |
+//! | `returns` | blocks that other threads dropped |
+//! | `counter` | a number with one writer |
+//! | `stats`, `plan_stats` | what is counted, and what users read of it |
+//! | `interleavings` | all of this, and the lease of an arena, under loom |
+
+pub(crate) mod hold;
+
+mod counter;
+mod generations;
+#[cfg(all(loom, test))]
+mod interleavings;
+mod plan_stats;
+mod returns;
+mod shared;
+mod stats;
+
+pub(crate) use plan_stats::PlanCounters;
+pub use plan_stats::{Deviations, PlanStats};
+pub(crate) use shared::Shared;
+pub use stats::ScopeStats;

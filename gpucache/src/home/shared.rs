@@ -1,0 +1,85 @@
+//! Everyone's side of a cache: whether it was invalidated, what came back from other threads, statistics.
+//!
+//! Invariant: only the thread that owns the cache writes the counters.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::generations::Generations;
+use super::plan_stats::PlanStats;
+use super::returns::Returns;
+use super::stats::{Counters, ScopeStats};
+use crate::pressure::demand::Told;
+use crate::pressure::lease::Lease;
+use crate::record::Generation;
+
+pub(crate) struct Shared {
+    pub(crate) generations: Generations,
+    /// The device it serves, or [`Told::SEVERAL`].
+    device: AtomicU64,
+    pub(crate) returns: Returns,
+    pub(crate) counters: Counters,
+    /// Of the block that the owner's plans lie in.
+    pub(crate) lease: Lease,
+}
+
+impl Shared {
+    pub(crate) fn new() -> Shared {
+        Shared {
+            generations: Generations::new(),
+            device: AtomicU64::new(0),
+            returns: Returns::new(),
+            counters: Counters::default(),
+            lease: Lease::new(),
+        }
+    }
+
+    /// For the owner: notes the device that it serves.
+    pub(crate) fn note_device(&self, device: u64) {
+        match self.device.load(Relaxed) {
+            known if known == device => {}
+            0 => self.device.store(device, Relaxed),
+            _ => self.device.store(Told::SEVERAL, Relaxed),
+        }
+    }
+
+    /// Whether it has served this device, alone or among others.
+    pub(crate) fn serves(&self, device: u64) -> bool {
+        let mine = self.device.load(Relaxed);
+        mine == device || mine == Told::SEVERAL
+    }
+
+    /// How much of which device's memory the cache is likely to need again.
+    pub(crate) fn demand(&self) -> Told {
+        Told { device: self.device.load(Relaxed), bytes: self.counters.expected() }
+    }
+
+    /// For the owner: forgets what the cache did, and returns it.
+    pub(crate) fn reset(&self) -> (ScopeStats, PlanStats) {
+        self.device.store(0, Relaxed);
+        self.counters.reset(&self.returns)
+    }
+
+    /// Whether an invalidation waits for the owner.
+    #[inline]
+    pub(crate) fn is_stale(&self) -> bool {
+        self.generations.is_stale()
+    }
+
+    /// The generation of the owner's side.
+    #[inline]
+    pub(crate) fn generation(&self) -> Generation {
+        self.generations.settled()
+    }
+
+    /// For the owner: its side follows the invalidations so far.
+    pub(crate) fn renew(&self) {
+        self.generations.settle();
+        self.counters.renew_demand();
+    }
+
+    /// Whether the owner has something to do: an invalidation waits, or blocks came back.
+    #[inline]
+    pub(crate) fn is_unsettled(&self) -> bool {
+        !self.returns.is_empty() || self.generations.is_unsettled()
+    }
+}

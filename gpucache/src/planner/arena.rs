@@ -1,0 +1,132 @@
+//! How the arena of a scope's plans comes and goes.
+
+use hashbrown::HashMap;
+
+use super::backoff::{Backoff, Pace};
+use super::effects::Vacated;
+use super::footprint::Trimming;
+use super::refused::Refused;
+use super::{NO_STREAM, Planner};
+use crate::device::Stream;
+use crate::home::Shared;
+use crate::pressure::lease::Leased;
+use crate::pressure::transit::Transit;
+use crate::range::{self, Carved};
+use crate::record::{ArenaId, Door, DropPath, Generation, Record};
+
+/// The block in which the plans lie.
+pub(super) struct Arena {
+    pub(super) stream: Stream,
+    pub(super) bytes: u64,
+    positions: u64,
+}
+
+/// What was alive in an arena that was given up, and is in use still.
+#[derive(Default)]
+pub(super) struct Escaped {
+    /// By arena and position: its memory, and its generation.
+    places: HashMap<(ArenaId, u32), (range::Block, Generation)>,
+    /// Waits before what outlived its entry is taken out of an arena again: that costs the arena, and a layout.
+    waits: Backoff,
+}
+
+impl Escaped {
+    /// Whether what is in the way may be taken out in this entry; if so, it is.
+    pub(super) fn may_go(&mut self, entry: u32) -> bool {
+        self.waits.try_now(entry, Pace::DOUBLING)
+    }
+
+    pub(super) fn forget_waits(&mut self) {
+        self.waits = Backoff::default();
+    }
+}
+
+impl Planner {
+    /// Serves from an arena of `bytes` bytes, which was asked for. Hands it back if the plans were forgotten meanwhile, as by an
+    /// invalidation.
+    pub(crate) fn install(
+        &mut self,
+        door: &'static Door,
+        shared: &Shared,
+        found: Carved,
+        bytes: u64,
+    ) -> Option<range::Block> {
+        let Carved { block, address: base, calls } = found;
+        let Some(stream) = self.plans.stream().filter(|_| self.plans.bytes() == bytes).cloned() else {
+            return Some(block);
+        };
+        let (arena, positions) = (ArenaId::next(), self.plans.positions());
+        let hot = &mut self.hot;
+        (hot.base, hot.stream, hot.arena, hot.door) = (base, stream.id(), Some(arena), Some(door));
+        hot.records.join(arena);
+        shared.lease.begin(Leased { block, stream: stream.clone(), bytes });
+        self.arena = Some(Arena { stream, bytes, positions });
+        shared.counters.installed(bytes, positions, calls);
+        self.refused = None;
+        self.footprint.has_planned = true;
+        self.trimming = Trimming::since(shared.counters.device_allocations.get());
+        self.begin_planned(shared);
+        None
+    }
+
+    /// There is no arena to be had while so much of the range is in use.
+    pub(crate) fn refuse(&mut self, live: u64) {
+        self.refused = Some(Refused::again(self.refused, self.entry.number, live));
+    }
+
+    /// Gives the arena up, with a place of its own for what is live in it; where it was taken away, nothing is.
+    pub(crate) fn vacate(&mut self, shared: &Shared) {
+        let Some(Arena { bytes, positions, .. }) = self.arena.take() else { return };
+        self.publish(shared);
+        let live_bytes = shared.lease.live();
+        let live = self.hot.cursor.evict();
+        shared.counters.uninstalled(bytes, positions, live.len() as u64, live_bytes);
+        let transit = Transit::begin();
+        let hot = &mut self.hot;
+        if let (Some(Leased { block, stream, .. }), Some(arena)) = (shared.lease.end(), hot.arena) {
+            self.effects.vacated = Some(Vacated { block, stream, arena, live, transit });
+        }
+        (hot.stream, hot.arena) = (NO_STREAM, None);
+        (hot.fast_stream, hot.fast_path) = (NO_STREAM, DropPath::NOBODYS);
+        self.entry.is_dissolved = true;
+    }
+
+    /// The arena was taken away. The entry goes on as one without an arena, and says nothing of the plan.
+    #[cold]
+    pub(super) fn lose(&mut self, shared: &Shared) {
+        self.vacate(shared);
+        self.entry.is_planned = false;
+    }
+
+    /// The memory of what was live in an arena that was vacated, by position.
+    pub(crate) fn note_escaped(&mut self, shared: &Shared, arena: ArenaId, places: Vec<(u32, range::Block)>) {
+        let generation = shared.generation();
+        let own = |(position, block)| ((arena, position), (block, generation));
+        self.escaped.places.extend(places.into_iter().map(own));
+    }
+
+    /// If the record escaped from an arena: gives it the memory that is its own now.
+    #[cold]
+    pub(crate) fn release_escaped(&mut self, record: &mut Record) {
+        let Some(arena) = record.arena() else { return };
+        if let Some((block, generation)) = self.escaped.places.remove(&(arena, record.position())) {
+            record.leave_arena(block, generation);
+        }
+    }
+
+    /// Forgets all plans. They are made anew from entries to come.
+    pub(super) fn forget_plans(&mut self, shared: &Shared) {
+        self.vacate(shared);
+        self.effects.streams.extend(self.plans.clear(&mut self.hot.cursor));
+        self.effects.records.push(std::mem::take(&mut self.hot.records));
+    }
+
+    /// Forgets all plans and all that was recorded.
+    pub(crate) fn forget(&mut self, shared: &Shared) {
+        self.forget_plans(shared);
+        self.effects.streams.extend(self.learning.forget());
+        self.escaped.forget_waits();
+        self.footprint.forget_waits();
+        self.refused = None;
+    }
+}

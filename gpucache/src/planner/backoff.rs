@@ -1,0 +1,96 @@
+//! What may be tried again, but ever more rarely while it comes to nothing. The one way in which planning waits.
+
+/// How long to wait from one try to the next, in entries.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Backoff {
+    /// No try before this entry.
+    not_before: u32,
+    wait: u32,
+    /// The entry of the last try.
+    last: u32,
+}
+
+/// How the waits of one matter grow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    pub(super) first: u32,
+    /// Each wait is so many times the one before, and `first` more.
+    pub(super) factor: u32,
+    pub(super) longest: u32,
+}
+
+/// What is tried at most once in so many entries costs nothing that could be measured, even if a try takes a millisecond.
+const SELDOM: u32 = 4095;
+
+impl Pace {
+    /// For what costs about as much as an entry.
+    pub(super) const DOUBLING: Pace = Pace { first: 1, factor: 2, longest: SELDOM };
+    /// For what costs many calls of the device, or the work of many entries.
+    pub(super) const STEEP: Pace = Pace { first: 1, factor: 8, longest: SELDOM };
+}
+
+impl Backoff {
+    /// Whether the wait is over.
+    pub(super) fn is_over(&self, entry: u32) -> bool {
+        entry >= self.not_before
+    }
+
+    /// Whether it may be tried in this entry; if so, it is. It may be tried as often as one likes within one entry.
+    pub(super) fn try_now(&mut self, entry: u32, pace: Pace) -> bool {
+        let is_again = self.wait > 0 && entry == self.last;
+        if !is_again && self.is_over(entry) {
+            self.tried(entry, pace);
+            return true;
+        }
+        is_again
+    }
+
+    /// It was tried in this entry: waits longer than the last time. What is tried rarely need not wait long.
+    pub(super) fn tried(&mut self, entry: u32, pace: Pace) {
+        let is_rare = entry.saturating_sub(self.not_before) > pace.factor * (self.wait / 2 + 2 * pace.first);
+        let longer = pace.factor.saturating_mul(self.wait).saturating_add(pace.first);
+        self.wait = if is_rare { pace.first } else { longer.min(pace.longest) };
+        self.not_before = entry.saturating_add(self.wait);
+        self.last = entry;
+    }
+
+    /// How many entries the wait takes that is on now, or was the last one.
+    pub(super) fn wait(&self) -> u32 {
+        self.wait
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_all_the_time_is_done_ever_more_rarely() {
+        let mut backoff = Backoff::default();
+        let done: Vec<u32> = (0..100).filter(|&entry| backoff.try_now(entry, Pace::DOUBLING)).collect();
+        assert_eq!(done, [0, 1, 4, 11, 26, 57]);
+    }
+
+    #[test]
+    fn what_comes_rarely_is_done_each_time() {
+        let mut backoff = Backoff::default();
+        assert!((0..800).step_by(8).all(|entry| backoff.try_now(entry, Pace::DOUBLING)));
+    }
+
+    #[test]
+    fn what_was_begun_in_an_entry_goes_on_in_it() {
+        let mut backoff = Backoff::default();
+        let done: Vec<u32> =
+            [5, 5, 5, 6, 7, 7].into_iter().filter(|&entry| backoff.try_now(entry, Pace::STEEP)).collect();
+        assert_eq!(done, [5, 5, 5, 6]);
+    }
+
+    #[test]
+    fn no_wait_is_longer_than_the_longest() {
+        let mut backoff = Backoff::default();
+        (0..20).for_each(|_| backoff.tried(0, Pace::STEEP));
+        assert_eq!(backoff.wait(), Pace::STEEP.longest);
+        backoff.tried(u32::MAX, Pace::STEEP);
+        assert!(backoff.is_over(u32::MAX), "entries that are not counted any more");
+    }
+}

@@ -1,0 +1,49 @@
+//! What the owner's side of planning wants done by who may call devices.
+
+use crate::device::Stream;
+use crate::plan::Evicted;
+use crate::pressure::transit::Transit;
+use crate::range;
+use crate::record::{ArenaId, Stack};
+
+use super::refused::Refused;
+
+/// What is to be done before an entry begins.
+pub(crate) enum Begin {
+    Ready,
+    /// Planning is over.
+    Clear(Effects),
+    /// An arena of so many bytes on this stream is to be found.
+    Install {
+        bytes: u64,
+        stream: Stream,
+        refused: Option<Refused>,
+    },
+}
+
+/// What is to be done once the owner's side is not borrowed any more.
+#[derive(Default)]
+pub(crate) struct Effects {
+    pub(crate) vacated: Option<Vacated>,
+    /// To be dropped.
+    pub(crate) records: Vec<Stack>,
+    /// To be dropped after all else.
+    pub(crate) streams: Vec<Stream>,
+    pub(crate) may_trim: Option<Trim>,
+}
+
+/// A look at the range of this stream, which may hold more than is needed from now on.
+pub(crate) struct Trim {
+    pub(crate) stream: Stream,
+    /// What the range had freed at the last look.
+    pub(crate) last: Option<u64>,
+}
+
+/// An arena that goes back to the range, but for what is live in it.
+pub(crate) struct Vacated {
+    pub(crate) block: range::Block,
+    pub(crate) stream: Stream,
+    pub(crate) arena: ArenaId,
+    pub(crate) live: Vec<Evicted>,
+    pub(crate) transit: Transit,
+}

@@ -1,0 +1,172 @@
+//! The end of an entry: what it teaches, and what that does to the plans.
+
+use std::time::{Duration, Instant};
+
+use super::Planner;
+use super::backoff::{Backoff, Pace};
+use super::curiosity::Curiosity;
+use super::effects::{Effects, Trim};
+use super::fate::{Course, Fate, Findings};
+use crate::device::Stream;
+use crate::home::Shared;
+use crate::plan::{Learner, Scratch};
+
+/// What is recorded, and what for.
+#[derive(Default)]
+pub(super) struct Learning {
+    pub(super) learner: Learner,
+    /// Whether the entry that is under way is recorded.
+    pub(super) is_recording: bool,
+    pub(super) curiosity: Curiosity,
+    /// The stream that is recorded.
+    pub(super) stream: Option<Stream>,
+    scratch: Scratch,
+    /// Waits before another order is learned in the place of one that was forgotten.
+    forgetting: Backoff,
+    /// Time spent on it so far.
+    spent: Duration,
+}
+
+impl Learning {
+    /// Begins an entry, which is recorded if there are no plans, or something that deviates from them may recur.
+    pub(super) fn begin(&mut self, has_no_plans: bool) {
+        self.learner.begin(has_no_plans || self.curiosity.is_due());
+        self.is_recording = self.learner.is_recording();
+    }
+
+    /// Learns another order in the place of one that was forgotten in this entry, after a while.
+    fn begin_anew(&mut self, entry: u32) {
+        self.curiosity.renew();
+        self.forgetting.tried(entry, Pace::STEEP);
+        self.learner.rest(self.forgetting.wait());
+    }
+
+    /// Forgets what was recorded. The stream is for the caller to drop.
+    pub(super) fn forget(&mut self) -> Option<Stream> {
+        (self.learner, self.forgetting, self.is_recording) = (Learner::default(), Backoff::default(), false);
+        self.stream.take()
+    }
+}
+
+impl Planner {
+    /// Ends an entry, and learns from it.
+    pub(crate) fn end(&mut self, shared: &Shared) -> Effects {
+        self.publish(shared);
+        let course = self.course();
+        if self.learning.learner.recorded().is_some() || course.is_telling() {
+            self.learn(shared, course);
+            self.look_at_range(course);
+        }
+        if self.arena.is_some() && shared.lease.is_lost() {
+            self.vacate(shared);
+        }
+        self.take_effects()
+    }
+
+    fn learn(&mut self, shared: &Shared, course: Course) {
+        let start = Instant::now();
+        if course.is_plain() {
+            self.learning.learner.went_well();
+        }
+        let recorded = self.learn_order(shared);
+        let has_deviated = self.entry.is_planned && course.has_deviated();
+        self.learning.curiosity.ended(self.entry.number, has_deviated);
+        let is_of_no_use = self.follow(course, recorded);
+        let findings = Findings {
+            is_of_no_use,
+            is_too_much: course.goes_by_plan() && self.takes_too_much(shared),
+            is_outgrown: self.plans.is_outgrown(),
+            live: shared.lease.live(),
+            bytes: self.plans.bytes(),
+            course,
+        };
+        self.meet(findings.fate(), shared);
+        self.lay_out(shared);
+        self.learning.spent += start.elapsed();
+        self.tell(shared);
+    }
+
+    /// What the recorded entry teaches: the plan that it went by, or a new one.
+    fn learn_order(&mut self, shared: &Shared) -> Option<usize> {
+        let Learning { learner, scratch, curiosity, stream, .. } = &mut self.learning;
+        let log = learner.recorded()?;
+        if let Some(known) = self.plans.that_holds(log) {
+            return Some(known);
+        }
+        if let Some(wider) = self.plans.absorb(log, scratch) {
+            curiosity.renew();
+            return Some(wider);
+        }
+        let envelope = learner.end(scratch)?;
+        curiosity.renew();
+        let stream = stream.clone()?;
+        if self.plans.stream().is_none_or(|other| other.id() != stream.id()) {
+            self.forget_plans(shared);
+        }
+        Some(self.plans.add(envelope, stream, self.entry.number))
+    }
+
+    /// Notes which plan the entry went by: the one that was recorded, or the active one. Returns whether the active one is of no
+    /// use.
+    fn follow(&mut self, course: Course, recorded: Option<usize>) -> bool {
+        let goes_by_plan = course.goes_by_plan();
+        let active = (self.entry.is_planned && !self.plans.is_empty()).then(|| self.plans.active());
+        if let Some(plan) = recorded.or(active.filter(|_| goes_by_plan)) {
+            self.plans.note_followed(plan, self.entry.number);
+        }
+        // An entry that goes by another plan says nothing of the active one.
+        let is_of_another = recorded.is_some() && recorded != active;
+        active.is_some() && (goes_by_plan || !is_of_another) && self.plans.score(goes_by_plan)
+    }
+
+    fn meet(&mut self, fate: Fate, shared: &Shared) {
+        match fate {
+            Fate::Keep => {}
+            Fate::Forget => {
+                self.vacate(shared);
+                self.plans.remove_active(&mut self.hot.cursor);
+                self.learning.begin_anew(self.entry.number);
+            }
+            Fate::ForgetAll => {
+                self.forget_plans(shared);
+                self.learning.begin_anew(self.entry.number);
+            }
+            Fate::Vacate => self.vacate(shared),
+            Fate::Evict if self.escaped.may_go(self.entry.number) => self.vacate(shared),
+            Fate::Evict => {}
+        }
+    }
+
+    /// Lays out what has no layout that holds it, and gives an arena up that is too small then.
+    fn lay_out(&mut self, shared: &Shared) {
+        if shared.lease.live() == 0 && self.plans.relayout(&mut self.hot.cursor) {
+            self.hot.room = 0;
+            self.footprint.begin_anew();
+        }
+        if self.arena.as_ref().is_some_and(|arena| arena.bytes < self.plans.bytes()) {
+            self.vacate(shared);
+        }
+    }
+
+    /// Has the range looked at, soon after an arena was found, and ever more rarely.
+    fn look_at_range(&mut self, course: Course) {
+        if course.goes_by_plan() && self.arena.is_some() && self.trimming.is_due(self.entry.number) {
+            let last = self.trimming.frees;
+            self.effects.may_trim = self.plans.stream().cloned().map(|stream| Trim { stream, last });
+        }
+    }
+
+    /// The range was looked at when so many frees had happened.
+    pub(crate) fn looked(&mut self, shared: &Shared, frees: u64) {
+        self.trimming.looked(self.entry.number, frees, shared.counters.device_allocations.get());
+    }
+
+    /// Tells everyone of the plans, and of the entry that ends.
+    fn tell(&mut self, shared: &Shared) {
+        let known = &shared.counters.plan;
+        self.plans.tell(known);
+        known.planning.set(self.learning.spent.as_nanos() as u64);
+        known.has_stopped.set(u64::from(self.learning.learner.has_stopped()));
+        known.deviations.add(self.entry.seen);
+    }
+}

@@ -1,0 +1,153 @@
+//! How an entry went, and what becomes of the scope's plans after it. Pure decisions.
+
+use crate::home::Deviations;
+
+/// What was counted in an entry that could have been served by a plan.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Course {
+    /// Allocations that the plan served.
+    pub(super) served: u64,
+    pub(super) seen: Deviations,
+    /// Whether the plan served the entry to its end.
+    pub(super) is_served_through: bool,
+}
+
+/// Deviations in one of so many allocations make an entry worth recording, or those after it: what deviates more rarely costs less
+/// than the recording.
+const CURIOUS: u64 = 1024;
+/// A plan serves an entry well if at most one of so many allocations went beside it. With more the range's own best fit holds less.
+pub(super) const BESIDE: u64 = 8;
+
+impl Course {
+    /// Whether anything happened that a plan has to do with.
+    pub(super) fn is_telling(&self) -> bool {
+        let Deviations { extra, blocked, larger, .. } = self.seen;
+        self.served + extra + blocked + larger > 0
+    }
+
+    /// Whether the plan was the right one. What was larger was in order, and fits the next time.
+    pub(super) fn goes_by_plan(&self) -> bool {
+        let Deviations { extra, blocked, larger, .. } = self.seen;
+        let beside = extra + blocked;
+        let is_mostly_planned = beside * BESIDE <= self.served + larger + beside;
+        is_mostly_planned && (self.is_served_through || larger > beside)
+    }
+
+    /// Whether all of it was as planned.
+    pub(super) fn is_plain(&self) -> bool {
+        self.goes_by_plan() && self.odd() + self.seen.larger == 0
+    }
+
+    /// Whether it had more than a few deviations.
+    pub(super) fn has_deviated(&self) -> bool {
+        !self.goes_by_plan() || self.odd() * CURIOUS > self.served || self.seen.larger > 0
+    }
+
+    /// Allocations in another order than planned.
+    fn odd(&self) -> u64 {
+        self.seen.extra + self.seen.blocked + self.seen.reordered
+    }
+}
+
+/// What becomes of the plans and of the arena that they lie in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Keep,
+    /// The active plan served too many entries badly.
+    Forget,
+    /// Less memory will do: all at once, since the arena is as large as the highest plan.
+    ForgetAll,
+    /// The plans stay; the arena goes, with a place of its own for what is alive in it, so that a layout can be made.
+    Vacate,
+    /// As `Vacate`, but ever more rarely: arrays that outlived their entry are in the way of the plan.
+    Evict,
+}
+
+/// What is known after an entry.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Findings {
+    /// Whether the active plan served badly more often than well of late.
+    pub(super) is_of_no_use: bool,
+    /// Whether the arena is more than need be.
+    pub(super) is_too_much: bool,
+    /// Whether the active plan has to hold more than it was laid out for.
+    pub(super) is_outgrown: bool,
+    /// Bytes alive in the arena, once the entry has ended.
+    pub(super) live: u64,
+    /// Bytes of an arena that holds all plans.
+    pub(super) bytes: u64,
+    pub(super) course: Course,
+}
+
+/// What outlived its entry may fill this share of an arena, or block this share of what is served, before it is taken out: less than
+/// that costs less than to lay the arena anew.
+const ESCAPED: u64 = 64;
+
+impl Findings {
+    pub(super) fn fate(&self) -> Fate {
+        let Findings { live, bytes, course, .. } = *self;
+        let is_in_the_way = live > bytes / ESCAPED || course.seen.blocked * ESCAPED > course.served;
+        match self {
+            Findings { is_of_no_use: true, .. } => Fate::Forget,
+            Findings { is_too_much: true, .. } => Fate::ForgetAll,
+            Findings { live: 0, .. } => Fate::Keep,
+            Findings { is_outgrown: true, .. } => Fate::Vacate,
+            _ if is_in_the_way => Fate::Evict,
+            _ => Fate::Keep,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn course(served: u64, [extra, blocked, larger]: [u64; 3], is_served_through: bool) -> Course {
+        Course { served, seen: Deviations { extra, blocked, larger, ..Deviations::default() }, is_served_through }
+    }
+
+    #[test]
+    fn an_entry_goes_by_its_plan_or_not() {
+        // Served, beside the plan (extra, blocked, larger), served to its end: by plan, plain, deviated.
+        let table = [
+            (course(100, [0, 0, 0], true), (true, true, false)),
+            (course(100, [0, 0, 0], false), (false, false, true)),
+            (course(2048, [1, 0, 0], true), (true, false, false)),
+            (course(100, [1, 0, 0], true), (true, false, true)),
+            (course(70, [5, 5, 0], true), (true, false, true)),
+            (course(69, [5, 5, 0], true), (false, false, true)),
+            (course(0, [0, 0, 1], true), (true, false, true)),
+            (course(0, [0, 0, 3], false), (true, false, true)),
+            (course(9, [1, 0, 1], false), (false, false, true)),
+        ];
+        for (course, expected) in table {
+            assert_eq!((course.goes_by_plan(), course.is_plain(), course.has_deviated()), expected, "{course:?}");
+            assert!(course.is_telling());
+        }
+        assert!(!course(0, [0, 0, 0], true).is_telling());
+    }
+
+    #[test]
+    fn plans_meet_their_fate() {
+        let bytes = 6400;
+        let well = course(640, [0, 0, 0], true);
+        let blocked = course(640, [0, 11, 0], true);
+        let known = |live, is_outgrown, course| Findings { live, is_outgrown, bytes, course, ..Findings::default() };
+        let table = [
+            (known(0, false, well), Fate::Keep),
+            (known(0, true, blocked), Fate::Keep),
+            (known(100, false, well), Fate::Keep),
+            (known(101, false, well), Fate::Evict),
+            (known(1, false, blocked), Fate::Evict),
+            (known(1, true, well), Fate::Vacate),
+            (known(101, true, blocked), Fate::Vacate),
+            (Findings { is_too_much: true, ..known(101, true, blocked) }, Fate::ForgetAll),
+            (Findings { is_too_much: true, ..known(0, false, well) }, Fate::ForgetAll),
+            (Findings { is_of_no_use: true, ..known(0, false, well) }, Fate::Forget),
+            (Findings { is_of_no_use: true, is_too_much: true, ..known(101, true, blocked) }, Fate::Forget),
+        ];
+        for (findings, fate) in table {
+            assert_eq!(findings.fate(), fate, "{findings:?}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! How much memory an arena may take: when pages had better move, when the arena is in the way of others, when it is more than
+//! need be, and when the range is looked at for what is free in it.
+
+use super::Planner;
+use super::backoff::{Backoff, Pace};
+use super::fate::BESIDE;
+use crate::home::Shared;
+
+/// How much of the arena was in use, and how the range grows beside it.
+#[derive(Default)]
+pub(super) struct Footprint {
+    /// The most bytes that the plan had in use at once since it was laid out or looked at.
+    pub(super) peak: u64,
+    /// Entries until that is looked at.
+    look_in: u32,
+    /// Whether there ever was an arena.
+    pub(super) has_planned: bool,
+    /// Waits before pages move again for an entry without a plan.
+    moving: Backoff,
+}
+
+/// When the range is looked at, which may hold more than is needed.
+#[derive(Default)]
+pub(super) struct Trimming {
+    waits: Backoff,
+    /// How often the range had something freed at the last look, and the calls that the scope had made by then.
+    pub(super) frees: Option<u64>,
+    calls: u64,
+}
+
+/// So few allocations beside the plan say nothing of it.
+const FEW: u64 = 8;
+/// In an entry that goes by its plan the range may grow by this share of the arena before the arena itself is used.
+const GROWTH: u64 = 64;
+/// In an entry that does not, the range may grow by less: the arena serves it badly.
+const GROWTH_OFF: u64 = 512;
+/// In an entry that goes by its plan throughout, the arena stays as long as it and what is in use beside it are at most this share
+/// more than was ever in use at once: the range would have to grow all the same.
+const KNOWN: u64 = 32;
+/// Entries between two looks at how much of a plan is in use: more than orders that take turns.
+const LOOK_IN: u32 = 16;
+/// A plan may need this share more memory than all that was ever in use at once, as a range does that reserves up to 1.1 times what
+/// is alive.
+const WASTE: u64 = 10;
+/// So many bytes more are not worth another layout: half a page of a GPU's memory.
+const LITTLE: u64 = 1 << 20;
+
+impl Footprint {
+    /// Another layout is in use from now on.
+    pub(super) fn begin_anew(&mut self) {
+        (self.peak, self.look_in) = (0, LOOK_IN);
+    }
+
+    pub(super) fn forget_waits(&mut self) {
+        self.moving = Backoff::default();
+    }
+}
+
+impl Trimming {
+    /// A new arena was found, by so many calls of the scope so far.
+    pub(super) fn since(calls: u64) -> Trimming {
+        Trimming { calls, ..Trimming::default() }
+    }
+
+    pub(super) fn is_due(&self, entry: u32) -> bool {
+        self.waits.is_over(entry)
+    }
+
+    /// The range was looked at: waits longer before the next time, and much longer if the range has grown since the last time.
+    pub(super) fn looked(&mut self, entry: u32, frees: u64, calls: u64) {
+        let has_grown = std::mem::replace(&mut self.calls, calls) != calls;
+        self.waits.tried(entry, if has_grown { Pace::STEEP } else { Pace::DOUBLING });
+        self.frees = Some(frees);
+    }
+}
+
+impl Planner {
+    /// Whether the range had better move pages than grow: a plan has shown what is enough, for this entry or lately.
+    pub(crate) fn had_better_move(&mut self) -> bool {
+        let Footprint { has_planned, moving, .. } = &mut self.footprint;
+        let is_lately = *has_planned && moving.try_now(self.entry.number, Pace::STEEP);
+        self.entry.is_planned || is_lately
+    }
+
+    /// Whether the range had better have the arena than grow by `bytes` more.
+    pub(crate) fn is_in_the_way(&mut self, shared: &Shared, bytes: u64) -> bool {
+        self.entry.grown = self.entry.grown.saturating_add(bytes);
+        let Some(arena) = &self.arena else { return false };
+        let seen = self.entry.seen;
+        let beside = seen.extra + seen.larger + seen.blocked;
+        if beside == 0 && self.is_enough(shared, arena.bytes, bytes) {
+            return false;
+        }
+        let is_off = beside >= FEW && beside * BESIDE > self.hot.cursor.served() - self.entry.served_before;
+        self.entry.grown > arena.bytes / if is_off { GROWTH_OFF } else { GROWTH }
+    }
+
+    /// Whether the arena and what is in use beside it, with `bytes` more, are hardly more than was ever in use at once.
+    fn is_enough(&self, shared: &Shared, arena: u64, bytes: u64) -> bool {
+        let (beside, demand) = (shared.counters.busy_bytes.get(), shared.counters.demand.get());
+        arena.saturating_add(beside).saturating_add(bytes) <= demand + demand / KNOWN
+    }
+
+    /// Whether less memory will do than the arena and what goes beside it.
+    pub(super) fn takes_too_much(&mut self, shared: &Shared) -> bool {
+        self.is_oversized() || self.is_wasteful(shared)
+    }
+
+    /// Whether the plan had less than half of its arena in use in a number of entries: it has learned from others.
+    fn is_oversized(&mut self) -> bool {
+        self.footprint.look_in = self.footprint.look_in.saturating_sub(1);
+        if self.footprint.look_in > 0 {
+            return false;
+        }
+        (self.footprint.look_in, self.hot.room) = (LOOK_IN, 0);
+        // What goes beside the plan since it outlived its entry may have done so only once.
+        if self.entry.aside > 0 && self.plans.may_change() {
+            self.learning.curiosity.record_next();
+        }
+        std::mem::take(&mut self.footprint.peak) < self.plans.need() / 2
+    }
+
+    /// Whether the arena and what is needed beside it are more than was ever in use at once: where much outlives its
+    /// entry, less is needed without a plan.
+    fn is_wasteful(&self, shared: &Shared) -> bool {
+        let (needed, demand) = (shared.counters.expected(), shared.counters.demand.get());
+        self.arena.is_some() && self.entry.aside > 0 && needed > demand + demand / WASTE + LITTLE
+    }
+}

@@ -1,0 +1,38 @@
+//! What is noted of the allocations and drops of an entry that is recorded.
+
+use super::Planner;
+use crate::record::Record;
+
+impl Planner {
+    /// Notes an allocation in what is recorded.
+    #[inline]
+    pub(crate) fn note(&mut self, record: &mut Record) {
+        if self.learning.is_recording {
+            self.record(record);
+        }
+    }
+
+    #[inline(never)]
+    fn record(&mut self, record: &mut Record) {
+        let learning = &mut self.learning;
+        if !self.entry.has_stream {
+            self.entry.has_stream = true;
+            learning.learner.log_mut().begin(record.stream().id());
+            if learning.stream.as_ref().is_none_or(|known| known.id() != record.stream().id()) {
+                self.effects.streams.extend(learning.stream.replace(record.stream().clone()));
+            }
+        }
+        let (stream, bytes) = (record.stream().id(), record.bytes() as u64);
+        let number = learning.learner.log_mut().allocated(stream, bytes);
+        // No entry has the number 0.
+        record.recorded = number.map_or((0, 0), |number| (self.entry.number, number));
+    }
+
+    /// Notes a drop in what is recorded.
+    #[inline]
+    pub(super) fn note_drop(&mut self, record: &Record) {
+        if self.learning.is_recording && record.recorded.0 == self.entry.number {
+            self.learning.learner.log_mut().dropped(record.recorded.1);
+        }
+    }
+}

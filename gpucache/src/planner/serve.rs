@@ -1,0 +1,171 @@
+//! One allocation and one drop of a scope that plans or records.
+
+use super::Planner;
+use crate::base::key::{Request, Shape};
+use crate::device::Stream;
+use crate::home::Shared;
+use crate::plan::{Answer, Deviation, Served};
+use crate::pressure::lease::Lease;
+use crate::record::Record;
+
+impl Planner {
+    /// Serves the request that the plan expects now, if nothing else is to be done: no call is made from here, so that
+    /// all stays in registers.
+    #[inline(always)]
+    pub(crate) fn serve(
+        &mut self,
+        lease: &Lease,
+        stream: &Stream,
+        dims: &[usize],
+        bytes: usize,
+    ) -> Option<Box<Record>> {
+        if stream.ready_id() != self.hot.fast_stream || !Shape::has_room(dims) {
+            return None;
+        }
+        let served = self.hot.cursor.expects(bytes as u64)?;
+        let before = lease.live();
+        let live = before + bytes as u64;
+        if live > self.hot.room {
+            return None;
+        }
+        if !lease.raise(before, live) {
+            return None;
+        }
+        let Some(mut record) = self.hot.records.pop() else {
+            lease.lower(before);
+            return None;
+        };
+        self.hot.cursor.step(served, bytes as u64);
+        record.serve_position(bytes, self.hot.base + served.offset, served.position);
+        record.shape.set(dims);
+        Some(record)
+    }
+
+    /// Serves a position, unless the arena was taken away: then it is given up, and the entry goes on without it.
+    fn place(
+        &mut self,
+        served: Served,
+        shared: &Shared,
+        stream: &Stream,
+        request: &Request<'_>,
+    ) -> Option<Box<Record>> {
+        let Served { position, offset, .. } = served;
+        let before = shared.lease.live();
+        let live = before + request.bytes as u64;
+        let Some(arena) = self.hot.arena.filter(|_| shared.lease.insist(before, live)) else {
+            self.hot.cursor.take_back(position);
+            self.lose(shared);
+            return None;
+        };
+        let mut record = self.hot.records.pop().unwrap_or_else(|| Record::of_arena(stream, self.hot.door, arena));
+        record.serve_position(request.bytes, self.hot.base + offset, position);
+        record.shape.assign(request.dims);
+        if live > self.hot.room {
+            self.note_use(shared, live);
+        }
+        self.note(&mut record);
+        Some(record)
+    }
+
+    /// Notes how much is in use, and how much may be before the next note.
+    fn note_use(&mut self, shared: &Shared, live: u64) {
+        self.footprint.peak = self.footprint.peak.max(live);
+        self.hot.room = shared.counters.note_planned_use(live, &shared.returns).clamp(live, self.footprint.peak);
+    }
+
+    /// Something beside the plan was handed out or came back, which counts as well.
+    #[inline]
+    pub(crate) fn look_again(&mut self) {
+        self.hot.room = 0;
+    }
+
+    /// As [`serve`](Planner::serve), where more is to be done than to serve.
+    #[inline(never)]
+    pub(crate) fn serve_expected(
+        &mut self,
+        shared: &Shared,
+        request: &Request<'_>,
+        stream: &Stream,
+    ) -> Option<Box<Record>> {
+        // The first request of an entry may tell of another plan.
+        let served = if self.hot.cursor.is_at_start() { None } else { self.hot.cursor.serve(request.bytes as u64) }?;
+        self.place(served, shared, stream, request)
+    }
+
+    /// Serves a request, in order or out of it, if the plan has a place for it.
+    pub(crate) fn serve_any(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
+        let bytes = request.bytes as u64;
+        if stream.id() != self.hot.stream || bytes == 0 {
+            return None;
+        }
+        let may_switch = self.hot.cursor.is_at_start() && shared.lease.live() == 0;
+        if may_switch && self.plans.switch_by_first_event(&mut self.hot.cursor, bytes) {
+            self.begin_planned(shared);
+        }
+        let served = self.hot.cursor.serve(bytes).or_else(|| self.serve_off_order(bytes))?;
+        self.place(served, shared, stream, request)
+    }
+
+    fn serve_off_order(&mut self, bytes: u64) -> Option<Served> {
+        let (served, deviation) = match self.hot.cursor.serve_off_order(bytes, self.plans.envelope()?) {
+            Answer::Served(served, None) => return Some(served),
+            Answer::Served(served, deviation) => (Some(served), deviation),
+            Answer::Beside(deviation) => (None, deviation),
+        };
+        self.count(deviation, bytes);
+        served
+    }
+
+    fn count(&mut self, deviation: Option<Deviation>, bytes: u64) {
+        let seen = &mut self.entry.seen;
+        match deviation {
+            None => self.entry.aside += 1,
+            Some(Deviation::Extra) => seen.extra += 1,
+            Some(Deviation::Blocked) => seen.blocked += 1,
+            Some(Deviation::Early { missing }) => {
+                seen.reordered += 1;
+                seen.missing += missing;
+            }
+            Some(Deviation::Late) => {
+                seen.reordered += 1;
+                seen.missing = seen.missing.saturating_sub(1);
+            }
+            Some(Deviation::Larger { position }) => {
+                seen.larger += 1;
+                self.plans.widen(position, bytes);
+            }
+            Some(Deviation::Resized { position, bytes }) => {
+                seen.extra -= 1;
+                seen.larger += 1;
+                self.plans.widen(position, bytes);
+            }
+        }
+    }
+
+    /// Takes the record of a live position back, in an entry that is not recorded; hands out any other one. As in
+    /// [`serve`](Planner::serve), no call is made from here but for what is displaced.
+    #[inline(always)]
+    pub(crate) fn take_back(&mut self, lease: &Lease, record: Box<Record>) -> Option<Box<Record>> {
+        if record.drop_path() != self.hot.fast_path {
+            return Some(record);
+        }
+        let (position, bytes) = (record.position(), record.bytes() as u64);
+        self.hot.records.push(record);
+        lease.lower(lease.live() - bytes);
+        self.hot.cursor.take_back(position);
+        None
+    }
+
+    /// Takes the record of a live position back; hands out any other one.
+    #[inline(never)]
+    pub(crate) fn take_back_any(&mut self, lease: &Lease, record: Box<Record>) -> Option<Box<Record>> {
+        self.note_drop(&record);
+        if record.arena().is_none_or(|arena| Some(arena) != self.hot.arena) {
+            return Some(record);
+        }
+        self.hot.cursor.take_back(record.position());
+        lease.lower(lease.live() - record.bytes() as u64);
+        self.hot.records.push(record);
+        None
+    }
+}

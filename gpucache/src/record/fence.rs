@@ -1,0 +1,59 @@
+//! Points in a stream's work, and how another stream is put behind them.
+
+use crate::base::error::{Error, Result};
+use crate::device::Stream;
+use crate::order::Epoch;
+use crate::range::DeviceRange;
+
+/// A point in a stream's work that others can be put behind.
+pub(crate) struct Fence {
+    stream: Stream,
+    /// `None` on a device without a range, which knows of no epochs.
+    epoch: Option<Epoch>,
+}
+
+impl Fence {
+    /// Now. Calls no device.
+    pub(crate) fn now(stream: &Stream) -> Fence {
+        let epoch = DeviceRange::of(stream).map(|range| range.used(stream));
+        Fence { stream: stream.clone(), epoch }
+    }
+
+    /// The end of an epoch that the stream told.
+    pub(crate) fn at(stream: &Stream, epoch: u64) -> Fence {
+        Fence { stream: stream.clone(), epoch: Some(Epoch::numbered(epoch)) }
+    }
+
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Orders later work of `stream` behind it.
+    ///
+    /// # Errors
+    /// A failure of the device, or a capture on either stream.
+    pub(crate) fn precede(&self, stream: &Stream) -> Result<()> {
+        if self.stream.queue() == stream.queue() {
+            return Ok(());
+        }
+        match (DeviceRange::of(stream), self.epoch) {
+            (Some(range), Some(epoch)) => range.order(stream, &self.stream, epoch),
+            _ => stream.follow(&self.stream),
+        }
+    }
+}
+
+/// Orders later work of `stream` behind all that is on `other` now.
+///
+/// # Errors
+/// [`is_unavailable`](crate::Error::is_unavailable) for streams of two devices; otherwise as for [`Fence::precede`].
+pub(crate) fn order(stream: &Stream, other: &Stream) -> Result<()> {
+    if stream.memory_id() != other.memory_id() {
+        return Err(Error::unavailable(
+            "an array of another device",
+            "its memory and this stream share no events",
+            "copy it to this stream's device, or use a stream of its own",
+        ));
+    }
+    Fence::now(other).precede(stream)
+}

@@ -1,0 +1,44 @@
+//! What a record belongs to, by number: an arena, a generation of its cache, the list of a key.
+
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Names the arena that a cache's plans lie in: one block of the device's range, among all that the process ever had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ArenaId(NonZeroU64);
+
+/// One of the times between two invalidations of a cache. Blocks of an older one are released when they return.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Generation(u64);
+
+/// The list of a key, to which the key's blocks return.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) list: u32,
+    /// The key's number; 0 for a block that returns to no list.
+    pub(crate) key: u64,
+}
+
+impl ArenaId {
+    /// The least number of an arena, far above those that stand for something else where arenas are named.
+    pub(super) const FIRST: u64 = 1 << 63;
+
+    /// Another one than all before.
+    pub(crate) fn next() -> ArenaId {
+        static NEXT: AtomicU64 = AtomicU64::new(ArenaId::FIRST);
+        ArenaId(NonZeroU64::MIN.saturating_add(NEXT.fetch_add(1, Relaxed)))
+    }
+
+    pub(super) fn number(self) -> u64 {
+        self.0.get()
+    }
+}
+
+impl Generation {
+    /// Of blocks that no list keeps, whatever is invalidated.
+    pub(crate) const NEVER_KEPT: Generation = Generation(u64::MAX);
+
+    pub(crate) fn numbered(number: u64) -> Generation {
+        Generation(number)
+    }
+}

@@ -1,0 +1,70 @@
+//! When work of a block's own stream wrote it last, as far as that is known. One word, which any thread may set.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+#[derive(Default)]
+pub(super) struct LastWrite(AtomicU32);
+
+/// When a block was written last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// Nobody said, or it was told of by a number that a word has no room for.
+    Unknown,
+    /// Somebody has the bare address in this life: work of the block's own stream may write it at any time, and nobody tells.
+    Anytime,
+    /// In this epoch of its stream.
+    In(u64),
+}
+
+/// The words that stand for what is no epoch. The first epoch of a stream is 1.
+const UNKNOWN: u32 = 0;
+const ANYTIME: u32 = u32::MAX;
+
+impl LastWrite {
+    pub(super) fn get(&self) -> Written {
+        match self.0.load(Relaxed) {
+            UNKNOWN => Written::Unknown,
+            ANYTIME => Written::Anytime,
+            epoch => Written::In(u64::from(epoch)),
+        }
+    }
+
+    /// Notes an epoch, or that it is not known; what may be written at any time stays so.
+    #[inline]
+    pub(super) fn note(&self, epoch: Option<u64>) {
+        if self.0.load(Relaxed) != ANYTIME {
+            let word = epoch.and_then(|epoch| u32::try_from(epoch).ok()).filter(|&word| word != ANYTIME);
+            self.0.store(word.unwrap_or(UNKNOWN), Relaxed);
+        }
+    }
+
+    pub(super) fn set_anytime(&self) {
+        self.0.store(ANYTIME, Relaxed);
+    }
+
+    /// Begins a life, or ends one: whoever had the bare address has it no more.
+    #[inline]
+    pub(super) fn reset(&mut self) {
+        *self.0.get_mut() = UNKNOWN;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_tells_what_was_noted() {
+        let mut last = LastWrite::default();
+        assert_eq!(last.get(), Written::Unknown);
+        last.note(Some(7));
+        assert_eq!(last.get(), Written::In(7));
+        last.note(Some(u64::from(u32::MAX)));
+        assert_eq!(last.get(), Written::Unknown, "no room for it");
+        last.set_anytime();
+        last.note(Some(8));
+        assert_eq!(last.get(), Written::Anytime);
+        last.reset();
+        assert_eq!(last.get(), Written::Unknown);
+    }
+}

@@ -1,0 +1,82 @@
+//! A block of device memory through all its lives: where its memory comes from, who uses it, and who takes it back.
+//!
+//! ```text
+//!                  supply                       hand out                      drop
+//!   no record ───────────────▶ idle, or fresh ────────────▶ in use (`Block`) ──────┐
+//!                              ▲  ▲                          │                     │
+//!                              │  └── its own streams are    │ other streams use   │
+//!                              │      behind all uses        ▼ it, or a view       │
+//!                              │                           care ───────────────────┤
+//!                              │                                                   ▼
+//!   no record ◀── released ◀── idle: a list, a plan's stack, a spare ◀── its keeper, by way of a
+//!                  (vacated)                                              return stack from other threads
+//! ```
+//!
+//! A [`Record`] knows its memory ([`Origin`]), what its drop has to do ([`DropPath`]), and the [`Door`] of the cache that
+//! takes it back; it knows no cache. Whoever serves records is a [`Keeper`], above this room.
+//!
+//! | file | its one matter |
+//! |---|---|
+//! | `lives` | [`Record`]: how a life begins and ends, and where the memory goes |
+//! | `identity` | the numbers by which arenas, generations and lists are known |
+//! | `drop_path` | what a drop has to do, as one number |
+//! | `stack` | records of positions that a plan does not serve now |
+//! | `sharing`, `uses` | other streams that use a block, and how its own is put behind them |
+//! | `last_write` | when its own stream wrote it |
+//! | `fence` | points in a stream's work |
+//! | `view` | what a front end keeps with the memory |
+
+mod drop_path;
+mod fence;
+mod identity;
+mod last_write;
+mod lives;
+mod sharing;
+mod stack;
+mod uses;
+mod view;
+
+use crate::base::sync::OnceLock;
+
+pub(crate) use drop_path::DropPath;
+pub(crate) use fence::Fence;
+pub(crate) use identity::{ArenaId, Generation, Place};
+pub(crate) use lives::{Origin, Record};
+pub(crate) use stack::Stack;
+pub(crate) use view::View;
+
+/// Who served a record and takes it back.
+pub(crate) trait Keeper: Sync {
+    /// Takes back what was dropped, on any thread.
+    fn take_back(&'static self, record: Box<Record>);
+}
+
+/// Where records find their keeper: a thin address, for which a record has room, and by which keepers are told apart.
+pub(crate) struct Door(OnceLock<&'static dyn Keeper>);
+
+/// Where a record returns to.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Home {
+    pub(crate) door: Option<&'static Door>,
+    /// The cache's generation that allocated it: what is of an older one when it returns was invalidated. A position of a plan
+    /// has none of its own, as long as its arena is there.
+    pub(crate) generation: Generation,
+}
+
+impl Door {
+    pub(crate) fn new() -> Door {
+        Door(OnceLock::new())
+    }
+
+    /// Leads to this keeper from now on. Before that it leads nowhere.
+    pub(crate) fn lead_to(&self, keeper: &'static dyn Keeper) {
+        self.0.get_or_init(|| keeper);
+    }
+
+    /// Hands a record to its keeper.
+    pub(crate) fn take_back(&self, record: Box<Record>) {
+        if let Some(keeper) = self.0.get() {
+            keeper.take_back(record);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What a record knows of others that use its memory, and how its own stream is put behind them.
+
+use std::sync::PoisonError;
+
+use super::fence::{self, Fence};
+use super::last_write::Written;
+use super::lives::Record;
+use super::uses::Uses;
+use crate::base::error::Result;
+use crate::base::sync::MutexGuard;
+use crate::device::Stream;
+
+impl Record {
+    /// Lets later work of another stream read the memory.
+    pub(crate) fn read_on(&self, stream: &Stream) -> Result<()> {
+        self.follow_view()?;
+        let written = self.last_write.get();
+        let is_bare = written == Written::Anytime;
+        self.uses().read(self.stream(), stream, is_bare, |stream, writer| match written {
+            Written::In(epoch) if writer.id() == self.stream().id() && writer.memory_id() == stream.memory_id() => {
+                Fence::at(writer, epoch).precede(stream)
+            }
+            _ => fence::order(stream, writer),
+        })
+    }
+
+    /// Orders its own stream behind what the view knows of foreign writes.
+    fn follow_view(&self) -> Result<()> {
+        self.view.get().map_or(Ok(()), |view| view.follow_writes())
+    }
+
+    /// Somebody gets the bare address, for work of its own stream, which comes behind uses that others announced so far.
+    pub(crate) fn bare(&self) -> Result<()> {
+        self.last_write.set_anytime();
+        if !self.needs_care() {
+            return Ok(());
+        }
+        self.follow_view()?;
+        let uses = self.uses();
+        uses.users()
+            .filter(|user| user.queue() != self.stream().queue())
+            .try_for_each(|user| fence::order(self.stream(), user))
+    }
+
+    /// Whether somebody got the bare address in this life.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn is_bare(&self) -> bool {
+        self.last_write.get() == Written::Anytime
+    }
+
+    /// Its own stream has written it, by work that is there already.
+    pub(crate) fn note_write(&self) {
+        self.last_write.note(Some(self.stream().epoch()));
+    }
+
+    /// It may be written by work that nobody tells of.
+    #[inline]
+    pub(crate) fn forget_write(&self) {
+        self.last_write.note(None);
+    }
+
+    /// Lets later work of another stream write the memory.
+    pub(crate) fn write_on(&mut self, stream: &Stream) -> Result<()> {
+        if let Some(view) = self.view.get_mut() {
+            // The block's own stream is behind the view's uses then, and this one behind that.
+            view.follow_uses()?;
+        }
+        let home = self.stream().clone();
+        self.uses().write(&home, stream, fence::order)
+    }
+
+    fn uses(&self) -> MutexGuard<'_, Uses> {
+        let uses = self.uses.get_or_init(Box::default);
+        self.take_care();
+        uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The streams that may still use the memory, as far as they said so.
+    pub(crate) fn users(&mut self) -> impl Iterator<Item = &Stream> {
+        self.known_uses().into_iter().flat_map(|uses| uses.users())
+    }
+
+    fn known_uses(&mut self) -> Option<&mut Uses> {
+        Some(self.uses.get_mut()?.get_mut().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Orders the memory's own stream behind uses by others, up to fences that cover them.
+    ///
+    /// # Errors
+    /// A failure of the device, or a capture. The uses go on then.
+    pub(crate) fn follow_uses(&mut self, fences: &[Fence]) -> Result<()> {
+        let home = self.stream().clone();
+        let Some(uses) = self.known_uses() else { return Ok(()) };
+        for user in uses.users() {
+            match fences.iter().find(|fence| fence.stream().id() == user.id()) {
+                _ if user.queue() == home.queue() => {}
+                Some(fence) => fence.precede(&home)?,
+                None => fence::order(&home, user)?,
+            }
+        }
+        uses.clear();
+        self.take_no_more_care();
+        Ok(())
+    }
+
+    /// Has the block kept for a reservation when it is dropped.
+    #[cold]
+    pub(crate) fn keep_for(&self, reservation: &Stream) {
+        // Work of the reservation writes it at any time.
+        self.last_write.set_anytime();
+        self.uses().keep_for(reservation);
+    }
+
+    /// The reservations that the block is to be kept for, once.
+    pub(crate) fn take_reservations(&mut self) -> Option<Vec<Stream>> {
+        let taken = std::mem::take(self.known_uses()?.reservations());
+        self.take_no_more_care();
+        Some(taken).filter(|taken| !taken.is_empty())
+    }
+
+    /// A drop has no more to do than to give the memory back, unless there is more.
+    fn take_no_more_care(&mut self) {
+        let has_view = self.view.get().is_some();
+        let has_uses = |uses: &mut Uses| !uses.reservations().is_empty() || uses.users().next().is_some();
+        if !has_view && !self.known_uses().is_some_and(has_uses) {
+            self.take_no_care();
+        }
+    }
+
+    /// As [`follow_uses`](Record::follow_uses), now, and behind what the view knows.
+    pub(crate) fn end_uses(&mut self) -> Result<()> {
+        if let Some(view) = self.view.get_mut() {
+            view.follow_uses()?;
+        }
+        self.follow_uses(&[])
+    }
+}
