@@ -28,7 +28,6 @@ pub use view::ArrayView;
 
 use super::{Array, Element};
 use crate::base::error::{Error, Result};
-use crate::base::key::Request;
 use crate::cache::Block;
 use crate::device::{Cuda, Device, Peer};
 
@@ -272,7 +271,7 @@ impl<T: Element> TryFrom<CudaSlice<T>> for Array<T, Cuda> {
         let address = slice.device_ptr(device.stream()).0;
         let dims = [slice.len()];
         let view = Box::new(Lent::adopting(&device, slice));
-        let block = Block::adopt(device.stream_handle(), &Request::of::<T>(&dims)?, address, view);
+        let block = Block::adopt(device.stream_handle(), &super::request::<T>(&dims)?, address, view);
         Ok(Array { block, typed: std::marker::PhantomData })
     }
 }

@@ -10,6 +10,7 @@ mod shape;
 #[cfg(feature = "cuda")]
 mod cuda;
 
+use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -22,9 +23,9 @@ pub use host::Arguments;
 pub use shape::Shape;
 
 use crate::base::error::{Error, Result};
-use crate::base::key::{self, Request};
-use crate::cache::Block;
+use crate::cache::{Block, current};
 use crate::device::Device;
+use crate::record::Request;
 
 /// An array of `T` on a device, in row-major order, without strides.
 ///
@@ -84,7 +85,7 @@ impl<T: Element, D: Device> Array<T, D> {
     /// [`zeros`](Array::zeros).
     pub fn from_slice(device: &D, shape: impl Shape, values: &[T]) -> Result<Self> {
         let dims = shape.dims();
-        same_len(&Request::of::<T>(dims)?, values.len())?;
+        same_len::<T>(dims, values.len())?;
         let mut array = Self::serve(device, dims)?;
         array.copy_from_slice(values)?;
         Ok(array)
@@ -114,10 +115,10 @@ impl<T: Element, D: Device> Array<T, D> {
     /// Serves what a plan expects in line, where all stays in registers.
     #[inline(always)]
     fn allocate(device: &D, dims: &[usize]) -> Result<Self> {
-        if let Some(len) = key::len_of::<T>(dims)
-            && let Some(block) = Block::planned(device.stream_handle(), dims, len * size_of::<T>())
+        if let Some(elements) = product::<T>(dims)
+            && let Some(record) = current::planned(device.stream_handle(), dims, elements * size_of::<T>())
         {
-            return Ok(Array { block, typed: PhantomData });
+            return Ok(Array { block: Block::of(record), typed: PhantomData });
         }
         Self::serve(device, dims)
     }
@@ -125,7 +126,7 @@ impl<T: Element, D: Device> Array<T, D> {
     #[inline(never)]
     fn serve(device: &D, dims: &[usize]) -> Result<Self> {
         const { assert!(align_of::<T>() <= 256, "an element is aligned to at most 256 bytes, as blocks are") };
-        let block = Block::allocate(device.stream_handle(), &Request::of::<T>(dims)?)?;
+        let block = Block::allocate(device.stream_handle(), &request::<T>(dims)?)?;
         Ok(Array { block, typed: PhantomData })
     }
 
@@ -215,7 +216,7 @@ impl<T: Element, D: Device> Array<T, D> {
     /// # Errors
     /// [`is_invalid_shape`](Error::is_invalid_shape) if they are not exactly [`len`](Array::len); a failure of the device.
     pub fn copy_from_slice(&mut self, values: &[T]) -> Result<()> {
-        same_len(&Request::of::<T>(self.shape())?, values.len())?;
+        same_len::<T>(self.shape(), values.len())?;
         self.block.stream().check()?;
         self.block.write(bytes_of(values))
     }
@@ -237,7 +238,7 @@ impl<T: Element, D: Device> Array<T, D> {
     pub fn reshape(mut self, shape: impl Shape) -> Result<Self> {
         // Asked once: what safe code answers the second time may be another shape.
         let dims = shape.dims();
-        same_len(&Request::of::<T>(dims)?, self.len())?;
+        same_len::<T>(dims, self.len())?;
         self.block.reshape(dims);
         Ok(self)
     }
@@ -269,12 +270,39 @@ fn len_of<T: Element>(block: &Block) -> usize {
     }
 }
 
-fn same_len(request: &Request<'_>, len: usize) -> Result<()> {
-    match request.len == len {
-        true => Ok(()),
-        false => Err(Error::invalid_shape(format!(
-            "{len} elements do not fit the shape {:?}, which has {}: pass exactly as many",
-            request.dims, request.len
+/// How many elements of `T` these dimensions are, if the product overflows nowhere and their bytes fit an `isize`.
+#[inline(always)]
+fn product<T>(dims: &[usize]) -> Option<usize> {
+    let mut elements = 1usize;
+    for &dim in dims {
+        elements = elements.checked_mul(dim)?;
+    }
+    let most = (isize::MAX as usize).checked_div(size_of::<T>()).unwrap_or(usize::MAX);
+    (elements <= most).then_some(elements)
+}
+
+/// As [`product`]: a zero anywhere makes an array empty, whatever the other dimensions multiply to.
+fn elements<T>(dims: &[usize]) -> Result<usize> {
+    match product::<T>(dims) {
+        Some(elements) => Ok(elements),
+        None if dims.contains(&0) => Ok(0),
+        None => Err(Error::invalid_shape(format!(
+            "the shape {dims:?} of {} overflows the address space: check the dimensions",
+            std::any::type_name::<T>()
+        ))),
+    }
+}
+
+/// What an array of this shape asks for.
+fn request<T: 'static>(dims: &[usize]) -> Result<Request<'_>> {
+    Ok(Request { dtype: TypeId::of::<T>(), dims, bytes: elements::<T>(dims)? * size_of::<T>() })
+}
+
+fn same_len<T>(dims: &[usize], len: usize) -> Result<()> {
+    match elements::<T>(dims)? {
+        elements if elements == len => Ok(()),
+        elements => Err(Error::invalid_shape(format!(
+            "{len} elements do not fit the shape {dims:?}, which has {elements}: pass exactly as many"
         ))),
     }
 }
@@ -306,7 +334,19 @@ fn shortest_period(pattern: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::shortest_period;
+    use super::{elements, shortest_period};
+
+    #[test]
+    fn an_empty_array_has_no_elements_however_large_its_other_dimensions() {
+        assert_eq!(elements::<u64>(&[usize::MAX, 0, usize::MAX]).unwrap(), 0);
+    }
+
+    #[test]
+    fn overflow_is_an_error() {
+        assert!(elements::<u8>(&[usize::MAX]).unwrap_err().is_invalid_shape());
+        assert!(elements::<u8>(&[1 << 40, 1 << 40]).unwrap_err().is_invalid_shape());
+        assert!(elements::<()>(&[usize::MAX]).is_ok());
+    }
 
     #[test]
     fn periods_are_powers_of_two_of_the_pattern() {

@@ -1,5 +1,4 @@
-//! What every layer speaks of: errors, the key under which memory is cached, and what threads meet by.
+//! What every layer speaks of: errors, and what threads meet by.
 
 pub(crate) mod error;
-pub(crate) mod key;
 pub(crate) mod sync;

@@ -12,7 +12,7 @@ mod instrumented;
 #[cfg(not(all(loom, test)))]
 pub(crate) use self::plain::UnsafeCell;
 #[cfg(not(all(loom, test)))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, compiler_fence};
 #[cfg(not(all(loom, test)))]
 pub(crate) use std::thread::yield_now;
 
@@ -29,6 +29,9 @@ pub(crate) use loom::sync::{Mutex as Lock, MutexGuard as LockGuard};
 
 #[cfg(all(loom, test))]
 pub(crate) use self::checked::{AtomicBool, AtomicPtr, AtomicU64};
+/// A model has no barrier from outside that would do for the processor what this leaves to it.
+#[cfg(all(loom, test))]
+pub(crate) use loom::sync::atomic::fence as compiler_fence;
 #[cfg(all(loom, test))]
 pub(crate) use loom::{cell::UnsafeCell, thread::yield_now};
 

@@ -9,24 +9,17 @@ use std::mem::ManuallyDrop;
 
 use super::{current, supply};
 use crate::base::error::Result;
-use crate::base::key::Request;
 #[cfg(feature = "cuda")]
 use crate::base::sync::OnceLock;
 use crate::device::Stream;
-use crate::record::Record;
 #[cfg(feature = "cuda")]
 use crate::record::{Origin, View};
+use crate::record::{Record, Request};
 
 /// Memory on a stream, in use until dropped. A drop hands it back to the cache that served it, from any thread.
 pub(crate) struct Block(ManuallyDrop<Box<Record>>);
 
 impl Block {
-    /// What the innermost scope's plan expects next, if that is it and nothing else is to be seen to.
-    #[inline(always)]
-    pub(crate) fn planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Block> {
-        Some(Block(ManuallyDrop::new(current::planned(stream, dims, bytes)?)))
-    }
-
     /// Memory for `request` on `stream`: from the innermost scope's cache, or straight from the device where there is
     /// none.
     pub(crate) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Block> {
@@ -52,7 +45,8 @@ impl Block {
     }
 
     /// A record's use; its drop gives it back.
-    pub(super) fn of(record: Box<Record>) -> Block {
+    #[inline(always)]
+    pub(crate) fn of(record: Box<Record>) -> Block {
         Block(ManuallyDrop::new(record))
     }
 

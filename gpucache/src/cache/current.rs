@@ -10,9 +10,8 @@ use super::owner::{Cache, Owner};
 use super::policy::Recycle;
 use super::supply;
 use crate::base::error::Result;
-use crate::base::key::Request;
 use crate::device::Stream;
-use crate::record::Record;
+use crate::record::{Record, Request};
 
 /// A scope that is entered: its cache, and what becomes of blocks allocated in it.
 #[derive(Clone, Copy)]
@@ -43,19 +42,20 @@ pub(crate) unsafe fn set(current: Option<Current>) {
 
 /// What the plan of the innermost scope expects next, if this is it.
 #[inline(always)]
-pub(super) fn planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
-    // SAFETY: a cache that stands in `PLANNING` was entered by this thread.
-    unsafe { Owner::assume(PLANNING.get()?) }.planned(stream, dims, bytes)
+pub(crate) fn planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
+    let cache = PLANNING.get()?;
+    // SAFETY: a cache that stands in `PLANNING` was entered by this thread, which so owns it, and serving a position touches
+    // plain data alone, which comes back to no cache.
+    unsafe { cache.local.owned(|local| local.planner.serve(&cache.shared.lease, stream, dims, bytes)) }
 }
 
 /// Takes back what the plan of the innermost scope served, if that is all there is to do; hands out any other record.
 #[inline(always)]
 pub(super) fn take_back_planned(record: Box<Record>) -> Option<Box<Record>> {
-    match PLANNING.get() {
-        // SAFETY: a cache that stands in `PLANNING` was entered by this thread.
-        Some(cache) => unsafe { Owner::assume(cache) }.take_back_planned(record),
-        None => Some(record),
-    }
+    let Some(cache) = PLANNING.get() else { return Some(record) };
+    // SAFETY: a cache that stands in `PLANNING` was entered by this thread, which so owns it, and taking a position back touches
+    // plain data alone: the record goes on a stack, and is not dropped.
+    unsafe { cache.local.owned(|local| local.planner.take_back(&cache.shared.lease, record)) }
 }
 
 /// Takes back what the innermost scope served; hands out any other record.

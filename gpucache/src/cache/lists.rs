@@ -11,8 +11,8 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::base::key::{Key, Request};
-use crate::record::{Place, Record};
+use super::key::{self, Key};
+use crate::record::{Place, Record, Request};
 
 #[derive(Default)]
 pub(super) struct Lists {
@@ -82,7 +82,7 @@ impl Lists {
 
     #[cold]
     fn search(&mut self, request: &Request<'_>, stream: u64) -> Option<u32> {
-        let hash = request.hash(stream, self.hasher.build_hasher());
+        let hash = key::hash_of(request, stream, self.hasher.build_hasher());
         let lists = &self.lists;
         let place = *self.index.find(hash, |&place| lists[place as usize].key.matches(request, stream))?;
         self.lists[self.last as usize].next = place;

@@ -7,7 +7,6 @@ use super::deferred::Deferred;
 use super::lists::Lists;
 use super::policy::{Recycle, Use};
 use super::supply::{Moves, Store};
-use crate::base::key::Request;
 use crate::device::{Stream, WeakStream};
 use crate::home::PlanStats;
 use crate::home::ScopeStats;
@@ -15,7 +14,7 @@ use crate::home::Shared;
 use crate::planner::{Begin, Planner};
 use crate::pressure::demand::Told;
 use crate::pressure::reclaim::Idle;
-use crate::record::{Door, Generation, Home, Place, Record};
+use crate::record::{Door, Generation, Home, Place, Record, Request};
 
 /// Entries between two looks at which spare records are needed: more than orders that take turns.
 const LOOK_IN: u32 = 255;

@@ -14,6 +14,7 @@ mod access;
 mod block;
 mod deferred;
 mod entry;
+mod key;
 mod lists;
 mod local;
 mod owner;

@@ -14,7 +14,6 @@ use super::local::{Fresh, Local, Put};
 use super::policy::Recycle;
 use super::supply::{self, Supplied};
 use crate::base::error::Result;
-use crate::base::key::Request;
 use crate::device::Stream;
 use crate::home::PlanStats;
 use crate::home::ScopeStats;
@@ -22,7 +21,7 @@ use crate::home::Shared;
 use crate::home::hold::{Duties, Hold};
 use crate::pressure::demand;
 use crate::pressure::keep;
-use crate::record::{Door, Generation, Keeper, Record};
+use crate::record::{Door, Generation, Keeper, Record, Request};
 
 /// One scope's cache on one thread.
 pub(crate) struct Cache {
@@ -213,13 +212,6 @@ impl Owner {
         unsafe { self.cache.local.let_go(TOKEN.get(), &self.cache) };
     }
 
-    /// What the plan expects next, if this is it. An invalidation meanwhile is seen to by what comes next that is not
-    /// planned, at the latest when the entry ends.
-    #[inline(always)]
-    pub(super) fn planned(&self, stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
-        self.with(|local, shared| local.planner.serve(&shared.lease, stream, dims, bytes))
-    }
-
     /// A block from the lists, else from where the device's memory is kept.
     #[inline]
     pub(super) fn allocate(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
@@ -264,12 +256,6 @@ impl Owner {
         self.with(|local, shared| local.adopt(self.cache.door(), shared, fresh));
         self.note_holding();
         record
-    }
-
-    /// Takes back what [`planned`](Owner::planned) served, if that is all there is to do; hands out any other record.
-    #[inline(always)]
-    pub(super) fn take_back_planned(&self, record: Box<Record>) -> Option<Box<Record>> {
-        self.with(|local, shared| local.planner.take_back(&shared.lease, record))
     }
 
     /// Takes a block back.

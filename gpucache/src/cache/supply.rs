@@ -4,12 +4,11 @@
 //! [`shortage`](crate::pressure::shortage)'s affair.
 
 use crate::base::error::{Error, Result};
-use crate::base::key::Request;
 use crate::device::Stream;
 use crate::pressure::reclaim::{self, Idle};
 use crate::pressure::shortage::insist;
 use crate::range::{Carved, DeviceRange, Limit, Occupancy};
-use crate::record::{Origin, Record};
+use crate::record::{Origin, Record, Request};
 
 /// A record with memory, and how many calls to the device it took.
 pub(super) struct Supplied {

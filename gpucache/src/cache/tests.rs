@@ -1,15 +1,17 @@
 //! Memory that is reserved, as blocks have it.
 
+use std::any::TypeId;
+
 use super::block::Block;
 use super::reservation::Reservation;
-use crate::base::key::Request;
 use crate::device::{Device, Stream, Virtual};
 use crate::range::{DeviceRange, Patience};
+use crate::record::Request;
 
 const BYTES: usize = 2 << 20;
 
 fn new(stream: &Stream) -> Block {
-    Block::allocate(stream, &Request::of::<u8>(&[BYTES]).unwrap()).unwrap()
+    Block::allocate(stream, &Request { dtype: TypeId::of::<u8>(), dims: &[BYTES], bytes: BYTES }).unwrap()
 }
 
 fn held(device: &Virtual) -> usize {

@@ -1,12 +1,11 @@
 //! One allocation and one drop of a scope that plans or records.
 
 use super::Planner;
-use crate::base::key::{Request, Shape};
 use crate::device::Stream;
 use crate::home::Shared;
 use crate::plan::{Answer, Deviation, Served};
 use crate::pressure::lease::Lease;
-use crate::record::Record;
+use crate::record::{Dims, Record, Request};
 
 impl Planner {
     /// Serves the request that the plan expects now, if nothing else is to be done: no call is made from here, so that
@@ -19,7 +18,7 @@ impl Planner {
         dims: &[usize],
         bytes: usize,
     ) -> Option<Box<Record>> {
-        if stream.ready_id() != self.hot.fast_stream || !Shape::has_room(dims) {
+        if stream.ready_id() != self.hot.fast_stream || !Dims::has_room(dims) {
             return None;
         }
         let served = self.hot.cursor.expects(bytes as u64)?;

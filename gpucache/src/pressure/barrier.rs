@@ -1,8 +1,8 @@
 //! An asymmetric barrier: one side pays nothing, the other interrupts all threads of the process.
 //!
 //! Two threads that each store and then load what the other stores may both miss the other's store, unless each has a full
-//! barrier in between (Dekker). Here the side that runs all the time has [`light`], which keeps the compiler from exchanging
-//! the two and is no instruction; the side that runs seldom has [`heavy`], which does not return before each processor
+//! barrier in between (Dekker). Here the side that runs all the time has a compiler fence, which keeps the compiler from
+//! exchanging the two and is no instruction; the side that runs seldom has [`heavy`], which does not return before each processor
 //! that runs a thread of this process has been through a full barrier. That one falls either behind the light side's store,
 //! which the heavy side's load then sees, or before it, and so before its load, which then sees the heavy side's store. A
 //! thread that does not run went through one when it was taken off its processor.
@@ -10,23 +10,15 @@
 //! Models have a sequentially consistent fence on both sides instead.
 #![allow(unsafe_code)]
 
-#[cfg(all(loom, test))]
-use loom::sync::atomic::fence;
 use std::sync::atomic::Ordering::SeqCst;
-#[cfg(not(all(loom, test)))]
-use std::sync::atomic::compiler_fence as fence;
 
-/// Between a store and a load of the side that runs all the time.
-#[inline(always)]
-pub(crate) fn light() {
-    fence(SeqCst);
-}
+use crate::base::sync::compiler_fence;
 
 /// Between a store and a load of the side that runs seldom. Takes some microseconds. False where the system has no such
 /// barrier: then nothing is known of the other side.
 pub(crate) fn heavy() -> bool {
     // The kernel's call is no barrier for the compiler.
-    fence(SeqCst);
+    compiler_fence(SeqCst);
     cfg!(all(loom, test)) || membarrier::interrupt()
 }
 

@@ -30,10 +30,10 @@
 
 use std::hint::cold_path;
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use super::barrier;
-use crate::base::sync::{AtomicBool, AtomicU64, Lock, LockGuard};
+use crate::base::sync::{AtomicBool, AtomicU64, Lock, LockGuard, compiler_fence};
 use crate::device::Stream;
 use crate::range;
 
@@ -80,7 +80,7 @@ impl<B> Lease<B> {
     pub(crate) fn raise(&self, before: u64, live: u64) -> bool {
         // `Release` only so that who meets it sees as well what was lowered in other leases before.
         self.live.store(live, Release);
-        barrier::light();
+        compiler_fence(SeqCst);
         if !self.is_revoked.load(Relaxed) {
             return true;
         }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+/// A life begins with the default: whoever had the bare address in the one before has it no more.
 #[derive(Default)]
 pub(super) struct LastWrite(AtomicU32);
 
@@ -41,12 +42,6 @@ impl LastWrite {
     pub(super) fn set_anytime(&self) {
         self.0.store(ANYTIME, Relaxed);
     }
-
-    /// Begins a life, or ends one: whoever had the bare address has it no more.
-    #[inline]
-    pub(super) fn reset(&mut self) {
-        *self.0.get_mut() = UNKNOWN;
-    }
 }
 
 #[cfg(test)]
@@ -55,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_word_tells_what_was_noted() {
-        let mut last = LastWrite::default();
+        let last = LastWrite::default();
         assert_eq!(last.get(), Written::Unknown);
         last.note(Some(7));
         assert_eq!(last.get(), Written::In(7));
@@ -64,7 +59,5 @@ mod tests {
         last.set_anytime();
         last.note(Some(8));
         assert_eq!(last.get(), Written::Anytime);
-        last.reset();
-        assert_eq!(last.get(), Written::Unknown);
     }
 }

@@ -17,11 +17,12 @@
 //!
 //! | file | its one matter |
 //! |---|---|
-//! | `lives` | [`Record`]: how a life begins and ends, and where the memory goes |
+//! | `record` | [`Record`], and what each allocation and drop does with one |
+//! | `lives` | how its lives begin and end, and where the memory goes |
+//! | `request` | what a block is asked for |
 //! | `identity` | the numbers by which arenas, generations and lists are known |
 //! | `drop_path` | what a drop has to do, as one number |
-//! | `stack` | records of positions that a plan does not serve now |
-//! | `sharing`, `uses` | other streams that use a block, and how its own is put behind them |
+//! //! | `sharing`, `uses` | other streams that use a block, and how its own is put behind them |
 //! | `last_write` | when its own stream wrote it |
 //! | `fence` | points in a stream's work |
 //! | `view` | what a front end keeps with the memory |
@@ -31,8 +32,10 @@ mod fence;
 mod identity;
 mod last_write;
 mod lives;
+#[expect(clippy::module_inception, reason = "the record proper, among what it is made of")]
+mod record;
+mod request;
 mod sharing;
-mod stack;
 mod uses;
 mod view;
 
@@ -41,8 +44,8 @@ use crate::base::sync::OnceLock;
 pub(crate) use drop_path::DropPath;
 pub(crate) use fence::Fence;
 pub(crate) use identity::{ArenaId, Generation, Place};
-pub(crate) use lives::{Origin, Record};
-pub(crate) use stack::Stack;
+pub(crate) use record::{Dims, Origin, Record, Stack};
+pub(crate) use request::Request;
 pub(crate) use view::View;
 
 /// Who served a record and takes it back.

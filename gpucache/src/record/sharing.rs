@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use super::fence::{self, Fence};
 use super::last_write::Written;
-use super::lives::Record;
+use super::record::Record;
 use super::uses::Uses;
 use crate::base::error::Result;
 use crate::base::sync::MutexGuard;

@@ -1,0 +1,264 @@
+//! A record, and what each allocation and drop does with one.
+//!
+//! A [`Dims`] keeps up to [`INLINE`] dimensions in place, and more in memory of its own, which it keeps for the next long
+//! one: a place that has had a shape as long before takes any other on without an allocation.
+
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+
+use super::Home;
+use super::drop_path::DropPath;
+use super::identity::{ArenaId, Place};
+use super::last_write::LastWrite;
+use super::uses::Uses;
+use super::view::View;
+use crate::base::sync::{Mutex, OnceLock};
+use crate::device::Stream;
+use crate::range;
+
+/// A block of memory through all its lives. What a life of a plan's changes lies together, most of it in one line of the
+/// processor's cache.
+#[repr(C, align(64))]
+pub(crate) struct Record {
+    pub(crate) address: u64,
+    pub(crate) bytes: usize,
+    /// A [`DropPath`].
+    pub(super) path: AtomicU64,
+    /// The record under it in a [`Stack`](super::Stack).
+    pub(super) below: Option<Box<Record>>,
+    /// Its position in the plan that serves it.
+    pub(super) position: u32,
+    pub(super) last_write: LastWrite,
+    pub(crate) shape: Dims,
+    pub(super) is_reshaped: bool,
+    /// Its place in its home's lists, with `key`.
+    pub(super) list: u32,
+    pub(super) home: Home,
+    pub(super) stream: Stream,
+    /// What the front end made of the memory and wants to find again in the next life.
+    pub(crate) view: OnceLock<Box<dyn View>>,
+    /// What other streams do with the memory, as far as they said so.
+    pub(super) uses: OnceLock<Box<Mutex<Uses>>>,
+    /// The next record of a return stack.
+    pub(crate) next: AtomicPtr<Record>,
+    pub(super) key: u64,
+    /// When it came into an idle list, counted by the list's owner.
+    pub(crate) seen: u64,
+    /// The entry that recorded its allocation last, and the allocation's number there.
+    pub(crate) recorded: (u32, u32),
+    pub(crate) origin: Origin,
+}
+
+// A record of any other size shares lines with its neighbours on the heap, which other threads may write. What is written
+// when a plan serves one lies in its first two lines.
+#[cfg(not(gpucache_tsan))]
+const _: () = assert!(size_of::<Record>() == 256 && std::mem::offset_of!(Record, is_reshaped) <= 128);
+
+/// Where a block's memory goes when the block does.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    /// Back to the stream's backend.
+    Device,
+    Range(range::Block),
+    /// It is a position in an arena.
+    Arena(ArenaId),
+    /// It has none, or somebody else has it.
+    Nowhere,
+}
+
+/// The dimensions of an array.
+#[derive(Clone, Debug)]
+#[repr(C)]
+pub(crate) struct Dims {
+    rank: usize,
+    dims: [usize; INLINE],
+    /// All dimensions of a shape that has no room in place; room for the next such one until then.
+    long: Box<[usize]>,
+}
+
+/// Records without memory, the one that came last on top: its lines are the likeliest to be in the processor's cache.
+#[derive(Default)]
+pub(crate) struct Stack(Option<Box<Record>>);
+
+/// Dimensions kept in place: as many as any array of a model has; a record with them is four lines of the processor's cache.
+const INLINE: usize = 8;
+
+impl Record {
+    /// Gives a record of an arena its position for the life that begins, all but the shape.
+    #[inline]
+    pub(crate) fn serve_position(&mut self, bytes: usize, address: u64, position: u32) {
+        self.address = address;
+        self.bytes = bytes;
+        self.position = position;
+        self.last_write = LastWrite::default();
+    }
+
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    #[inline]
+    pub(crate) fn drop_path(&self) -> DropPath {
+        DropPath::numbered(self.path.load(Relaxed))
+    }
+
+    /// Whether a drop has more to do than to give the memory back.
+    #[inline]
+    pub(crate) fn needs_care(&self) -> bool {
+        self.drop_path() == DropPath::CARE
+    }
+
+    /// A drop has more to do than to give the memory back.
+    pub(crate) fn take_care(&self) {
+        self.path.store(DropPath::CARE.number(), Relaxed);
+    }
+
+    pub(super) fn set_path(&mut self, path: DropPath) {
+        *self.path.get_mut() = path.number();
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn home(&self) -> Home {
+        self.home
+    }
+
+    /// The arena in which it has a position.
+    #[inline]
+    pub(crate) fn arena(&self) -> Option<ArenaId> {
+        if let Origin::Arena(arena) = self.origin { Some(arena) } else { None }
+    }
+
+    /// Its position in the plan, for a record of an arena.
+    #[inline]
+    pub(crate) fn position(&self) -> u32 {
+        self.position
+    }
+
+    /// The place in its home's lists, for a record of no arena.
+    #[inline]
+    pub(crate) fn place(&self) -> Place {
+        Place { list: self.list, key: self.key }
+    }
+
+    pub(crate) fn set_home(&mut self, home: Home, place: Place) {
+        (self.home, self.list, self.key) = (home, place.list, place.key);
+    }
+
+    /// Serves another shape of as many bytes; the next life has its list's again.
+    pub(crate) fn reshape(&mut self, dims: &[usize]) {
+        self.shape.assign(dims);
+        self.is_reshaped = true;
+    }
+
+    /// Has its list's shape again, if it was given another one.
+    #[inline(always)]
+    pub(crate) fn restore_shape(&mut self, shape: &Dims) {
+        if self.is_reshaped {
+            self.shape.assign(shape.dims());
+            self.is_reshaped = false;
+        }
+    }
+}
+
+impl Stack {
+    #[inline]
+    pub(crate) fn push(&mut self, mut record: Box<Record>) {
+        let nothing = std::mem::replace(&mut record.below, self.0.take());
+        // None is under a record that is on no stack; to forget that costs nothing, to drop it would.
+        std::mem::forget(nothing);
+        self.0 = Some(record);
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Box<Record>> {
+        let mut top = self.0.take()?;
+        self.0 = top.below.take();
+        Some(top)
+    }
+
+    /// Lets all of them serve positions of this arena.
+    pub(crate) fn join(&mut self, arena: ArenaId) {
+        let mut next = &mut self.0;
+        while let Some(record) = next {
+            record.join(arena);
+            next = &mut record.below;
+        }
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // One by one, not one within the other.
+        while self.pop().is_some() {}
+    }
+}
+
+impl Dims {
+    pub(crate) fn new(dims: &[usize]) -> Dims {
+        let mut shape = Dims { rank: 0, dims: [0; INLINE], long: Box::default() };
+        shape.assign(dims);
+        shape
+    }
+
+    /// Becomes another shape; allocates if it is longer than any that it was before.
+    #[inline]
+    pub(crate) fn assign(&mut self, dims: &[usize]) {
+        if !self.set(dims) {
+            self.assign_long(dims);
+        }
+    }
+
+    #[cold]
+    fn assign_long(&mut self, dims: &[usize]) {
+        if self.long.len() < dims.len() {
+            self.long = vec![0; dims.len().next_power_of_two()].into();
+        }
+        self.long[..dims.len()].copy_from_slice(dims);
+        self.rank = dims.len();
+    }
+
+    /// Becomes another shape, if there is room for it in place.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, dims: &[usize]) -> bool {
+        let has_room = Dims::has_room(dims);
+        if has_room {
+            self.rank = dims.len();
+            std::iter::zip(&mut self.dims, dims).for_each(|(place, dim)| *place = *dim);
+        }
+        has_room
+    }
+
+    /// Whether a shape of these dimensions needs no memory of its own.
+    #[inline(always)]
+    pub(crate) fn has_room(dims: &[usize]) -> bool {
+        dims.len() <= INLINE
+    }
+
+    #[inline]
+    pub(crate) fn dims(&self) -> &[usize] {
+        match self.rank {
+            0..=INLINE => &self.dims[..self.rank],
+            rank => &self.long[..rank],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_of_any_rank_keep_their_dims() {
+        let (mut shape, mut set) = (Dims::new(&[1; 9]), Dims::new(&[]));
+        for rank in (0..40).chain((0..40).rev()) {
+            let dims: Vec<usize> = (1..=rank).collect();
+            assert_eq!(Dims::new(&dims).dims(), dims);
+            shape.assign(&dims);
+            assert_eq!(shape.dims(), dims, "after another rank");
+            assert_eq!(set.set(&dims), Dims::has_room(&dims));
+            assert_eq!(set.dims().len(), rank.min(INLINE));
+        }
+    }
+}

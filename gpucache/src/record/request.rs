@@ -1,0 +1,11 @@
+//! What a block is asked for.
+
+use std::any::TypeId;
+
+/// A dtype, the dimensions, and the bytes that they come to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) dtype: TypeId,
+    pub(crate) dims: &'a [usize],
+    pub(crate) bytes: usize,
+}
