@@ -46,6 +46,7 @@ pub(crate) use fence::Fence;
 pub(crate) use identity::{ArenaId, Generation, Place};
 pub(crate) use record::{Dims, Origin, Record, Stack};
 pub(crate) use request::Request;
+#[cfg(feature = "cuda")]
 pub(crate) use view::View;
 
 /// Who served a record and takes it back.
