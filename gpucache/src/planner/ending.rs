@@ -150,7 +150,7 @@ impl Planner {
 
     /// Has the range looked at, soon after an arena was found, and ever more rarely.
     fn look_at_range(&mut self, course: Course) {
-        if course.goes_by_plan() && self.arena.is_some() && self.trimming.is_due(self.entry.number) {
+        if course.goes_by_plan() && self.arena.is_some() && self.trimming.is_due() {
             let last = self.trimming.frees;
             self.effects.may_trim = self.plans.stream().cloned().map(|stream| Trim { stream, last });
         }
@@ -158,7 +158,7 @@ impl Planner {
 
     /// The range was looked at when so many frees had happened.
     pub(crate) fn looked(&mut self, shared: &Shared, frees: u64) {
-        self.trimming.looked(self.entry.number, frees, shared.counters.device_allocations.get());
+        self.trimming.looked(frees, shared.counters.device_allocations.get());
     }
 
     /// Tells everyone of the plans, and of the entry that ends.

@@ -22,6 +22,8 @@ pub(super) struct Footprint {
 /// When the range is looked at, which may hold more than is needed.
 #[derive(Default)]
 pub(super) struct Trimming {
+    /// Entries that went by the plan since the arena was found: only those say that it is enough, and only they are waited for.
+    entries: u32,
     waits: Backoff,
     /// How often the range had something freed at the last look, and the calls that the scope had made by then.
     pub(super) frees: Option<u64>,
@@ -62,14 +64,17 @@ impl Trimming {
         Trimming { calls, ..Trimming::default() }
     }
 
-    pub(super) fn is_due(&self, entry: u32) -> bool {
-        self.waits.is_over(entry)
+    /// An entry went by the plan. Whether the range is to be looked at now.
+    pub(super) fn is_due(&mut self) -> bool {
+        self.entries = self.entries.saturating_add(1);
+        self.waits.is_over(self.entries)
     }
 
     /// The range was looked at: waits longer before the next time, and much longer if the range has grown since the last time.
-    pub(super) fn looked(&mut self, entry: u32, frees: u64, calls: u64) {
+    pub(super) fn looked(&mut self, frees: u64, calls: u64) {
         let has_grown = std::mem::replace(&mut self.calls, calls) != calls;
-        self.waits.tried(entry, if has_grown { Pace::STEEP } else { Pace::DOUBLING });
+        // The wait begins with the next entry.
+        self.waits.tried(self.entries.saturating_add(1), if has_grown { Pace::STEEP } else { Pace::DOUBLING });
         self.frees = Some(frees);
     }
 }

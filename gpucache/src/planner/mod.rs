@@ -147,8 +147,8 @@ impl Planner {
         }
         match self.plans.stream() {
             Some(stream) if self.plans.bytes() > 0 => {
-                let refused = self.refused.map(|refused| refused.seen_in(number));
-                Begin::Install { bytes: self.plans.bytes(), stream: stream.clone(), refused }
+                self.refused.iter_mut().for_each(Refused::count);
+                Begin::Install { bytes: self.plans.bytes(), stream: stream.clone(), refused: self.refused }
             }
             _ => Begin::Ready,
         }

@@ -6,8 +6,10 @@ use super::backoff::{Backoff, Pace};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused {
     live: u64,
+    /// Entries that began with plans and without an arena since the first refusal: only they are waited for, as plans may come
+    /// and go meanwhile.
+    entries: u32,
     waits: Backoff,
-    is_over: bool,
 }
 
 /// After a wait of so many entries, which all went without an arena, the range may reserve more for it than it ever did. Fewer
@@ -15,21 +17,23 @@ pub(crate) struct Refused {
 const PATIENCE: u32 = 4;
 
 impl Refused {
-    /// No arena was to be had in this entry, as `before` says perhaps not for the first time.
-    pub(super) fn again(before: Option<Refused>, entry: u32, live: u64) -> Refused {
-        let mut waits = before.map(|before| before.waits).unwrap_or_default();
-        waits.tried(entry, Pace::DOUBLING);
-        Refused { live, waits, is_over: false }
+    /// No arena was to be had now, as `before` says perhaps not for the first time.
+    pub(super) fn again(before: Option<Refused>, live: u64) -> Refused {
+        let Refused { entries, mut waits, .. } =
+            before.unwrap_or(Refused { live, entries: 0, waits: Backoff::default() });
+        // Entries are counted where they begin: the wait begins with the next one.
+        waits.tried(entries.saturating_add(1), Pace::DOUBLING);
+        Refused { live, entries, waits }
     }
 
-    /// As it is seen in this entry.
-    pub(super) fn seen_in(self, entry: u32) -> Refused {
-        Refused { is_over: self.waits.is_over(entry), ..self }
+    /// Another entry begins without an arena.
+    pub(super) fn count(&mut self) {
+        self.entries = self.entries.saturating_add(1);
     }
 
     /// Whether a try is in vain most likely, with so much of the range in use.
     pub(crate) fn is_in_vain(&self, live: u64) -> bool {
-        live >= self.live && !self.is_over
+        live >= self.live && !self.waits.is_over(self.entries)
     }
 
     /// Whether it waited so long that the range may rather grow.
@@ -44,15 +48,15 @@ mod tests {
 
     #[test]
     fn a_try_is_made_when_less_is_in_use_or_after_ever_longer_waits() {
-        let (mut refused, mut tries) = (None, Vec::new());
+        let (mut refused, mut tries) = (None::<Refused>, Vec::new());
         for entry in 1..40 {
-            let seen = refused.map(|refused: Refused| refused.seen_in(entry));
-            if seen.is_none_or(|seen| !seen.is_in_vain(100)) {
-                tries.push((entry, seen.is_some_and(|seen| seen.was_patient())));
-                refused = Some(Refused::again(refused, entry, 100));
+            refused.iter_mut().for_each(Refused::count);
+            if refused.is_none_or(|refused| !refused.is_in_vain(100)) {
+                tries.push((entry, refused.is_some_and(|refused| refused.was_patient())));
+                refused = Some(Refused::again(refused, 100));
             }
         }
-        assert_eq!(tries, [(1, false), (2, false), (5, false), (12, true), (27, true)]);
+        assert_eq!(tries, [(1, false), (3, false), (7, false), (15, true), (31, true)]);
         assert!(refused.is_some_and(|refused| !refused.is_in_vain(99)));
     }
 }
