@@ -21,7 +21,7 @@ pub use backend::{Backend, Event};
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
 #[cfg(feature = "cuda")]
-pub(crate) use cuda::{EventHandle, Mark, Peer, RawStream};
+pub(crate) use cuda::{EventHandle, EventRef, OwnEvent, Peer, RawStream};
 pub use host::Host;
 pub use memory::{Memory, Unfinished, VirtualMemory};
 pub use meter::{MemoryUse, OrderUse};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaStream, DriverError, result, sys};
 
-use super::driver::{self, Mark};
+use super::driver::{self, OwnEvent};
 use super::known::Known;
 use super::{Cuda, kept};
 use crate::base::error::{Error, Result};
@@ -164,18 +164,18 @@ unsafe impl Backend for CudaMemory {
     }
 
     fn new_event(&self) -> Result<Arc<dyn Event>> {
-        let mark = Mark::new(self.stream.context()).map_err(|error| self.failure("making an event", error))?;
-        Ok(Arc::new(mark))
+        let event = OwnEvent::new(self.stream.context()).map_err(|error| self.failure("making an event", error))?;
+        Ok(Arc::new(event))
     }
 
     fn record(&self, event: &dyn Event) -> Result<()> {
         // Refused by the driver for an event of another context.
-        mark(event)?.record(&self.stream).map_err(|error| self.failure("recording an event", error))
+        own(event)?.record(&self.stream).map_err(|error| self.failure("recording an event", error))
     }
 
     fn wait(&self, event: &dyn Event) -> Result<()> {
         // The event may be of another context of the GPU, or of another GPU.
-        mark(event)?.precede(&self.stream).map_err(|error| self.failure("waiting for an event", error))
+        own(event)?.precede(&self.stream).map_err(|error| self.failure("waiting for an event", error))
     }
 
     fn records_for_anyone(&self) -> bool {
@@ -197,9 +197,9 @@ unsafe impl Backend for CudaMemory {
 }
 
 // SAFETY: the driver answers that an event is complete once the work before its last record is done.
-unsafe impl Event for Mark {
+unsafe impl Event for OwnEvent {
     fn is_complete(&self) -> Result<bool> {
-        Mark::is_complete(self).or_else(|error| match error.0 {
+        OwnEvent::is_complete(self).or_else(|error| match error.0 {
             // In a callback of the driver nothing can be asked, and so nothing is known.
             sys::CUresult::CUDA_ERROR_NOT_PERMITTED => Ok(false),
             _ => {
@@ -210,7 +210,7 @@ unsafe impl Event for Mark {
     }
 }
 
-fn mark(event: &dyn Event) -> Result<&Mark> {
+fn own(event: &dyn Event) -> Result<&OwnEvent> {
     let event: &dyn Any = event;
     let foreign = || Error::device_failure("CUDA", "an event", "it is another device's");
     event.downcast_ref().ok_or_else(foreign)
@@ -251,12 +251,12 @@ impl CudaMemory {
             return Ok(());
         }
         self.call("waiting for a context", || {
-            let mark = Mark::new(context)?;
-            if mark.record_context().is_none_or(|recorded| recorded.is_err()) {
+            let event = OwnEvent::new(context)?;
+            if event.record_context().is_none_or(|recorded| recorded.is_err()) {
                 return Ok(());
             }
             let start = Instant::now();
-            while !mark.is_complete()? {
+            while !event.is_complete()? {
                 if start.elapsed() >= FREED {
                     return Ok(());
                 }
