@@ -11,7 +11,6 @@ mod memory;
 mod order;
 mod pages;
 
-use std::ptr::from_ref;
 use std::sync::{Arc, PoisonError, Weak};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
@@ -125,17 +124,11 @@ impl Cuda {
     }
 }
 
-// SAFETY: a transparent struct around a `Stream`, which both methods pass on as it is.
+// SAFETY: a transparent struct around a `Stream`, which is the one that it gives out.
 unsafe impl Device for Cuda {
     #[inline]
     fn stream_handle(&self) -> &Stream {
         &self.0
-    }
-
-    #[inline]
-    unsafe fn from_stream_handle(stream: &Stream) -> &Cuda {
-        // SAFETY: `Cuda` is a transparent struct around a `Stream`; the caller's stream has CUDA's backend.
-        unsafe { &*from_ref(stream).cast() }
     }
 }
 

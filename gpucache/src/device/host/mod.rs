@@ -10,7 +10,6 @@ mod pages;
 mod queue;
 mod queued;
 
-use std::ptr::from_ref;
 use std::sync::Arc;
 
 use self::memory::{HostMemory, memory};
@@ -136,17 +135,11 @@ impl Default for Host {
     }
 }
 
-// SAFETY: a transparent struct around a `Stream`, which both methods pass on as it is.
+// SAFETY: a transparent struct around a `Stream`, which is the one that it gives out.
 unsafe impl Device for Host {
     #[inline]
     fn stream_handle(&self) -> &Stream {
         &self.0
-    }
-
-    #[inline]
-    unsafe fn from_stream_handle(stream: &Stream) -> &Host {
-        // SAFETY: `Host` is a transparent struct around a `Stream`, with no invariant beyond it.
-        unsafe { &*from_ref(stream).cast() }
     }
 }
 

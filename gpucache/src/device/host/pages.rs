@@ -37,15 +37,6 @@ unsafe impl VirtualMemory for HostPages {
         Err(failure(0, "reserving addresses"))
     }
 
-    fn map(&self, address: u64, bytes: u64) -> Result<()> {
-        self.map_pieces(address, &[bytes]).map_err(|unfinished| unfinished.error)
-    }
-
-    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
-        // SAFETY: one piece, for which the caller promised the same.
-        unsafe { self.unmap_pieces(address, &[bytes]) }.map_err(|unfinished| unfinished.error)
-    }
-
     // The system knows pages and no pieces: one call does for a whole stretch, and all of it counts as mapped or none.
     fn map_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
         let (bytes, access) = (pieces.iter().sum(), libc::PROT_READ | libc::PROT_WRITE);
