@@ -24,7 +24,7 @@ pub use shape::Shape;
 use crate::base::error::{Error, Result};
 use crate::base::key::{self, Request};
 use crate::cache::Block;
-use crate::device::Device;
+use crate::device::{ALIGNMENT, Device};
 
 /// An array of `T` on a device, in row-major order, without strides.
 ///
@@ -124,7 +124,7 @@ impl<T: Element, D: Device> Array<T, D> {
 
     #[inline(never)]
     fn serve(device: &D, dims: &[usize]) -> Result<Self> {
-        const { assert!(align_of::<T>() <= 256, "an element is aligned to at most 256 bytes, as blocks are") };
+        const { assert!(align_of::<T>() as u64 <= ALIGNMENT, "an element is aligned to at most 256 bytes, as blocks are") };
         let block = Block::allocate(device.stream_handle(), &Request::of::<T>(dims)?)?;
         Ok(Array { block, typed: PhantomData })
     }

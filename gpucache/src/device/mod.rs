@@ -19,6 +19,7 @@ mod cuda;
 
 use std::ptr::from_ref;
 
+pub(crate) use backend::ALIGNMENT;
 pub use backend::{Backend, Event};
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;

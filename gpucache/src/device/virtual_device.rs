@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
 use super::Device;
-use super::backend::Backend;
+use super::backend::{ALIGNMENT, Backend};
 use super::memory::{Memory, Unfinished, VirtualMemory};
 use super::stream::Stream;
 use crate::base::error::{Error, Result};
@@ -204,8 +204,8 @@ unsafe impl Backend for Unbacked {
         let (occupancy, bytes) = (&mut *self.0.occupancy(), bytes as u64);
         self.0.take(occupancy, bytes)?;
         // Below the range's addresses, and never the same twice.
-        let address = 256 + occupancy.next_plain;
-        occupancy.next_plain = (occupancy.next_plain + bytes).next_multiple_of(256);
+        let address = ALIGNMENT + occupancy.next_plain;
+        occupancy.next_plain = (occupancy.next_plain + bytes).next_multiple_of(ALIGNMENT);
         occupancy.plain.insert(address, bytes);
         occupancy.plain_bytes += bytes;
         Ok(address)
@@ -258,7 +258,7 @@ unsafe impl Backend for Unbacked {
         }
         occupancy.busy.insert(address, bytes);
         let backed = covers(&occupancy.mapped, address, bytes) || covers(&occupancy.plain, address, bytes);
-        match backed && address.is_multiple_of(256) {
+        match backed && address.is_multiple_of(ALIGNMENT) {
             true => Ok(()),
             false => Err(broken("handing out memory without pages, or not aligned to 256 bytes,", address, bytes)),
         }

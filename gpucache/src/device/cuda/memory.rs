@@ -233,7 +233,7 @@ const POOL_USES: sys::CUmemPool_attribute = sys::CUmemPool_attribute::CU_MEMPOOL
 
 /// How long work of other streams may take before memory that they freed is given up: longer than it takes to fill a GPU, so
 /// that a last kernel ends in it, and short beside the failure that a request without memory is.
-const PATIENCE: Duration = Duration::from_millis(250);
+const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
 /// Bytes of a block that a fill writes: those that [`Backend::fill`] was given, whose caller promises that they are allocated,
 /// at a multiple of 256, as many as a multiple of the pattern's length, and that nothing else touches them before the fill is
@@ -273,7 +273,7 @@ impl CudaMemory {
             }
             let start = Instant::now();
             while !event.is_complete()? {
-                if start.elapsed() >= PATIENCE {
+                if start.elapsed() >= LONGEST_WAIT {
                     return Ok(());
                 }
                 std::thread::sleep(Duration::from_millis(1));

@@ -13,7 +13,7 @@ use cudarc::driver::{CudaContext, DriverError};
 
 use super::describe;
 use crate::base::error::{Error, Result};
-use crate::device::{Unfinished, VirtualMemory};
+use crate::device::{ALIGNMENT, Unfinished, VirtualMemory};
 
 #[derive(Debug)]
 pub(super) struct CudaPages {
@@ -38,7 +38,11 @@ impl CudaPages {
             .result()
             .ok()?;
         let capacity = context.total_mem().unwrap_or(0) as u64;
-        (granularity >= 256).then(|| CudaPages { context: context.clone(), granularity: granularity as u64, capacity })
+        (granularity as u64 >= ALIGNMENT).then(|| CudaPages {
+            context: context.clone(),
+            granularity: granularity as u64,
+            capacity,
+        })
     }
 
     /// Makes `call` with the context current.
