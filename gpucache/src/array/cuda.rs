@@ -121,8 +121,8 @@ impl<T: Element> Array<T, Cuda> {
         self.guard(stream, peer, ordered, true)
     }
 
-    /// What cudarc has to do behind work on a stream that was ordered behind the array's uses: nothing where the block knows
-    /// the stream.
+    /// What cudarc has to do behind work on a stream that was ordered behind the array's uses: nothing where the block
+    /// knows the stream.
     fn guard<'a>(&'a self, stream: &'a CudaStream, peer: Peer, ordered: Result<()>, writes: bool) -> SyncOnDrop<'a> {
         match (ordered, peer) {
             (Err(error), _) => self.wait_around(stream, error),
@@ -253,7 +253,8 @@ fn copied<T: Element>(array: &Array<T, Cuda>) -> Result<CudaSlice<T>> {
     let (stream, bytes) = (array.device().stream(), array.byte_len());
     let failure = |error| Error::device_failure(format_args!("{:?}", array.device()), "a copy for a CudaSlice", error);
     // A slice without elements has an allocation nonetheless, for its drop to free.
-    // SAFETY: the copy writes all of it before anyone reads.
+    // SAFETY: nobody reads the memory before it is written: the copy below writes `bytes`, all that the slice shows of
+    // it.
     let memory = unsafe { stream.alloc::<u8>(bytes.max(1)) }.map_err(failure)?;
     let mut slice = slices::upgrade(array.device(), memory.leak(), array.len());
     if bytes > 0 {

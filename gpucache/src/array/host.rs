@@ -15,8 +15,8 @@ use crate::device::{Device, Host};
 
 /// The elements of an array that may be read during `'a`.
 ///
-/// Invariant: they are a block's that is memory of the process, with room for `len` elements, all of which were written (the
-/// contract of [`Array::uninit`]). During `'a` the block is not given back, and nobody writes it.
+/// Invariant: they are a block's that is memory of the process, with room for `len` elements, all of which were written
+/// (the contract of [`Array::uninit`]). During `'a` the block is not given back, and nobody writes it.
 pub struct Elements<'a, T> {
     address: u64,
     len: usize,
@@ -35,8 +35,8 @@ pub struct ElementsMut<'a, T> {
 impl<'a, T: Element> Elements<'a, T> {
     #[inline]
     fn slice(self) -> &'a [T] {
-        // SAFETY: the invariant is that of a shared slice, but for its pointer. That is aligned, as blocks are to 256 bytes and
-        // `Element`s to no more; and it may reach all of the block, whose provenance was exposed when its
+        // SAFETY: the invariant is that of a shared slice, but for its pointer. That is aligned, as blocks are to 256
+        // bytes and `Element`s to no more; and it may reach all of the block, whose provenance was exposed when its
         // memory was allocated or its addresses were reserved.
         unsafe { from_raw_parts(pointer(self.address), self.len) }
     }
@@ -45,9 +45,9 @@ impl<'a, T: Element> Elements<'a, T> {
 impl<'a, T: Element> ElementsMut<'a, T> {
     #[inline]
     fn slice(self) -> &'a mut [T] {
-        // SAFETY: the invariant is that of an exclusive slice, and this, which is used up, the only one that has it for `'a`. The
-        // pointer is aligned, as blocks are to 256 bytes and `Element`s to no more; and it may reach all of the
-        // block, whose provenance was exposed when its memory was allocated or its addresses were reserved.
+        // SAFETY: the invariant is that of an exclusive slice, and this, which is used up, the only one that has it for
+        // `'a`. The pointer is aligned, as blocks are to 256 bytes and `Element`s to no more; and it may reach all of
+        // the block, whose provenance was exposed when its memory was allocated or its addresses were reserved.
         unsafe { from_raw_parts_mut(pointer(self.address), self.len) }
     }
 }
@@ -144,8 +144,8 @@ mod sealed {
         /// Orders the work that `stream` is given next behind the arrays' uses, and their later ones behind it.
         ///
         /// # Safety
-        /// The elements are used by that work alone, in its turn. Until it is done the arrays' memory is used as the order of
-        /// streams has it: by others who read it, if it was borrowed shared, and else by nobody.
+        /// The elements are used by that work alone, in its turn. Until it is done the arrays' memory is used as the
+        /// order of streams has it: by others who read it, if it was borrowed shared, and else by nobody.
         unsafe fn elements(self, stream: &Host) -> Result<Self::Elements>;
 
         fn slices<'a>(elements: Self::Elements) -> Self::Slices<'a>;
@@ -248,11 +248,11 @@ impl Host {
         work: impl for<'a> FnOnce(A::Slices<'a>) + Send + 'static,
     ) -> Result<()> {
         self.stream_handle().check()?;
-        // SAFETY: the work that is pushed next alone has the elements, and gives its slices up when it ends, as it takes them for
-        // any lifetime. The arrays were borrowed when this was queued, shared or exclusively. The work is done behind what used
-        // them before (`elements`), and before what uses them later: the array knows of this stream until it is dropped, and
-        // orders behind it whoever writes it, or reads what is written here, be it a caller, who waits, other work, or the
-        // next array in the memory.
+        // SAFETY: the work that is pushed next alone has the elements, and gives its slices up when it ends, as it
+        // takes them for any lifetime. The arrays were borrowed when this was queued, shared or exclusively. The work
+        // is done behind what used them before (`elements`), and before what uses them later: the array knows of this
+        // stream until it is dropped, and orders behind it whoever writes it, or reads what is written here, be it a
+        // caller, who waits, other work, or the next array in the memory.
         let elements = unsafe { arguments.elements(self) }?;
         self.push(move || work(A::slices(elements)));
         Ok(())

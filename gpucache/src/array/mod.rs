@@ -150,8 +150,8 @@ impl<T: Element, D: Device> Array<T, D> {
 
     /// The device and stream it was allocated on.
     pub fn device(&self) -> &D {
-        // SAFETY: the block lies on a stream that a handle of type `D` gave out, as arrays are made from handles of their own type
-        // alone, and no block changes its stream for that of another device.
+        // SAFETY: the block lies on a stream that a handle of type `D` gave out, as arrays are made from handles of
+        // their own type alone, and no block changes its stream for that of another device.
         unsafe { D::from_stream_handle(self.block.stream()) }
     }
 
@@ -204,9 +204,9 @@ impl<T: Element, D: Device> Array<T, D> {
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.block.stream().check()?;
         let (mut values, len) = (Vec::<T>::with_capacity(self.len()), self.len());
-        // SAFETY: the vector has room for `len` elements, which as bytes need not be initialised, and is not used otherwise until
-        // they are read. `read` then has written all `len` of them, from a block of as many, whose elements were written
-        // (the contract of `uninit`): the bytes are values of `T`.
+        // SAFETY: the vector has room for `len` elements, which as bytes need not be initialised, and is not used
+        // otherwise until they are read. `read` then has written all `len` of them, from a block of as many, whose
+        // elements were written (the contract of `uninit`): the bytes are values of `T`.
         unsafe {
             self.block.read(from_raw_parts_mut(values.as_mut_ptr().cast(), len * size_of::<T>()))?;
             values.set_len(len);
@@ -285,8 +285,8 @@ fn same_len(request: &Request<'_>, len: usize) -> Result<()> {
 
 /// The bytes of elements.
 fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
-    // SAFETY: these are the bytes of `values`, borrowed as long and as shared. An `Element` has no padding, so that all of them are
-    // initialised, and bytes are aligned anywhere.
+    // SAFETY: these are the bytes of `values`, borrowed as long and as shared. An `Element` has no padding, so that all
+    // of them are initialised, and bytes are aligned anywhere.
     unsafe { from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 

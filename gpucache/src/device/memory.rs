@@ -17,9 +17,9 @@ use crate::base::sync::OnceLock;
 /// What one `map`, or one piece of a `map_pieces`, put behind addresses is a piece: it is unmapped as a whole. Pieces that
 /// lie side by side may be unmapped together, whichever calls mapped them.
 ///
-/// A device implements [`map`](VirtualMemory::map) and [`unmap`](VirtualMemory::unmap), or, if it has calls for several pieces
-/// at once, [`map_pieces`](VirtualMemory::map_pieces) and [`unmap_pieces`](VirtualMemory::unmap_pieces): each of these pairs
-/// is defined by the other one.
+/// A device implements [`map`](VirtualMemory::map) and [`unmap`](VirtualMemory::unmap), or, if it has calls for several
+/// pieces at once, [`map_pieces`](VirtualMemory::map_pieces) and [`unmap_pieces`](VirtualMemory::unmap_pieces): each of
+/// these pairs is defined by the other one.
 ///
 /// # Safety
 /// The reserved addresses are used for nothing else while the process lives, and memory is readable and writable from
@@ -57,7 +57,8 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// # Safety
     /// This piece is mapped, and no work uses the memory any more.
     unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
-        // SAFETY: the caller promises of this piece what `unmap_pieces` asks for each: it is mapped, and no work uses it.
+        // SAFETY: the caller promises of this piece what `unmap_pieces` asks for each: it is mapped, and no work uses
+        // it.
         unsafe { self.unmap_pieces(address, &[bytes]) }.map_err(|unfinished| unfinished.error)
     }
 
@@ -73,7 +74,8 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
         let mut end = address;
         for (done, &bytes) in pieces.iter().enumerate() {
             if let Err(error) = self.map(end, bytes) {
-                // SAFETY: `map` put memory behind each of these pieces just now. Nobody was told of them, so no work uses them.
+                // SAFETY: `map` put memory behind each of these pieces just now. Nobody was told of them, so no work
+                // uses them.
                 let undone = unsafe { self.unmap_pieces(address, &pieces[..done]) };
                 return Err(Unfinished { mapped: undone.err().map_or(0, |left| left.mapped), error });
             }
@@ -95,7 +97,8 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
         let mut at = address + pieces.iter().sum::<u64>();
         for (before, &bytes) in pieces.iter().enumerate().rev() {
             at -= bytes;
-            // SAFETY: it is one of the caller's pieces, which are mapped, and no work uses any of them. Each is unmapped once.
+            // SAFETY: it is one of the caller's pieces, which are mapped, and no work uses any of them. Each is
+            // unmapped once.
             unsafe { self.unmap(at, bytes) }.map_err(|error| Unfinished { mapped: before + 1, error })?;
         }
         Ok(())
@@ -153,8 +156,8 @@ impl Memory {
     }
 
     fn of(range_memory: RangeMemory) -> Memory {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-        Memory { id: NEXT_ID.fetch_add(1, Relaxed), meter: Arc::default(), range_memory, range: OnceLock::new() }
+        static NEXT_MEMORY: AtomicU64 = AtomicU64::new(1);
+        Memory { id: NEXT_MEMORY.fetch_add(1, Relaxed), meter: Arc::default(), range_memory, range: OnceLock::new() }
     }
 
     /// Whether there is to be a range over it.
@@ -240,7 +243,44 @@ mod tests {
         }
     }
 
+    /// Pages that know stretches alone.
+    #[derive(Debug)]
+    struct Stretches(Single);
+
+    // SAFETY: nobody follows the addresses.
+    unsafe impl VirtualMemory for Stretches {
+        fn granularity(&self) -> u64 {
+            self.0.granularity()
+        }
+
+        fn reserve(&self) -> Result<(u64, u64)> {
+            self.0.reserve()
+        }
+
+        fn map_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
+            self.0.map_pieces(address, pieces)
+        }
+
+        unsafe fn unmap_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
+            // SAFETY: the caller promises the same.
+            unsafe { self.0.unmap_pieces(address, pieces) }
+        }
+    }
+
     const PIECES: [u64; 3] = [256, 512, 256];
+
+    #[test]
+    fn without_calls_for_one_piece_it_is_a_stretch_of_one() {
+        let pages = Stretches(Single::failing(1..3));
+        pages.map(1024, 256).unwrap();
+        assert_eq!(pages.0.mapped(), [(1024, 256)]);
+        assert!(pages.map(1280, 256).is_err());
+        // SAFETY: this piece was mapped, and nothing uses it.
+        let unmap = || unsafe { pages.unmap(1024, 256) };
+        assert!(unmap().is_err());
+        unmap().unwrap();
+        assert_eq!(pages.0.mapped(), []);
+    }
 
     #[test]
     fn without_calls_for_several_each_piece_is_mapped_and_unmapped() {

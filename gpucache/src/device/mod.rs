@@ -47,9 +47,10 @@ use crate::base::error::Result;
 /// `gpucache` brings [`Host`] and `Cuda`; tests and other front ends add their own, over a [`Backend`].
 ///
 /// # Safety
-/// The handle is a `#[repr(transparent)]` struct around the [`Stream`] that [`stream_handle`](Device::stream_handle) gives
-/// out, always the same one, and [`from_stream_handle`](Device::from_stream_handle), if it is implemented at all, gives the
-/// handle around just the stream it is given: an array is freed and copied on the stream that it was allocated on.
+/// The handle is a `#[repr(transparent)]` struct around the [`Stream`] that [`stream_handle`](Device::stream_handle)
+/// gives out, always the same one, and [`from_stream_handle`](Device::from_stream_handle), if it is implemented at all,
+/// gives the handle around just the stream it is given: an array is freed and copied on the stream that it was
+/// allocated on.
 pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// The stream behind this handle.
     fn stream_handle(&self) -> &Stream;
@@ -60,8 +61,8 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// Another handle of this same type gave the stream out.
     #[inline]
     unsafe fn from_stream_handle(stream: &Stream) -> &Self {
-        // SAFETY: whoever implements this trait promises that `Self` is a transparent struct around a `Stream`, so that both have
-        // one layout, and the address of the one is that of the other. The caller's stream is one of such a
+        // SAFETY: whoever implements this trait promises that `Self` is a transparent struct around a `Stream`, so that
+        // both have one layout, and the address of the one is that of the other. The caller's stream is one of such a
         // handle, so that it is a value of `Self` too; it is borrowed for as long as the answer is.
         unsafe { &*from_ref(stream).cast() }
     }

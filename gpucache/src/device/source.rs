@@ -10,14 +10,14 @@ use super::meter::Meter;
 use super::stream::Stream;
 use crate::base::error::{Error, Result};
 
-/// The unit of chunks: that of CUDA's large pages, in which its pools take memory from the device too, so that a chunk wastes
-/// no part of one.
+/// The unit of chunks: that of CUDA's large pages, in which its pools take memory from the device too, so that a chunk
+/// wastes no part of one.
 const CHUNK_GRANULARITY: u64 = 2 << 20;
 
 /// A device's memory by the piece.
 ///
-/// A device that reserves a span of addresses is asked to map pieces in it, one that cannot is asked for chunks. Of `map` and
-/// `chunk` only one is called.
+/// A device that reserves a span of addresses is asked to map pieces in it, one that cannot is asked for chunks. Of
+/// `map` and `chunk` only one is called.
 pub(crate) trait Pages {
     /// Why a call failed.
     type Error;

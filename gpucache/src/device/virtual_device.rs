@@ -14,10 +14,12 @@ use super::stream::Stream;
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard};
 
-/// The unit of mapping, as on CUDA devices.
-const GRANULARITY: u64 = 2 << 20;
-/// Where addresses begin; any number but 0 would do.
-const BASE: u64 = 1 << 48;
+/// The unit of mapping, as on CUDA devices, so that a dry run counts what a GPU would hold.
+const VIRTUAL_GRANULARITY: u64 = 2 << 20;
+/// Where addresses begin: far above those of plain allocations, which are counted from 256, so that the two never meet.
+const FIRST_ADDRESS: u64 = 1 << 48;
+/// How many there are: 256 TiB, as a processor of 48 bits has, and far more than any capacity that is worth a dry run.
+const ADDRESSES: u64 = 1 << 48;
 
 /// A device of a given capacity that has addresses and no memory behind them.
 ///
@@ -82,7 +84,8 @@ impl Virtual {
     fn over(bytes: usize, watches: bool) -> Virtual {
         let addresses = Arc::new(Addresses { capacity: bytes as u64, watches, occupancy: Mutex::default() });
         let memory = Memory::with_pages(VirtualPages(addresses.clone()));
-        // SAFETY: pages and backend give numbers that nobody follows, so that there is no memory to confuse.
+        // SAFETY: what the pages and the backend give are numbers that nobody follows, so that there is no memory which
+        // one of them could not use.
         Virtual(unsafe { Stream::new(memory.into(), Unbacked(addresses)) })
     }
 }
@@ -143,10 +146,10 @@ fn broken(rule: &'static str, address: u64, bytes: u64) -> Error {
 #[derive(Debug)]
 struct VirtualPages(Arc<Addresses>);
 
-// SAFETY: the addresses are numbers that nobody follows.
+// SAFETY: the addresses are numbers that nobody follows, so that no memory need be behind them.
 unsafe impl VirtualMemory for VirtualPages {
     fn granularity(&self) -> u64 {
-        GRANULARITY
+        VIRTUAL_GRANULARITY
     }
 
     fn capacity(&self) -> Option<u64> {
@@ -154,13 +157,14 @@ unsafe impl VirtualMemory for VirtualPages {
     }
 
     fn reserve(&self) -> Result<(u64, u64)> {
-        Ok((BASE, 1 << 48))
+        Ok((FIRST_ADDRESS, ADDRESSES))
     }
 
     fn map_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
         let occupancy = &mut *self.0.occupancy();
         let bytes = pieces.iter().sum();
-        let in_pages = placed(address, pieces).all(|(at, bytes)| (at | bytes).is_multiple_of(GRANULARITY) && bytes > 0);
+        let in_pages =
+            placed(address, pieces).all(|(at, bytes)| (at | bytes).is_multiple_of(VIRTUAL_GRANULARITY) && bytes > 0);
         let taken = match in_pages && !overlaps(&occupancy.mapped, address, bytes) {
             true => self.0.take(occupancy, bytes),
             false => Err(broken("mapping pages that are mapped, or parts of pages,", address, bytes)),
@@ -231,7 +235,7 @@ unsafe impl Backend for Unbacked {
     }
 
     unsafe fn read(&self, _from: u64, to: *mut u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller gives `bytes` writable bytes at `to`.
+        // SAFETY: the caller gives `bytes` writable bytes at `to`, of its own memory: no device's memory is touched.
         unsafe { to.write_bytes(0, bytes) };
         Ok(())
     }

@@ -1,13 +1,13 @@
 //! What a block keeps of uses by streams that the engine does not know, in this life.
 //!
-//! A stream that is shown and has a handle needs none of this: the block knows it. The rest is of three kinds. Streams that
-//! are shown have an event each (`passing`). cudarc's kernel launches show none, and go by the events of a slice (`slices`).
-//! Whoever has a slice, or cudarc's view of one, can use it any number of times, of which its events know the last; likewise
-//! launches by context objects that record no events. Such a loan is *untold*: at its end the block's own stream waits for all
-//! that the context was given until then, by one event of the driver's.
+//! A stream that is shown and has a handle needs none of this: the block knows it. The rest is of three kinds. Streams
+//! that are shown have an event each (`passing`). cudarc's kernel launches show none, and go by the events of a slice
+//! (`slices`). Whoever has a slice, or cudarc's view of one, can use it any number of times, of which its events know
+//! the last; likewise launches by context objects that record no events. Such a loan is *untold*: at its end the
+//! block's own stream waits for all that the context was given until then, by one event of the driver's.
 //!
-//! Invariants: what was lent is noted here before it is used. The block's own stream is behind all of it when a write, or the
-//! block's next life, begins; and behind the writes among it when a read begins.
+//! Invariants: what was lent is noted here before it is used. The block's own stream is behind all of it when a write,
+//! or the block's next life, begins; and behind the writes among it when a read begins.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -55,8 +55,8 @@ impl<T: Element> ForeignUses<T> {
         &self.passing
     }
 
-    /// A slice for reads, behind all that is on the block's own stream: for one use that cudarc tells of, or for any number
-    /// that nobody does.
+    /// A slice for reads, behind all that is on the block's own stream: for one use that cudarc tells of, or for any
+    /// number that nobody does.
     pub(super) fn reading(&self, block: &Block, is_untold: bool) -> &TrackedSlice<T> {
         let slices = self.slices(block);
         let slice = slices.reading(&self.home, block.is_bare()).unwrap_or_else(|error| {

@@ -19,7 +19,8 @@ use crate::base::error::Result;
 use crate::base::sync::OnceLock;
 use crate::device::{Cuda, EventRef, OwnEvent, RawStream};
 
-/// As many stay known from one life to the next.
+/// As many streams stay known from one life of a block to the next. The same ones, shown again, then cost no new
+/// events; but each keeps two events and a context object alive, and is looked through at every use.
 const KEPT: usize = 4;
 
 /// The streams that used a block.

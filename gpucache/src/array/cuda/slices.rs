@@ -1,10 +1,10 @@
 //! A block's memory as `CudaSlice`s, for cudarc's own kernel launches and for whoever wants a slice.
 //!
-//! A slice has one event for all its reads, of which it knows the last alone. So each read of an array gets a slice of its
-//! own over the same memory, a *tracked slice*, from a ring. What home, the block's own stream, has to do with the memory is known to
-//! no event of a slice; so when one is lent, its event for writes is recorded there, behind everything, and whoever waits for
-//! it, as cudarc's launches do, is behind that. (Where more than [`READERS`] launches are prepared at once and not launched
-//! yet, the first of them is not known.)
+//! A slice has one event for all its reads, of which it knows the last alone. So each read of an array gets a slice of
+//! its own over the same memory, a *tracked slice*, from a ring. What home, the block's own stream, has to do with the
+//! memory is known to no event of a slice; so when one is lent, its event for writes is recorded there, behind
+//! everything, and whoever waits for it, as cudarc's launches do, is behind that. (Where more than [`READERS`] launches
+//! are prepared at once and not launched yet, the first of them is not known.)
 //!
 //! The events are waited for and recorded by their handles: cudarc looks at them only while its context object has several
 //! streams, and the last of those may be gone while its work still runs.
@@ -22,7 +22,9 @@ use crate::base::error::Result;
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 use crate::device::{Cuda, Device, EventHandle, EventRef};
 
-/// Readers that are known apart.
+/// Reads between two writes that are known apart. Each has a slice with two events of its own. For one more read home
+/// waits for the one that had its slice before, so that with fewer slices it would come to wait for slow readers that
+/// nothing needs yet.
 const READERS: usize = 8;
 
 /// A block's memory as `CudaSlice`s.
@@ -213,9 +215,9 @@ impl<T> TrackedSlice<T> {
 
     fn events(&self) -> Option<Events<'_>> {
         self.handles.map(|Handles { read, write }| {
-            // SAFETY: they are the handles of the events that `slice` owns, and destroys when it goes. It stays here, the same
-            // one, for as long as `self` is borrowed: it is private, and lent mutably only as a launch's argument or for
-            // its views, by neither of which it can be replaced.
+            // SAFETY: they are the handles of the events that `slice` owns, and destroys when it goes. It stays here,
+            // the same one, for as long as `self` is borrowed: it is private, and lent mutably only as a launch's
+            // argument or for its views, by neither of which it can be replaced.
             unsafe { Events { read: read.borrow(), write: write.borrow() } }
         })
     }
@@ -254,10 +256,10 @@ pub(super) fn upgrade<T>(home: &Cuda, address: u64, len: usize) -> CudaSlice<T> 
     // It would be taken for a failure of the next call, whatever that is.
     home.take_kept(context);
     let lost = context.is_event_tracking().then(|| context.new_event(None).err()).flatten();
-    // SAFETY: the block has room for `len` elements at `address`, and lives as long as the slice, which its owner never drops
-    // but to free memory that was adopted (`Slices`), or that it just allocated (`copied`). Where events cannot be made, the
-    // context is lost: its streams run nothing any more that this slice, or one that another thread makes while
-    // events are off, could be out of order with. They are on again before anybody is told of the failure.
+    // SAFETY: the block has room for `len` elements at `address`, and lives as long as the slice, which its owner never
+    // drops but to free memory that was adopted (`Slices`), or that it just allocated (`copied`). Where events cannot
+    // be made, the context is lost: its streams run nothing any more that this slice, or one that another thread makes
+    // while events are off, could be out of order with. They are on again before anybody is told of the failure.
     let slice = unsafe {
         lost.inspect(|_| context.disable_event_tracking());
         let slice = stream.upgrade_device_ptr(address, len);

@@ -19,7 +19,8 @@ use crate::device::process_exits;
 pub(super) fn bind(context: &CudaContext) -> Result<(), DriverError> {
     let mine = context.cu_ctx();
     if result::ctx::get_current()? != Some(mine) {
-        // SAFETY: `mine` is a live context: cudarc's object holds a reference to it until its drop, and is borrowed here.
+        // SAFETY: `mine` is a live context: cudarc's object holds a reference to it until its drop, and is borrowed
+        // here.
         unsafe { result::ctx::set_current(mine) }?;
     }
     Ok(())
@@ -48,8 +49,8 @@ impl<'a> EventRef<'a> {
     pub(super) fn record(self, stream: &CudaStream) -> Result<(), DriverError> {
         // The handle of a default stream means that of the context that is current.
         bind(stream.context())?;
-        // SAFETY: both handles are those of live objects: the event's by this type's invariant, the stream's since it is
-        // borrowed and destroys its handle only when it is dropped. The stream's context is current.
+        // SAFETY: both handles are those of live objects: the event's by this type's invariant, the stream's since it
+        // is borrowed and destroys its handle only when it is dropped. The stream's context is current.
         unsafe { result::event::record(self.event, stream.cu_stream()) }
     }
 
@@ -57,8 +58,8 @@ impl<'a> EventRef<'a> {
     pub(super) fn precede(self, stream: &CudaStream) -> Result<(), DriverError> {
         bind(stream.context())?;
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-        // SAFETY: both handles are those of live objects: the event's by this type's invariant, the stream's since it is
-        // borrowed and destroys its handle only when it is dropped. The driver takes events of other contexts here.
+        // SAFETY: both handles are those of live objects: the event's by this type's invariant, the stream's since it
+        // is borrowed and destroys its handle only when it is dropped. The driver takes events of other contexts here.
         unsafe { result::stream::wait_event(stream.cu_stream(), self.event, flags) }
     }
 
@@ -147,8 +148,8 @@ impl Drop for OwnEvent {
     fn drop(&mut self) {
         if !process_exits() && bind(&self.context).is_ok() {
             // A failure here is that of a lost context, which every later call meets as well.
-            // SAFETY: the event was made in `new`, and this is the only place that destroys it, once. Nobody borrows it any
-            // more, and the driver lets streams that wait for it go on waiting.
+            // SAFETY: the event was made in `new`, and this is the only place that destroys it, once. Nobody borrows it
+            // any more, and the driver lets streams that wait for it go on waiting.
             let _ = unsafe { result::event::destroy(self.as_ref().event) };
         }
     }
@@ -161,8 +162,8 @@ fn record_context() -> Option<RecordContext> {
     static RECORD: OnceLock<Option<RecordContext>> = OnceLock::new();
     *RECORD.get_or_init(|| {
         let library = load()?;
-        // SAFETY: `RecordContext` is the function's declaration in the driver's header, which no version has changed. The
-        // address is good while the library is loaded, and that is for ever, as the library is never dropped.
+        // SAFETY: `RecordContext` is the function's declaration in the driver's header, which no version has changed.
+        // The address is good while the library is loaded, and that is for ever, as the library is never dropped.
         let function = unsafe { library.get::<RecordContext>(b"cuCtxRecordEvent\0") }.ok().map(|found| *found);
         std::mem::forget(library);
         function
@@ -180,8 +181,8 @@ pub(super) fn is_present() -> bool {
 
 fn load() -> Option<Library> {
     LIBRARY.into_iter().find_map(|name| {
-        // SAFETY: loading runs the initialisers of the driver's library, which are made to be run by any process and at any
-        // time, and its unloading what the driver has for that. Nothing in it is called here.
+        // SAFETY: loading runs the initialisers of the driver's library, which are made to be run by any process and at
+        // any time, and its unloading what the driver has for that. Nothing in it is called here.
         unsafe { Library::new(name) }.ok()
     })
 }

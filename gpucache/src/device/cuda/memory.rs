@@ -34,8 +34,8 @@ impl CudaMemory {
     /// Whether the stream is captured.
     pub(super) fn capture_status(&self) -> Result<sys::CUstreamCaptureStatus, DriverError> {
         driver::bind(self.stream.context())?;
-        // SAFETY: the handle is that of a live stream, since `self` holds the object that destroys it, and its context is
-        // current, by which the driver finds out which default stream is meant.
+        // SAFETY: the handle is that of a live stream, since `self` holds the object that destroys it, and its context
+        // is current, by which the driver finds out which default stream is meant.
         unsafe { result::stream::is_capturing(self.stream.cu_stream()) }
     }
 
@@ -64,14 +64,14 @@ impl CudaMemory {
     }
 }
 
-// SAFETY: memory comes from the driver, which hands nothing out twice before it is freed, and is freed by `free` alone. A stream
-// that was told to wait for an event begins no later work before the event's is done.
+// SAFETY: memory comes from the driver, which hands nothing out twice before it is freed, and is freed by `free` alone.
+// A stream that was told to wait for an event begins no later work before the event's is done.
 unsafe impl Backend for CudaMemory {
     fn allocate(&self, bytes: usize) -> Result<u64> {
         self.kept_failure()?;
         let context = self.stream.context();
-        // SAFETY: this is safe to ask for any number of bytes but zero, which the engine never asks for. The stream is held, and
-        // so alive, and of the context that is bound.
+        // SAFETY: this is safe to ask for any number of bytes but zero, which the engine never asks for. The stream is
+        // held, and so alive, and of the context that is bound.
         let memory = driver::bind(context).and_then(|()| unsafe {
             match context.has_async_alloc() {
                 true => result::malloc_async(self.stream.cu_stream(), bytes),
@@ -85,9 +85,9 @@ unsafe impl Backend for CudaMemory {
     }
 
     unsafe fn free(&self, address: u64, _bytes: usize) -> Result<()> {
-        // SAFETY: the caller frees what `allocate` gave for a stream of this context, by the call that belongs to this one, and
-        // frees it once. The stream has all work that uses the memory: `free_async` is ordered behind that, and `free_sync`
-        // is called once all of it is done.
+        // SAFETY: the caller frees what `allocate` gave for a stream of this context, by the call that belongs to this
+        // one, and frees it once. The stream has all work that uses the memory: `free_async` is ordered behind that,
+        // and `free_sync` is called once all of it is done.
         self.call("a free", || unsafe {
             match self.stream.context().has_async_alloc() {
                 true => result::free_async(address, self.stream.cu_stream()),
@@ -99,9 +99,9 @@ unsafe impl Backend for CudaMemory {
     unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
         self.kept_failure()?;
         let stream = self.stream.cu_stream();
-        // SAFETY: the caller gives `bytes` allocated bytes at `address`, which nothing else touches before this is done. The address
-        // is a multiple of 256, and `bytes` one of the pattern's length, so that the elements are aligned and lie within
-        // them. The stream is held, and so alive.
+        // SAFETY: the caller gives `bytes` allocated bytes at `address`, which nothing else touches before this is
+        // done. The address is a multiple of 256, and `bytes` one of the pattern's length, so that the elements are
+        // aligned and lie within them. The stream is held, and so alive.
         let fill = || unsafe {
             match *pattern {
                 [a] => result::memset_d8_async(address, a, bytes, stream),
@@ -125,9 +125,9 @@ unsafe impl Backend for CudaMemory {
         self.kept_failure()?;
         self.refuse_in_capture("a copy from the host", "fill the array before, or copy from another array")?;
         self.call("a copy to the device", || {
-            // SAFETY: the caller gives `bytes` readable bytes at `from` until this returns, and as many allocated at `to`, which
-            // nothing else touches before this is done. The driver reads pageable memory before it returns, and pinned
-            // memory before `synchronize` below does.
+            // SAFETY: the caller gives `bytes` readable bytes at `from` until this returns, and as many allocated at
+            // `to`, which nothing else touches before this is done. The driver reads pageable memory before it returns,
+            // and pinned memory before `synchronize` below does.
             unsafe { result::memcpy_htod_async(to, from_raw_parts(from, bytes), self.stream.cu_stream()) }
         })?;
         // The driver has staged pageable memory when it returns, but reads pinned memory later.
@@ -138,8 +138,8 @@ unsafe impl Backend for CudaMemory {
         self.kept_failure()?;
         self.refuse_in_capture("a copy to the host", "read the array once the graph was launched")?;
         self.call("a copy from the device", || {
-            // SAFETY: the caller gives `bytes` writable bytes at `to` until this returns, and as many allocated at `from`. All of
-            // them are written when `synchronize` below returns.
+            // SAFETY: the caller gives `bytes` writable bytes at `to` until this returns, and as many allocated at
+            // `from`. All of them are written when `synchronize` below returns.
             unsafe { result::memcpy_dtoh_async(from_raw_parts_mut(to, bytes), from, self.stream.cu_stream()) }
         })?;
         self.synchronize()
@@ -148,8 +148,8 @@ unsafe impl Backend for CudaMemory {
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
         self.kept_failure()?;
         self.call("a copy on the device", || {
-            // SAFETY: the caller gives two allocated blocks of `bytes` bytes that do not overlap, and nothing else writes either of
-            // them before this is done. The stream is held, and so alive.
+            // SAFETY: the caller gives two allocated blocks of `bytes` bytes that do not overlap, and nothing else
+            // writes either of them before this is done. The stream is held, and so alive.
             unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream.cu_stream()) }
         })
     }
@@ -231,13 +231,13 @@ const POOL_HOLDS: sys::CUmemPool_attribute = sys::CUmemPool_attribute::CU_MEMPOO
 /// What of it is in allocations that were not freed.
 const POOL_USES: sys::CUmemPool_attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT;
 
-/// How long work of other streams may take before memory that they freed is given up: longer than it takes to fill a GPU, so
-/// that a last kernel ends in it, and short beside the failure that a request without memory is.
+/// How long work of other streams may take before memory that they freed is given up: longer than it takes to fill a
+/// GPU, so that a last kernel ends in it, and short beside the failure that a request without memory is.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
-/// Bytes of a block that a fill writes: those that [`Backend::fill`] was given, whose caller promises that they are allocated,
-/// at a multiple of 256, as many as a multiple of the pattern's length, and that nothing else touches them before the fill is
-/// done. It is made there alone.
+/// Bytes of a block that a fill writes: those that [`Backend::fill`] was given, whose caller promises that they are
+/// allocated, at a multiple of 256, as many as a multiple of the pattern's length, and that nothing else touches them
+/// before the fill is done. It is made there alone.
 struct Target {
     address: u64,
     bytes: usize,
@@ -248,8 +248,8 @@ impl CudaMemory {
     fn pool_bytes(&self, measure: sys::CUmemPool_attribute) -> Result<u64> {
         self.call("asking the driver's pool", || {
             let mut bytes = 0u64;
-            // SAFETY: the device's current pool lives as long as the device, so that its handle is good. Either measure is a
-            // 64-bit number, for which there is room.
+            // SAFETY: the device's current pool lives as long as the device, so that its handle is good. Either measure
+            // is a 64-bit number, for which there is room.
             unsafe {
                 let pool = result::device::get_mem_pool(self.stream.context().cu_device())?;
                 sys::cuMemPoolGetAttribute(pool, measure, (&raw mut bytes).cast()).result()?;
@@ -285,8 +285,8 @@ impl CudaMemory {
     /// Gives what no allocation uses back to the device.
     fn trim_pool(&self) -> Result<()> {
         self.call("trimming the driver's pool", || {
-            // SAFETY: the device's current pool lives as long as the device, so that its handle is good. What is in use stays in
-            // the pool, and so does what work uses that the driver has not seen to be done.
+            // SAFETY: the device's current pool lives as long as the device, so that its handle is good. What is in use
+            // stays in the pool, and so does what work uses that the driver has not seen to be done.
             unsafe {
                 let pool = result::device::get_mem_pool(self.stream.context().cu_device())?;
                 sys::cuMemPoolTrimTo(pool, 0).result()
@@ -310,8 +310,8 @@ impl CudaMemory {
         let mut columns = (target.address..).step_by(width).zip(pattern.chunks_exact(width));
         self.call("a fill", || {
             columns.try_for_each(|(column, element)| {
-                // SAFETY: the target is `rows` rows of `pitch` bytes, and the column one element of each, a byte or an aligned
-                // word: it begins before the first row ends. The stream is held, and so alive.
+                // SAFETY: the target is `rows` rows of `pitch` bytes, and the column one element of each, a byte or an
+                // aligned word: it begins before the first row ends. The stream is held, and so alive.
                 unsafe {
                     match *element {
                         [a, b, c, d] => {
@@ -329,9 +329,10 @@ impl CudaMemory {
     fn fill_by_doubling(&self, target: &Target, pattern: &[u8]) -> Result<()> {
         let &Target { address, bytes } = target;
         let mut done = pattern.len().min(bytes);
-        // SAFETY: `pattern` has `done` readable bytes, and the target as many at its front. From then on `[0, done)` of it is
-        // written, and `[done, done + more)`, which lies behind that and within it, is not: two parts of one allocation that
-        // do not overlap. Copies of one stream are done in order, so that each reads what those before it wrote.
+        // SAFETY: `pattern` has `done` readable bytes, and the target as many at its front. From then on `[0, done)` of
+        // it is written, and `[done, done + more)`, which lies behind that and within it, is not: two parts of one
+        // allocation that do not overlap. Copies of one stream are done in order, so that each reads what those before
+        // it wrote.
         unsafe {
             self.write(pattern.as_ptr(), address, done)?;
             while done < bytes {
@@ -349,9 +350,9 @@ fn is_pinned(memory: *const u8) -> bool {
     let mut kind: u32 = 0;
     let mut attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
     let mut place = (&raw mut kind).cast();
-    // SAFETY: the driver reads one attribute and one place, both of them variables here, and writes one `unsigned int` there,
-    // for which there is room. It looks the address up among those it knows and does not follow it; for any other it
-    // writes zero.
+    // SAFETY: the driver reads one attribute and one place, both of them variables here, and writes one `unsigned int`
+    // there, for which there is room. It looks the address up among those it knows and does not follow it; for any
+    // other it writes zero.
     let answer = unsafe { sys::cuPointerGetAttributes(1, &mut attribute, &mut place, memory as u64) };
     answer == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
 }

@@ -104,7 +104,9 @@ impl Cuda {
                 }
             };
             let known = &gpu.known;
-            // SAFETY: the memory is that of the stream's GPU, whose address space all streams of the process on it share.
+            // SAFETY: `gpu` is the stream's own, found by the ordinal of its context. Pages of its memory are mapped
+            // for that GPU, and what streams of it allocate lies there too, in the one address space that the process
+            // has: all of them can use it.
             let make = || unsafe { Stream::new(memory, CudaMemory::new(stream, known.clone())) };
             Ok(known.find_or_add(raw, make))
         })
@@ -118,8 +120,8 @@ impl Cuda {
 
     #[inline]
     fn memory(&self) -> &CudaMemory {
-        // SAFETY: the stream of a `Cuda` is over a `CudaMemory`. `with_stream` makes such streams, and `Known` wraps and keeps
-        // no others; `from_stream_handle` is told that another `Cuda` gave its stream out.
+        // SAFETY: the stream of a `Cuda` is over a `CudaMemory`. `with_stream` makes such streams, and `Known` wraps
+        // and keeps no others; `from_stream_handle` is told that another `Cuda` gave its stream out.
         unsafe { self.0.backend_unchecked::<CudaMemory>() }
     }
 }

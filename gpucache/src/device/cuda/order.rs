@@ -78,8 +78,8 @@ impl Cuda {
         event.precede(stream).map_err(|error| self.failure("waiting for an event", error))
     }
 
-    /// Orders later work of this stream behind what an event is behind now. There is nothing to wait for if the event was
-    /// recorded in a capture, which has ended since: a graph's work is its user's to order.
+    /// Orders later work of this stream behind what an event is behind now. There is nothing to wait for if the event
+    /// was recorded in a capture, which has ended since: a graph's work is its user's to order.
     pub(crate) fn follow_event(&self, event: EventRef<'_>) -> Result<()> {
         match event.precede(self.stream()) {
             Ok(()) => Ok(()),

@@ -33,7 +33,8 @@ impl CudaPages {
         }
         let mut granularity = 0;
         let option = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
-        // SAFETY: the driver reads the properties, a temporary of this call, and writes one `size_t`, for which there is room.
+        // SAFETY: the driver reads the properties, a temporary of this call, and writes one `size_t`, for which there
+        // is room.
         unsafe { sys::cuMemGetAllocationGranularity(&mut granularity, &plain_memory(context), option) }
             .result()
             .ok()?;
@@ -102,8 +103,8 @@ unsafe impl VirtualMemory for CudaPages {
 
 /// Pieces that are mapped side by side in addresses that were reserved, and that nobody uses. No drop unmaps them.
 ///
-/// Invariants: `[address, address + bytes)` is whole pieces. It lies within what `reserve` gave, as does what follows it, which
-/// has no memory: the caller of `map_pieces` says so of all that is to be mapped.
+/// Invariants: `[address, address + bytes)` is whole pieces. It lies within what `reserve` gave, as does what follows
+/// it, which has no memory: the caller of `map_pieces` says so of all that is to be mapped.
 struct Mapping {
     address: u64,
     bytes: usize,
@@ -114,8 +115,8 @@ impl Mapping {
     fn extend(&mut self, bytes: usize, memory: &CUmemAllocationProp) -> Result<(), DriverError> {
         let end = self.address + self.bytes as u64;
         let mut handle = 0;
-        // SAFETY: the driver reads the properties and writes the handle of an allocation of `bytes` bytes. These are mapped as
-        // a whole at the end of the mapping, where addresses are reserved and have no memory. The handle is
+        // SAFETY: the driver reads the properties and writes the handle of an allocation of `bytes` bytes. These are
+        // mapped as a whole at the end of the mapping, where addresses are reserved and have no memory. The handle is
         // released once, whatever became of that, and not used again: what is mapped keeps the memory.
         let released = unsafe {
             sys::cuMemCreate(&mut handle, bytes, memory, 0).result()?;
@@ -131,8 +132,8 @@ impl Mapping {
     /// Lets the GPU that the memory lies on read and write it.
     fn make_accessible(&self, location: CUmemLocation) -> Result<(), DriverError> {
         let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        // SAFETY: the driver reads one description of the access, which is a temporary of this call; all addresses of the
-        // mapping have memory.
+        // SAFETY: the driver reads one description of the access, which is a temporary of this call; all addresses of
+        // the mapping have memory.
         unsafe { sys::cuMemSetAccess(self.address, self.bytes, &CUmemAccessDesc { location, flags }, 1) }.result()
     }
 
@@ -148,10 +149,10 @@ impl Mapping {
 
 /// Plain memory of the context's GPU.
 fn plain_memory(context: &CudaContext) -> CUmemAllocationProp {
-    // SAFETY: it is a C structure of numbers, enumerations that have a zero each, and a pointer that may be null: zero bytes are
-    // a value of it, which means "nothing special" throughout. In every version of CUDA the `int id` of a location follows
-    // its 4-byte type, so that the second `i32` of a location lies within it; newer bindings have it inside a union, which
-    // is why it is not written by name.
+    // SAFETY: it is a C structure of numbers, enumerations that have a zero each, and a pointer that may be null: zero
+    // bytes are a value of it, which means "nothing special" throughout. In every version of CUDA the `int id` of a
+    // location follows its 4-byte type, so that the second `i32` of a location lies within it; newer bindings have it
+    // inside a union, which is why it is not written by name.
     unsafe {
         let mut memory: CUmemAllocationProp = std::mem::zeroed();
         memory.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;

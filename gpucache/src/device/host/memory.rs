@@ -67,16 +67,17 @@ unsafe impl Backend for HostMemory {
     }
 
     unsafe fn free(&self, address: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller frees what `allocate(bytes)` gave, once and when no work uses it, so that pointer and layout are
-        // those of `alloc`.
+        // SAFETY: the caller frees what `allocate(bytes)` gave, once and when no work uses it, so that pointer and
+        // layout are those of `alloc`.
         unsafe { dealloc(pointer_mut(address), layout(bytes)?) };
         give_back(bytes);
         Ok(())
     }
 
     unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
-        // SAFETY: the caller gives `bytes` allocated bytes at `address`, which nothing else touches before this is done. They
-        // are memory of the process whose provenance is exposed, and as `MaybeUninit` they need not be initialised.
+        // SAFETY: the caller gives `bytes` allocated bytes at `address`, which nothing else touches before this is
+        // done. They are memory of the process whose provenance is exposed, and as `MaybeUninit` they need not be
+        // initialised.
         let memory = unsafe { from_raw_parts_mut(pointer_mut(address).cast(), bytes) };
         repeat(pattern, memory);
         Ok(())
@@ -104,9 +105,9 @@ unsafe impl Backend for HostMemory {
 
 /// Bytes to be copied now.
 ///
-/// Invariant: `bytes` are readable at `from` and writable at `to`, both of them memory of the process. They do not overlap, and
-/// nothing else writes the ones or touches the others before the copy is done. The callers of `write`, `read` and `copy`
-/// promise it, and it is made there alone.
+/// Invariant: `bytes` are readable at `from` and writable at `to`, both of them memory of the process. They do not
+/// overlap, and nothing else writes the ones or touches the others before the copy is done. The callers of `write`,
+/// `read` and `copy` promise it, and it is made there alone.
 struct Transfer {
     from: *const u8,
     to: *mut u8,
@@ -115,9 +116,10 @@ struct Transfer {
 
 impl Transfer {
     fn run(self) {
-        // SAFETY: this is what the invariant says, and bytes are aligned anywhere. A block's part of it was exposed when it
-        // was allocated or reserved, so that the pointer made of its address may reach all of it; what the caller gave
-        // of its own memory is a pointer still. That memory is borrowed, and so no part of a block which may be written.
+        // SAFETY: this is what the invariant says, and bytes are aligned anywhere. A block's part of it was exposed
+        // when it was allocated or reserved, so that the pointer made of its address may reach all of it; what the
+        // caller gave of its own memory is a pointer still. That memory is borrowed, and so no part of a block which
+        // may be written.
         unsafe { copy_nonoverlapping(self.from, self.to, self.bytes) };
     }
 }

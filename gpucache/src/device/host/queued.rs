@@ -17,7 +17,8 @@ pub(super) struct Queued(pub(super) Queue);
 
 /// What the default stream does at once, to be done when it is its turn in the queue.
 ///
-/// Invariant: each is made by the method of [`Queued`] of its name alone, from what its caller promises until it is done.
+/// Invariant: each is made by the method of [`Queued`] of its name alone, from what its caller promises until it is
+/// done.
 enum Operation {
     Free { address: u64, bytes: usize },
     Fill { address: u64, bytes: usize, pattern: Vec<u8> },
@@ -27,9 +28,9 @@ enum Operation {
 
 impl Operation {
     fn run(self) -> Result<()> {
-        // SAFETY: whoever called the method that made this promised what the default stream's method of the same name asks for:
-        // of the memory as it is when the operation's turn comes, which is behind all that was queued before and before all
-        // that is queued later. What is written from is here, and nobody else's.
+        // SAFETY: whoever called the method that made this promised what the default stream's method of the same name
+        // asks for: of the memory as it is when the operation's turn comes, which is behind all that was queued before
+        // and before all that is queued later. What is written from is here, and nobody else's.
         unsafe {
             match self {
                 Operation::Free { address, bytes } => HostMemory.free(address, bytes),
@@ -112,8 +113,8 @@ unsafe impl Backend for Queued {
         let progress = self.0.progress();
         progress.finish()?;
         progress.check()?;
-        // SAFETY: the caller gives a block of `bytes` bytes at `from` and as many writable at `to`, of another object. All work
-        // is done that wrote the block, as `finish` waited for it.
+        // SAFETY: the caller gives a block of `bytes` bytes at `from` and as many writable at `to`, of another object.
+        // All work is done that wrote the block, as `finish` waited for it.
         unsafe { HostMemory.read(from, to, bytes) }
     }
 
