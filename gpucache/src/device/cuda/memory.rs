@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::any::Any;
-use std::slice::{from_raw_parts, from_raw_parts_mut};
+use std::slice::from_raw_parts;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -139,8 +139,9 @@ unsafe impl Backend for CudaMemory {
         self.refuse_in_capture("a copy to the host", "read the array once the graph was launched")?;
         self.call("a copy from the device", || {
             // SAFETY: the caller gives `bytes` writable bytes at `to` until this returns, and as many allocated at
-            // `from`. All of them are written when `synchronize` below returns.
-            unsafe { result::memcpy_dtoh_async(from_raw_parts_mut(to, bytes), from, self.stream.cu_stream()) }
+            // `from`. All of them are written when `synchronize` below returns. They need not be initialised before, as
+            // the driver gets a pointer and no slice.
+            unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes, self.stream.cu_stream()) }.result()
         })?;
         self.synchronize()
     }

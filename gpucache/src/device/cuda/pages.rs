@@ -116,8 +116,9 @@ impl Mapping {
         let end = self.address + self.bytes as u64;
         let mut handle = 0;
         // SAFETY: the driver reads the properties and writes the handle of an allocation of `bytes` bytes. These are
-        // mapped as a whole at the end of the mapping, where addresses are reserved and have no memory. The handle is
-        // released once, whatever became of that, and not used again: what is mapped keeps the memory.
+        // mapped as a whole at the end of the mapping, where addresses are reserved and have no memory; the driver
+        // refuses any others. The handle is released once, whatever became of that, and not used again: what is mapped
+        // keeps the memory.
         let released = unsafe {
             sys::cuMemCreate(&mut handle, bytes, memory, 0).result()?;
             let mapped = sys::cuMemMap(end, bytes, 0, handle, 0).result();
