@@ -212,7 +212,8 @@ unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b Array<T, Cuda>> for Launch
     }
 }
 
-// SAFETY: as for the shared reference.
+// SAFETY: pushes the place that holds the array's device pointer, which stays where it is for as long as the array is
+// borrowed exclusively, as the launch needs it; or leaves this to the slice for writes, which is borrowed as long.
 unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b mut Array<T, Cuda>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, array: &'b mut Array<T, Cuda>) -> &mut Self {
