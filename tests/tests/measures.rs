@@ -14,8 +14,8 @@ const LONGEST: usize = 40;
 const CONDITIONS: usize = 5;
 /// Functions that go by more all the same; there are to be none.
 const TWISTED: usize = 14;
-/// `unsafe` blocks in the crate; there are to be 100.
-const BLOCKS: usize = 136;
+/// `unsafe` blocks in the crate; there are to be 100 at most.
+const BLOCKS: usize = 95;
 
 #[derive(Default)]
 struct Found {

@@ -2,12 +2,12 @@
 //!
 //! Invariant: where a stream is shown, it is compared with the array's own by what the driver calls them, and ordered by what
 //! the block knows; no cudarc object is asked what streams there are. Where none is shown, what is lent is known to the
-//! block's [`Lent`].
+//! block's [`ForeignUses`].
 #![allow(unsafe_code)]
 
+mod foreign_uses;
 mod graph;
 mod launch;
-mod lent;
 mod passing;
 mod slices;
 mod view;
@@ -20,10 +20,10 @@ use cudarc::driver::{
     CudaSlice, CudaStream, CudaViewMut, DevicePtr, DevicePtrMut, DeviceSlice, LaunchArgs, PushKernelArg, SyncOnDrop,
 };
 
+use foreign_uses::ForeignUses;
 pub use graph::Graph;
 pub use launch::Launch;
-use lent::Lent;
-use slices::Ticket;
+use slices::TrackedSlice;
 pub use view::ArrayView;
 
 use super::{Array, Element};
@@ -32,9 +32,9 @@ use crate::cache::Block;
 use crate::device::{Cuda, Device, Peer};
 
 impl<T: Element> Array<T, Cuda> {
-    fn lent(&self) -> &Lent<T> {
-        match self.block.view(|| Lent::new(self.device())) {
-            Some(lent) => lent,
+    fn foreign_uses(&self) -> &ForeignUses<T> {
+        match self.block.view(|| ForeignUses::new(self.device())) {
+            Some(uses) => uses,
             // A block's dtype is `T` in all its lives, and views of its are made here and where it is adopted.
             None => unreachable!("a block's view of another type"),
         }
@@ -53,16 +53,16 @@ impl<T: Element> Array<T, Cuda> {
     }
 
     /// A slice for one read that cudarc tells of, or for any number that nobody tells of.
-    fn lend(&self, is_untold: bool) -> &Ticket<T> {
+    fn lend(&self, is_untold: bool) -> &TrackedSlice<T> {
         self.catch_up();
-        self.lent().reading(&self.block, is_untold)
+        self.foreign_uses().reading(&self.block, is_untold)
     }
 
     /// The slice, for writes.
     fn lend_mut(&mut self, is_untold: bool) -> &mut CudaSlice<T> {
         self.take_over();
-        self.lent().slices(&self.block);
-        match self.block.view_mut::<Lent<T>>().and_then(|lent| lent.writing(is_untold)) {
+        self.foreign_uses().slices(&self.block);
+        match self.block.view_mut::<ForeignUses<T>>().and_then(|uses| uses.writing(is_untold)) {
             Some(slice) => slice,
             None => unreachable!("a block's view of another type"),
         }
@@ -95,41 +95,43 @@ impl<T: Element> Array<T, Cuda> {
     }
 
     /// Lets work that is put on a stream while the answer is alive read the array.
-    fn shown<'a>(&'a self, stream: &'a CudaStream) -> SyncOnDrop<'a> {
-        match self.device().peer(stream) {
-            Peer::Home => self.catch_up(),
-            Peer::Known(user) => {
-                if let Err(error) = self.block.read_on(user.stream_handle()) {
-                    return self.refused(stream, error);
-                }
-            }
-            Peer::Passing(raw) => {
+    fn read_guard<'a>(&'a self, stream: &'a CudaStream) -> SyncOnDrop<'a> {
+        let peer = self.device().peer(stream);
+        let ordered = match &peer {
+            Peer::Known(user) => self.block.read_on(user.stream_handle()),
+            Peer::Home | Peer::Passing(_) => {
                 self.catch_up();
-                return self.lent().passing().lend(self.device(), raw, stream, false);
+                Ok(())
             }
-        }
-        SyncOnDrop::Record(None)
+        };
+        self.guard(stream, peer, ordered, false)
     }
 
-    /// As [`shown`](Array::shown), for work that writes.
-    fn shown_mut<'a>(&'a mut self, stream: &'a CudaStream) -> SyncOnDrop<'a> {
-        match self.device().peer(stream) {
-            Peer::Home => self.take_over(),
-            Peer::Known(user) => {
-                if let Err(error) = self.block.write_on(user.stream_handle()) {
-                    return self.refused(stream, error);
-                }
-            }
-            Peer::Passing(raw) => {
+    /// Lets work that is put on a stream while the answer is alive write the array.
+    fn write_guard<'a>(&'a mut self, stream: &'a CudaStream) -> SyncOnDrop<'a> {
+        let peer = self.device().peer(stream);
+        let ordered = match &peer {
+            Peer::Known(user) => self.block.write_on(user.stream_handle()),
+            Peer::Home | Peer::Passing(_) => {
                 self.take_over();
-                return self.lent().passing().lend(self.device(), raw, stream, true);
+                Ok(())
             }
+        };
+        self.guard(stream, peer, ordered, true)
+    }
+
+    /// What cudarc has to do behind work on a stream that was ordered behind the array's uses: nothing where the block
+    /// knows the stream.
+    fn guard<'a>(&'a self, stream: &'a CudaStream, peer: Peer, ordered: Result<()>, writes: bool) -> SyncOnDrop<'a> {
+        match (ordered, peer) {
+            (Err(error), _) => self.wait_around(stream, error),
+            (Ok(()), Peer::Passing(raw)) => self.foreign_uses().passing().lend(self.device(), raw, stream, writes),
+            (Ok(()), Peer::Home | Peer::Known(_)) => SyncOnDrop::Record(None),
         }
-        SyncOnDrop::Record(None)
     }
 
     /// A stream that could not be ordered, and is used nonetheless: the calling thread waits before and afterwards.
-    fn refused<'a>(&self, stream: &'a CudaStream, error: Error) -> SyncOnDrop<'a> {
+    fn wait_around<'a>(&self, stream: &'a CudaStream, error: Error) -> SyncOnDrop<'a> {
         self.device().wait_instead(error);
         self.device().take_kept(stream.context());
         SyncOnDrop::Sync(Some(stream))
@@ -166,9 +168,9 @@ impl<T: Element> Deref for Array<T, Cuda> {
     type Target = CudaSlice<T>;
 
     fn deref(&self) -> &CudaSlice<T> {
-        let ticket = self.lend(true);
+        let tracked = self.lend(true);
         self.let_out();
-        ticket.slice()
+        tracked.slice()
     }
 }
 
@@ -184,13 +186,13 @@ impl<T: Element> DeviceSlice<T> for Array<T, Cuda> {
 
 impl<T: Element> DevicePtr<T> for Array<T, Cuda> {
     fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
-        (self.block.address(), self.shown(stream))
+        (self.block.address(), self.read_guard(stream))
     }
 }
 
 impl<T: Element> DevicePtrMut<T> for Array<T, Cuda> {
     fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
-        (self.block.address(), self.shown_mut(stream))
+        (self.block.address(), self.write_guard(stream))
     }
 }
 
@@ -203,13 +205,14 @@ unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b Array<T, Cuda>> for Launch
             array.catch_up();
             return self.arg(array.block.address_ref());
         }
-        let ticket = array.lend(array.device().is_mixed());
+        let tracked = array.lend(array.device().is_mixed());
         array.let_out();
-        self.arg(ticket.slice())
+        self.arg(tracked.slice())
     }
 }
 
-// SAFETY: as for the shared reference.
+// SAFETY: pushes the place that holds the array's device pointer, which stays where it is for as long as the array is
+// borrowed exclusively, as the launch needs it; or leaves this to the slice for writes, which is borrowed as long.
 unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b mut Array<T, Cuda>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, array: &'b mut Array<T, Cuda>) -> &mut Self {
@@ -238,8 +241,8 @@ impl<T: Element> TryFrom<Array<T, Cuda>> for CudaSlice<T> {
         }
         // The slice's events are put behind all that is on the array's stream then.
         array.take_over();
-        array.lent().slices(&array.block);
-        match array.block.detach::<Lent<T>>().map(|lent| lent.into_slice()).transpose()?.flatten() {
+        array.foreign_uses().slices(&array.block);
+        match array.block.detach::<ForeignUses<T>>().map(|uses| uses.into_slice()).transpose()?.flatten() {
             Some(slice) => Ok(slice),
             None => unreachable!("a block's view of another type"),
         }
@@ -250,7 +253,8 @@ fn copied<T: Element>(array: &Array<T, Cuda>) -> Result<CudaSlice<T>> {
     let (stream, bytes) = (array.device().stream(), array.byte_len());
     let failure = |error| Error::device_failure(format_args!("{:?}", array.device()), "a copy for a CudaSlice", error);
     // A slice without elements has an allocation nonetheless, for its drop to free.
-    // SAFETY: the copy writes all of it before anyone reads.
+    // SAFETY: nobody reads the memory before it is written: the copy below writes `bytes`, all that the slice shows of
+    // it.
     let memory = unsafe { stream.alloc::<u8>(bytes.max(1)) }.map_err(failure)?;
     let mut slice = slices::upgrade(array.device(), memory.leak(), array.len());
     if bytes > 0 {
@@ -270,7 +274,7 @@ impl<T: Element> TryFrom<CudaSlice<T>> for Array<T, Cuda> {
         let device = Cuda::with_stream(slice.stream().clone())?;
         let address = slice.device_ptr(device.stream()).0;
         let dims = [slice.len()];
-        let view = Box::new(Lent::adopting(&device, slice));
+        let view = Box::new(ForeignUses::adopting(&device, slice));
         let block = Block::adopt(device.stream_handle(), &super::request::<T>(&dims)?, address, view);
         Ok(Array { block, typed: std::marker::PhantomData })
     }

@@ -4,6 +4,7 @@
 //! the stream's order.
 #![allow(unsafe_code)]
 
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::with_exposed_provenance_mut;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
@@ -12,24 +13,42 @@ use super::{Array, Element};
 use crate::base::error::{Error, Result};
 use crate::device::{Device, Host};
 
-impl<T: Element> Array<T, Host> {
-    /// The elements, once all work is done that was queued on them.
-    #[inline]
-    fn settled(&self) -> *mut T {
-        if !self.device().is_synchronous() {
-            self.settle();
-        }
-        pointer(self.block.address())
-    }
+/// The elements of an array that may be read during `'a`.
+///
+/// Invariant: they are a block's that is memory of the process, with room for `len` elements, all of which were written
+/// (the contract of [`Array::uninit`]). During `'a` the block is not given back, and nobody writes it.
+pub struct Elements<'a, T> {
+    address: u64,
+    len: usize,
+    slice: PhantomData<&'a [T]>,
+}
 
-    #[cold]
-    #[allow(clippy::panic)]
-    fn settle(&self) {
-        // Behind what other streams were announced to write.
-        let ordered = self.block.read_on(self.block.stream());
-        ordered.unwrap_or_else(|error| self.block.stream().keep(error));
-        // In queued work alone, where a panic is caught and becomes the stream's error.
-        self.device().finish().unwrap_or_else(|error| panic!("{error}"));
+/// The elements of an array that may be read and written during `'a`.
+///
+/// Invariant: as for [`Elements`]; and during `'a` nobody else reads the block.
+pub struct ElementsMut<'a, T> {
+    address: u64,
+    len: usize,
+    slice: PhantomData<&'a mut [T]>,
+}
+
+impl<'a, T: Element> Elements<'a, T> {
+    #[inline]
+    fn slice(self) -> &'a [T] {
+        // SAFETY: the invariant is that of a shared slice, but for its pointer. That is aligned, as blocks are to 256
+        // bytes and `Element`s to no more; and it may reach all of the block, whose provenance was exposed when its
+        // memory was allocated or its addresses were reserved.
+        unsafe { from_raw_parts(pointer(self.address), self.len) }
+    }
+}
+
+impl<'a, T: Element> ElementsMut<'a, T> {
+    #[inline]
+    fn slice(self) -> &'a mut [T] {
+        // SAFETY: the invariant is that of an exclusive slice, and this, which is used up, the only one that has it for
+        // `'a`. The pointer is aligned, as blocks are to 256 bytes and `Element`s to no more; and it may reach all of
+        // the block, whose provenance was exposed when its memory was allocated or its addresses were reserved.
+        unsafe { from_raw_parts_mut(pointer(self.address), self.len) }
     }
 }
 
@@ -39,6 +58,26 @@ fn pointer<T>(address: u64) -> *mut T {
         // No bytes, no memory: any aligned pointer will do.
         0 => std::ptr::dangling_mut(),
         address => with_exposed_provenance_mut(address as usize),
+    }
+}
+
+impl<T: Element> Array<T, Host> {
+    /// Waits until what was queued on the array is done.
+    #[inline]
+    fn finish_work(&self) {
+        if !self.device().is_synchronous() {
+            self.finish_queued_work();
+        }
+    }
+
+    #[cold]
+    #[allow(clippy::panic)]
+    fn finish_queued_work(&self) {
+        // Behind what other streams were announced to write.
+        let ordered = self.block.read_on(self.block.stream());
+        ordered.unwrap_or_else(|error| self.block.stream().keep(error));
+        // In queued work alone, where a panic is caught and becomes the stream's error.
+        self.device().finish().unwrap_or_else(|error| panic!("{error}"));
     }
 }
 
@@ -52,10 +91,9 @@ impl<T: Element> Deref for Array<T, Host> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: the block is memory of the process, aligned to 256 bytes (`Element`s align to less), with room for
-        // `len` elements that were written (the contract of `uninit`) and are shared for as long as `self` is: the work
-        // that writes them is done, and what is queued meanwhile borrows `self` and only reads.
-        unsafe { from_raw_parts(self.settled(), self.len()) }
+        // Work that writes the block is done then. What is queued later borrows `self` as well, and so only reads.
+        self.finish_work();
+        Elements { address: self.block.address(), len: self.len(), slice: PhantomData }.slice()
     }
 }
 
@@ -66,8 +104,9 @@ impl<T: Element> DerefMut for Array<T, Host> {
         if !self.device().is_synchronous() {
             self.block.end_uses_or_keep();
         }
-        // SAFETY: as in `deref`; `self` is borrowed exclusively, and so is its block.
-        unsafe { from_raw_parts_mut(self.settled(), self.len()) }
+        // All work on the block is done then. None can be queued while `self` is borrowed exclusively.
+        self.finish_work();
+        ElementsMut { address: self.block.address(), len: self.len(), slice: PhantomData }.slice()
     }
 }
 
@@ -99,52 +138,54 @@ mod sealed {
     pub trait Lend {
         /// What the work gets.
         type Slices<'a>;
-        /// Where that is.
-        type Places: Send + 'static;
+        /// The right to that, in the work's turn.
+        type Elements: Send + 'static;
 
         /// Orders the work that `stream` is given next behind the arrays' uses, and their later ones behind it.
-        fn places(self, stream: &Host) -> Result<Self::Places>;
-
+        ///
         /// # Safety
-        /// For `'a` the arrays' memory is theirs, and as exclusively as they were borrowed.
-        unsafe fn slices<'a>(places: Self::Places) -> Self::Slices<'a>;
+        /// The elements are used by that work alone, in its turn. Until it is done the arrays' memory is used as the
+        /// order of streams has it: by others who read it, if it was borrowed shared, and else by nobody.
+        unsafe fn elements(self, stream: &Host) -> Result<Self::Elements>;
+
+        fn slices<'a>(elements: Self::Elements) -> Self::Slices<'a>;
     }
 }
 
 impl<T: Element> sealed::Lend for &Array<T, Host> {
     type Slices<'a> = &'a [T];
-    type Places = (u64, usize);
+    type Elements = Elements<'static, T>;
 
-    fn places(self, stream: &Host) -> Result<(u64, usize)> {
+    unsafe fn elements(self, stream: &Host) -> Result<Elements<'static, T>> {
         if is_late(self, stream)? {
             self.block.read_on(stream.stream_handle())?;
         }
-        Ok((self.block.address(), self.len()))
+        // For as long as the work takes, which is all of the time that they are used.
+        Ok(Elements { address: self.block.address(), len: self.len(), slice: PhantomData })
     }
 
-    unsafe fn slices<'a>((address, len): (u64, usize)) -> &'a [T] {
-        // SAFETY: the block is as in `deref`, and by the contract the array's for `'a`.
-        unsafe { from_raw_parts(pointer(address), len) }
+    fn slices<'a>(elements: Elements<'static, T>) -> &'a [T] {
+        elements.slice()
     }
 }
 
 impl<T: Element> sealed::Lend for &mut Array<T, Host> {
     type Slices<'a> = &'a mut [T];
-    type Places = (u64, usize);
+    type Elements = ElementsMut<'static, T>;
 
-    fn places(self, stream: &Host) -> Result<(u64, usize)> {
+    unsafe fn elements(self, stream: &Host) -> Result<ElementsMut<'static, T>> {
         if stream.is_synchronous() {
             self.block.end_uses_or_keep();
         }
         if is_late(self, stream)? {
             self.block.write_on(stream.stream_handle())?;
         }
-        Ok((self.block.address(), self.len()))
+        // For as long as the work takes, which is all of the time that they are used.
+        Ok(ElementsMut { address: self.block.address(), len: self.len(), slice: PhantomData })
     }
 
-    unsafe fn slices<'a>((address, len): (u64, usize)) -> &'a mut [T] {
-        // SAFETY: as for the shared reference, and exclusively.
-        unsafe { from_raw_parts_mut(pointer(address), len) }
+    fn slices<'a>(elements: ElementsMut<'static, T>) -> &'a mut [T] {
+        elements.slice()
     }
 }
 
@@ -152,19 +193,19 @@ macro_rules! tuples {
     ($($($name:ident)*;)*) => {
         $(impl<$($name: sealed::Lend),*> sealed::Lend for ($($name,)*) {
             type Slices<'a> = ($($name::Slices<'a>,)*);
-            type Places = ($($name::Places,)*);
+            type Elements = ($($name::Elements,)*);
 
             #[allow(non_snake_case, unused_variables, clippy::unused_unit)]
-            fn places(self, stream: &Host) -> Result<Self::Places> {
+            unsafe fn elements(self, stream: &Host) -> Result<Self::Elements> {
                 let ($($name,)*) = self;
-                Ok(($($name.places(stream)?,)*))
+                // SAFETY: the caller promises of all arrays in the tuple what each of them asks for.
+                #[allow(unused_unsafe)]
+                unsafe { Ok(($($name.elements(stream)?,)*)) }
             }
 
             #[allow(non_snake_case, clippy::unused_unit)]
-            unsafe fn slices<'a>(($($name,)*): Self::Places) -> Self::Slices<'a> {
-                // SAFETY: the caller's contract, for each of them.
-                #[allow(unused_unsafe)]
-                unsafe { ($($name::slices($name),)*) }
+            fn slices<'a>(($($name,)*): Self::Elements) -> Self::Slices<'a> {
+                ($($name::slices($name),)*)
             }
         })*
     };
@@ -207,12 +248,13 @@ impl Host {
         work: impl for<'a> FnOnce(A::Slices<'a>) + Send + 'static,
     ) -> Result<()> {
         self.stream_handle().check()?;
-        let places = arguments.places(self)?;
-        // SAFETY: the arrays were borrowed when this was queued, shared or exclusively. The work is done behind what used
-        // them before (`places`), and before what uses them later: the array knows of this stream until it is dropped, and
-        // orders behind it whoever writes it, or reads what is written here, be it a caller, who waits, other work, or the
-        // next array in the memory.
-        self.push(move || work(unsafe { A::slices(places) }));
+        // SAFETY: the work that is pushed next alone has the elements, and gives its slices up when it ends, as it
+        // takes them for any lifetime. The arrays were borrowed when this was queued, shared or exclusively. The work
+        // is done behind what used them before (`elements`), and before what uses them later: the array knows of this
+        // stream until it is dropped, and orders behind it whoever writes it, or reads what is written here, be it a
+        // caller, who waits, other work, or the next array in the memory.
+        let elements = unsafe { arguments.elements(self) }?;
+        self.push(move || work(A::slices(elements)));
         Ok(())
     }
 }

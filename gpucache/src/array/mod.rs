@@ -13,7 +13,6 @@ mod cuda;
 use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 #[cfg(feature = "cuda")]
@@ -24,7 +23,7 @@ pub use shape::Shape;
 
 use crate::base::error::{Error, Result};
 use crate::cache::{Block, current};
-use crate::device::Device;
+use crate::device::{ALIGNMENT, Device};
 use crate::record::Request;
 
 /// An array of `T` on a device, in row-major order, without strides.
@@ -125,7 +124,7 @@ impl<T: Element, D: Device> Array<T, D> {
 
     #[inline(never)]
     fn serve(device: &D, dims: &[usize]) -> Result<Self> {
-        const { assert!(align_of::<T>() <= 256, "an element is aligned to at most 256 bytes, as blocks are") };
+        const { assert!(align_of::<T>() as u64 <= ALIGNMENT, "an element is aligned to at most 256 bytes, as blocks are") };
         let block = Block::allocate(device.stream_handle(), &request::<T>(dims)?)?;
         Ok(Array { block, typed: PhantomData })
     }
@@ -152,7 +151,8 @@ impl<T: Element, D: Device> Array<T, D> {
 
     /// The device and stream it was allocated on.
     pub fn device(&self) -> &D {
-        // SAFETY: the block was allocated on the stream of a `D`.
+        // SAFETY: the block lies on a stream that a handle of type `D` gave out, as arrays are made from handles of
+        // their own type alone, and no block changes its stream for that of another device.
         unsafe { D::from_stream_handle(self.block.stream()) }
     }
 
@@ -204,10 +204,14 @@ impl<T: Element, D: Device> Array<T, D> {
     /// A failure of the device, or of work on its stream before.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.block.stream().check()?;
-        let mut values = Vec::with_capacity(self.len());
-        self.block.read(spare_bytes(&mut values))?;
-        // SAFETY: `read` wrote all `len` elements, from a block whose elements were written (the contract of `uninit`).
-        unsafe { values.set_len(self.len()) };
+        let (mut values, len) = (Vec::<T>::with_capacity(self.len()), self.len());
+        // SAFETY: the vector has room for `len` elements, which as bytes need not be initialised, and is not used
+        // otherwise until they are read. `read` then has written all `len` of them, from a block of as many, whose
+        // elements were written (the contract of `uninit`): the bytes are values of `T`.
+        unsafe {
+            self.block.read(from_raw_parts_mut(values.as_mut_ptr().cast(), len * size_of::<T>()))?;
+            values.set_len(len);
+        }
         Ok(values)
     }
 
@@ -309,15 +313,9 @@ fn same_len<T>(dims: &[usize], len: usize) -> Result<()> {
 
 /// The bytes of elements.
 fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
-    // SAFETY: an `Element` has no padding, so all its bytes are initialised, for as long as `values` is borrowed.
+    // SAFETY: these are the bytes of `values`, borrowed as long and as shared. An `Element` has no padding, so that all
+    // of them are initialised, and bytes are aligned anywhere.
     unsafe { from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
-}
-
-/// The bytes of a vector's spare room.
-fn spare_bytes<T: Element>(values: &mut Vec<T>) -> &mut [MaybeUninit<u8>] {
-    let spare = values.spare_capacity_mut();
-    // SAFETY: the same memory, borrowed as long and as exclusively, as bytes that need not be initialised.
-    unsafe { from_raw_parts_mut(spare.as_mut_ptr().cast(), size_of_val(spare)) }
 }
 
 /// The shortest part of `pattern` that repeated gives it: devices fill fastest with one byte, or a few.

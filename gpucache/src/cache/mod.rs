@@ -27,8 +27,6 @@ mod supply;
 mod tests;
 mod upkeep;
 
-#[cfg(feature = "cuda")]
-pub(crate) use crate::record::View;
 pub(crate) use block::Block;
 pub(crate) use owner::Cache;
 pub use policy::Recycle;

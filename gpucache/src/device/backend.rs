@@ -7,6 +7,10 @@ use std::sync::Arc;
 
 use crate::base::error::Result;
 
+/// What every block's address is a multiple of: the alignment of CUDA's allocations, on which kernels with vector loads
+/// rely.
+pub(crate) const ALIGNMENT: u64 = 256;
+
 /// A mark in the work of a stream, made by [`Backend::new_event`] and set by [`Backend::record`], again and again.
 ///
 /// ```

@@ -11,13 +11,13 @@ static EXITS: AtomicBool = AtomicBool::new(false);
 pub(super) fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
-        // SAFETY: `mark` is a plain `extern "C"` function without arguments that lives as long as the process, only
+        // SAFETY: `at_exit` is a plain `extern "C"` function without arguments that lives as long as the process, only
         // stores to a static, and cannot unwind. A refused registration leaves the flag down, as before the call.
-        unsafe { libc::atexit(mark) };
+        unsafe { libc::atexit(at_exit) };
     });
 }
 
-extern "C" fn mark() {
+extern "C" fn at_exit() {
     process_exits_now();
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn process_exits_now() {
 /// Whether this is the thread that `main` runs on, whose locals go only when the process does.
 pub(crate) fn thread_is_main() -> bool {
     #[cfg(target_os = "linux")]
-    // SAFETY: both calls have no arguments and cannot fail.
+    // SAFETY: neither call has an argument or touches memory, and neither can fail: they only answer a number.
     return unsafe { libc::gettid() == libc::getpid() };
     // Elsewhere the exit handler alone has to do.
     #[cfg(not(target_os = "linux"))]

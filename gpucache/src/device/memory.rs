@@ -17,6 +17,10 @@ use crate::base::sync::OnceLock;
 /// What one `map`, or one piece of a `map_pieces`, put behind addresses is a piece: it is unmapped as a whole. Pieces that
 /// lie side by side may be unmapped together, whichever calls mapped them.
 ///
+/// A device implements [`map`](VirtualMemory::map) and [`unmap`](VirtualMemory::unmap), or, if it has calls for several
+/// pieces at once, [`map_pieces`](VirtualMemory::map_pieces) and [`unmap_pieces`](VirtualMemory::unmap_pieces): each of
+/// these pairs is defined by the other one.
+///
 /// # Safety
 /// The reserved addresses are used for nothing else while the process lives, and memory is readable and writable from
 /// when `map` or `map_pieces` returned, for all pieces that are mapped by what it returned, until `unmap` or
@@ -41,7 +45,9 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`Error::out_of_memory`](crate::Error::out_of_memory) where there is none left. Nothing is then mapped.
-    fn map(&self, address: u64, bytes: u64) -> Result<()>;
+    fn map(&self, address: u64, bytes: u64) -> Result<()> {
+        self.map_pieces(address, &[bytes]).map_err(|unfinished| unfinished.error)
+    }
 
     /// Takes the memory of one piece away again.
     ///
@@ -50,12 +56,16 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Safety
     /// This piece is mapped, and no work uses the memory any more.
-    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()>;
+    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
+        // SAFETY: the caller promises of this piece what `unmap_pieces` asks for each: it is mapped, and no work uses
+        // it.
+        unsafe { self.unmap_pieces(address, &[bytes]) }.map_err(|unfinished| unfinished.error)
+    }
 
     /// Puts memory behind reserved addresses that have none, all of them or none: pieces of so many bytes, the first at
     /// `address` and each of the others right behind the one before it.
     ///
-    /// Maps one by one unless a device has fewer calls for it.
+    /// Maps one by one, by [`map`](VirtualMemory::map), unless a device has fewer calls for it.
     ///
     /// # Errors
     /// As for `map`. Nothing is then mapped, unless the device refused to take back what it had given: the first pieces
@@ -64,7 +74,8 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
         let mut end = address;
         for (done, &bytes) in pieces.iter().enumerate() {
             if let Err(error) = self.map(end, bytes) {
-                // SAFETY: these pieces were mapped just now, and nobody was told of them.
+                // SAFETY: `map` put memory behind each of these pieces just now. Nobody was told of them, so no work
+                // uses them.
                 let undone = unsafe { self.unmap_pieces(address, &pieces[..done]) };
                 return Err(Unfinished { mapped: undone.err().map_or(0, |left| left.mapped), error });
             }
@@ -75,7 +86,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
 
     /// Takes the memory of pieces away again that lie side by side, the first at `address`.
     ///
-    /// Unmaps one by one, the last first, unless a device has fewer calls for it.
+    /// Unmaps one by one, the last first, by [`unmap`](VirtualMemory::unmap), unless a device has fewer calls for it.
     ///
     /// # Errors
     /// What the device answered. The first pieces are then still mapped, up to the one that it refused to unmap.
@@ -86,7 +97,8 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
         let mut at = address + pieces.iter().sum::<u64>();
         for (before, &bytes) in pieces.iter().enumerate().rev() {
             at -= bytes;
-            // SAFETY: by the caller's contract this piece is mapped, and no work uses it any more.
+            // SAFETY: it is one of the caller's pieces, which are mapped, and no work uses any of them. Each is
+            // unmapped once.
             unsafe { self.unmap(at, bytes) }.map_err(|error| Unfinished { mapped: before + 1, error })?;
         }
         Ok(())
@@ -104,7 +116,7 @@ pub struct Unfinished<E = Error> {
 
 /// What a range of the device is made of.
 #[derive(Debug, Default)]
-enum Kind {
+enum RangeMemory {
     /// It has none: each miss of a scope asks the stream's backend.
     #[default]
     Plain,
@@ -120,14 +132,14 @@ pub struct Memory {
     /// Never given again, so that what is counted for a device that is gone is not taken for another one's.
     id: u64,
     meter: Arc<Meter>,
-    kind: Kind,
+    range_memory: RangeMemory,
     /// What the layer above keeps for the device.
     range: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl Default for Memory {
     fn default() -> Memory {
-        Memory::of(Kind::default())
+        Memory::of(RangeMemory::default())
     }
 }
 
@@ -135,23 +147,23 @@ impl Memory {
     /// Memory that can be mapped behind addresses, of which the device's range is made. The default has no range: scopes
     /// ask the streams' backends for each block.
     pub fn with_pages(pages: impl VirtualMemory) -> Memory {
-        Memory::of(Kind::Pages(Arc::new(pages)))
+        Memory::of(RangeMemory::Pages(Arc::new(pages)))
     }
 
     /// Memory whose range is made of chunks, allocated by the streams' backends.
     pub fn with_chunks() -> Memory {
-        Memory::of(Kind::Chunks)
+        Memory::of(RangeMemory::Chunks)
     }
 
-    fn of(kind: Kind) -> Memory {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Memory { id: NEXT.fetch_add(1, Relaxed), meter: Arc::default(), kind, range: OnceLock::new() }
+    fn of(range_memory: RangeMemory) -> Memory {
+        static NEXT_MEMORY: AtomicU64 = AtomicU64::new(1);
+        Memory { id: NEXT_MEMORY.fetch_add(1, Relaxed), meter: Arc::default(), range_memory, range: OnceLock::new() }
     }
 
     /// Whether there is to be a range over it.
     #[inline]
     pub(crate) fn has_range(&self) -> bool {
-        !matches!(self.kind, Kind::Plain)
+        !matches!(self.range_memory, RangeMemory::Plain)
     }
 
     pub(crate) fn meter(&self) -> &Arc<Meter> {
@@ -159,9 +171,9 @@ impl Memory {
     }
 
     pub(crate) fn pages(&self) -> Option<&Arc<dyn VirtualMemory>> {
-        match &self.kind {
-            Kind::Pages(pages) => Some(pages),
-            Kind::Plain | Kind::Chunks => None,
+        match &self.range_memory {
+            RangeMemory::Pages(pages) => Some(pages),
+            RangeMemory::Plain | RangeMemory::Chunks => None,
         }
     }
 
@@ -231,7 +243,44 @@ mod tests {
         }
     }
 
+    /// Pages that know stretches alone.
+    #[derive(Debug)]
+    struct Stretches(Single);
+
+    // SAFETY: nobody follows the addresses.
+    unsafe impl VirtualMemory for Stretches {
+        fn granularity(&self) -> u64 {
+            self.0.granularity()
+        }
+
+        fn reserve(&self) -> Result<(u64, u64)> {
+            self.0.reserve()
+        }
+
+        fn map_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
+            self.0.map_pieces(address, pieces)
+        }
+
+        unsafe fn unmap_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
+            // SAFETY: the caller promises the same.
+            unsafe { self.0.unmap_pieces(address, pieces) }
+        }
+    }
+
     const PIECES: [u64; 3] = [256, 512, 256];
+
+    #[test]
+    fn without_calls_for_one_piece_it_is_a_stretch_of_one() {
+        let pages = Stretches(Single::failing(1..3));
+        pages.map(1024, 256).unwrap();
+        assert_eq!(pages.0.mapped(), [(1024, 256)]);
+        assert!(pages.map(1280, 256).is_err());
+        // SAFETY: this piece was mapped, and nothing uses it.
+        let unmap = || unsafe { pages.unmap(1024, 256) };
+        assert!(unmap().is_err());
+        unmap().unwrap();
+        assert_eq!(pages.0.mapped(), []);
+    }
 
     #[test]
     fn without_calls_for_several_each_piece_is_mapped_and_unmapped() {

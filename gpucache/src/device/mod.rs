@@ -17,11 +17,14 @@ mod virtual_device;
 #[cfg(feature = "cuda")]
 mod cuda;
 
+use std::ptr::from_ref;
+
+pub(crate) use backend::ALIGNMENT;
 pub use backend::{Backend, Event};
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
 #[cfg(feature = "cuda")]
-pub(crate) use cuda::{EventHandle, Mark, Peer, RawStream};
+pub(crate) use cuda::{EventHandle, EventRef, OwnEvent, Peer, RawStream};
 pub use host::Host;
 pub use memory::{Memory, Unfinished, VirtualMemory};
 pub use meter::{MemoryUse, OrderUse};
@@ -44,9 +47,10 @@ use crate::base::error::Result;
 /// `gpucache` brings [`Host`] and `Cuda`; tests and other front ends add their own, over a [`Backend`].
 ///
 /// # Safety
-/// The handle is a `#[repr(transparent)]` struct around the [`Stream`] that [`stream_handle`](Device::stream_handle) gives
-/// out, always the same one, and [`from_stream_handle`](Device::from_stream_handle) gives the handle around just the
-/// stream it is given: an array is freed and copied on the stream that it was allocated on.
+/// The handle is a `#[repr(transparent)]` struct around the [`Stream`] that [`stream_handle`](Device::stream_handle)
+/// gives out, always the same one, and [`from_stream_handle`](Device::from_stream_handle), if it is implemented at all,
+/// gives the handle around just the stream it is given: an array is freed and copied on the stream that it was
+/// allocated on.
 pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// The stream behind this handle.
     fn stream_handle(&self) -> &Stream;
@@ -55,7 +59,13 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     ///
     /// # Safety
     /// Another handle of this same type gave the stream out.
-    unsafe fn from_stream_handle(stream: &Stream) -> &Self;
+    #[inline]
+    unsafe fn from_stream_handle(stream: &Stream) -> &Self {
+        // SAFETY: whoever implements this trait promises that `Self` is a transparent struct around a `Stream`, so that
+        // both have one layout, and the address of the one is that of the other. The caller's stream is one of such a
+        // handle, so that it is a value of `Self` too; it is borrowed for as long as the answer is.
+        unsafe { &*from_ref(stream).cast() }
+    }
 
     /// Waits until all work of this handle's stream is done.
     ///

@@ -10,13 +10,14 @@ use super::meter::Meter;
 use super::stream::Stream;
 use crate::base::error::{Error, Result};
 
-/// The unit of chunks: what CUDA's pools and large pages come in.
+/// The unit of chunks: that of CUDA's large pages, in which its pools take memory from the device too, so that a chunk
+/// wastes no part of one.
 const CHUNK_GRANULARITY: u64 = 2 << 20;
 
 /// A device's memory by the piece.
 ///
-/// A device that reserves a span of addresses is asked to map in it (see [`Range::span`](super::Range::span)), one that
-/// hands out chunks for those (see [`Range::chunks`](super::Range::chunks)).
+/// A device that reserves a span of addresses is asked to map pieces in it, one that cannot is asked for chunks. Of
+/// `map` and `chunk` only one is called.
 pub(crate) trait Pages {
     /// Why a call failed.
     type Error;
@@ -54,12 +55,13 @@ pub(crate) trait Pages {
 #[derive(Debug)]
 pub(crate) struct Source {
     meter: Arc<Meter>,
-    kind: Kind,
+    provider: Provider,
     failure: Option<Error>,
 }
 
+/// Who gives the pieces.
 #[derive(Debug)]
-enum Kind {
+enum Provider {
     Span {
         pages: Arc<dyn VirtualMemory>,
         base: u64,
@@ -76,11 +78,11 @@ impl Source {
     pub(crate) fn of(stream: &Stream) -> Source {
         let memory = stream.memory();
         let span = memory.pages().and_then(|pages| Some((pages.clone(), pages.reserve().ok()?)));
-        let kind = match span {
-            Some((pages, (base, bytes))) => Kind::Span { pages, base, bytes },
-            None => Kind::Chunks { stream: stream.shared_backend().clone() },
+        let provider = match span {
+            Some((pages, (base, bytes))) => Provider::Span { pages, base, bytes },
+            None => Provider::Chunks { stream: stream.shared_backend().clone() },
         };
-        Source { meter: memory.meter().clone(), kind, failure: None }
+        Source { meter: memory.meter().clone(), provider, failure: None }
     }
 
     /// What giving a chunk back met.
@@ -90,25 +92,25 @@ impl Source {
 
     /// Takes chunks from `stream` from now on.
     pub(crate) fn serve(&mut self, with: &Stream) {
-        if let Kind::Chunks { stream } = &mut self.kind {
+        if let Provider::Chunks { stream } = &mut self.provider {
             stream.clone_from(with.shared_backend());
         }
     }
 
     /// How many bytes of addresses there are; `None` for chunks.
     pub(crate) fn span(&self) -> Option<u64> {
-        match self.kind {
-            Kind::Span { bytes, .. } => Some(bytes),
-            Kind::Chunks { .. } => None,
+        match self.provider {
+            Provider::Span { bytes, .. } => Some(bytes),
+            Provider::Chunks { .. } => None,
         }
     }
 
     /// The address of an offset in the range.
     #[inline]
     pub(crate) fn address(&self, offset: u64) -> u64 {
-        match self.kind {
-            Kind::Span { base, .. } => base + offset,
-            Kind::Chunks { .. } => offset,
+        match self.provider {
+            Provider::Span { base, .. } => base + offset,
+            Provider::Chunks { .. } => offset,
         }
     }
 }
@@ -117,34 +119,34 @@ impl Pages for Source {
     type Error = Error;
 
     fn granularity(&self) -> u64 {
-        match &self.kind {
-            Kind::Span { pages, .. } => pages.granularity(),
-            Kind::Chunks { .. } => CHUNK_GRANULARITY,
+        match &self.provider {
+            Provider::Span { pages, .. } => pages.granularity(),
+            Provider::Chunks { .. } => CHUNK_GRANULARITY,
         }
     }
 
     fn capacity(&self) -> u64 {
-        match &self.kind {
-            Kind::Span { pages, .. } => pages.capacity().unwrap_or(0),
-            Kind::Chunks { .. } => 0,
+        match &self.provider {
+            Provider::Span { pages, .. } => pages.capacity().unwrap_or(0),
+            Provider::Chunks { .. } => 0,
         }
     }
 
     fn chunk(&mut self, bytes: u64) -> Result<u64> {
-        match &self.kind {
-            Kind::Chunks { stream } => {
+        match &self.provider {
+            Provider::Chunks { stream } => {
                 let address = stream.allocate(bytes as usize)?;
                 self.meter.allocated(bytes);
                 Ok(address)
             }
-            Kind::Span { .. } => Err(Error::device_failure("the range", "a chunk", "a span has none")),
+            Provider::Span { .. } => Err(Error::device_failure("the range", "a chunk", "a span has none")),
         }
     }
 
     fn map(&mut self, offset: u64, pieces: &[u64]) -> Result<(), Unfinished> {
-        let done = match &self.kind {
-            Kind::Span { pages, base, .. } => pages.map_pieces(base + offset, pieces),
-            Kind::Chunks { .. } => {
+        let done = match &self.provider {
+            Provider::Span { pages, base, .. } => pages.map_pieces(base + offset, pieces),
+            Provider::Chunks { .. } => {
                 let error = Error::device_failure("the range", "mapping pages", "chunks lie where the device likes");
                 Err(Unfinished { mapped: 0, error })
             }
@@ -155,18 +157,18 @@ impl Pages for Source {
     }
 
     fn unmap(&mut self, offset: u64, pieces: &[u64]) -> Result<(), Unfinished> {
-        let done = match &self.kind {
-            // SAFETY: the range gives back what `map` gave it, in the same pieces and each once, when no work uses them
-            // any more.
-            Kind::Span { pages, base, .. } => unsafe { pages.unmap_pieces(base + offset, pieces) },
-            Kind::Chunks { stream } => {
-                let bytes = pieces.iter().sum::<u64>() as usize;
-                // SAFETY: the range gives back a chunk as the one piece that `chunk` gave it, once, when no work uses it
-                // any more.
-                let freed = unsafe { stream.free(offset, bytes) };
-                // It counts as gone either way.
-                self.failure = self.failure.take().or(freed.err());
-                Ok(())
+        // SAFETY: the device's range has this source to itself, and gives back what `map` or `chunk` gave it: the same
+        // pieces, each once, and a chunk as the one piece that it is. It does so once no block lies in them and their
+        // tags say that no work uses them any more, which is what either call asks for.
+        let done = unsafe {
+            match &self.provider {
+                Provider::Span { pages, base, .. } => pages.unmap_pieces(base + offset, pieces),
+                Provider::Chunks { stream } => {
+                    let freed = stream.free(offset, pieces.iter().sum::<u64>() as usize);
+                    // The memory counts as gone even if that failed.
+                    self.failure = self.failure.take().or(freed.err());
+                    Ok(())
+                }
             }
         };
         let left = done.as_ref().err().map_or(0, |left| left.mapped);

@@ -21,12 +21,12 @@ use crate::base::sync::{Mutex, MutexGuard};
 
 /// One stream of one device, without its type. Cheap to clone; equal ids are the same stream.
 #[derive(Clone)]
-pub struct Stream(Arc<Inner>);
+pub struct Stream(Arc<StreamState>);
 
 /// A stream that is remembered without being kept alive.
-pub(crate) struct WeakStream(std::sync::Weak<Inner>);
+pub(crate) struct WeakStream(std::sync::Weak<StreamState>);
 
-struct Inner {
+struct StreamState {
     id: u64,
     /// The id of the stream through which its work goes: its own, unless it is a reservation's.
     queue: u64,
@@ -55,9 +55,9 @@ struct Notice {
     reservation: Option<Stream>,
 }
 
-/// The id of the next stream.
-static NEXT: AtomicU64 = AtomicU64::new(1);
-/// No stream has this id.
+/// The id of the next stream: they are counted, and so never given again.
+static NEXT_STREAM: AtomicU64 = AtomicU64::new(1);
+/// What a stream that is not ready gives out as its id: none has it, as there are never so many.
 const NOT_READY: u64 = u64::MAX;
 
 fn ready_id(id: u64, watches: bool) -> u64 {
@@ -72,9 +72,9 @@ impl Stream {
     /// of one device. Memory changes hands between streams that share it, and arrays are copied between them.
     pub unsafe fn new(memory: Arc<Memory>, backend: impl Backend) -> Stream {
         super::exit::watch();
-        let id = NEXT.fetch_add(1, Relaxed);
+        let id = NEXT_STREAM.fetch_add(1, Relaxed);
         let (watches, runs_closures, can_capture) = (backend.watches(), backend.runs_closures(), backend.can_capture());
-        Stream(Arc::new(Inner {
+        Stream(Arc::new(StreamState {
             id,
             queue: id,
             memory,
@@ -115,7 +115,8 @@ impl Stream {
     #[cfg(feature = "cuda")]
     #[inline]
     pub(super) unsafe fn backend_unchecked<B: Backend>(&self) -> &B {
-        // SAFETY: by the contract the pointee is a `B`, which lives as long as the stream.
+        // SAFETY: the caller promises that the stream was made over a `B`, which is what the pointer leads to then, as
+        // the stream never gets another backend. It holds that for as long as `self` is borrowed.
         unsafe { &*Arc::as_ptr(&self.0.backend).cast::<B>() }
     }
 
@@ -211,7 +212,8 @@ impl Stream {
             return;
         }
         self.meter().freed(bytes as u64);
-        // SAFETY: the caller's contract is that of `free`.
+        // SAFETY: `bytes` is not zero here, so the caller promises what `free` asks for: that this backend, or another
+        // one of the same memory whose work on it is done, allocated it, and that it goes back once.
         if let Err(error) = unsafe { self.0.backend.free(address, bytes) } {
             self.keep(error);
         }
@@ -222,7 +224,8 @@ impl Stream {
     /// # Safety
     /// As for [`Backend::fill`], or `bytes` is zero.
     pub(crate) unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
-        // SAFETY: the caller's contract is that of `fill`.
+        // SAFETY: `bytes` is not zero, so the caller promises what `fill` asks for: they are allocated, and nothing
+        // else touches them before this is done.
         if bytes == 0 { Ok(()) } else { unsafe { self.0.backend.fill(address, bytes, pattern) } }
     }
 
@@ -231,7 +234,8 @@ impl Stream {
     /// # Safety
     /// As for [`Backend::write`], or `bytes` is zero.
     pub(crate) unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's contract is that of `write`.
+        // SAFETY: `bytes` is not zero, so the caller promises what `write` asks for: they are readable at `from` and
+        // allocated at `to`, and nothing else touches either before this is done.
         if bytes == 0 { Ok(()) } else { unsafe { self.0.backend.write(from, to, bytes) } }
     }
 
@@ -240,7 +244,8 @@ impl Stream {
     /// # Safety
     /// As for [`Backend::read`], or `bytes` is zero.
     pub(crate) unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's contract is that of `read`.
+        // SAFETY: `bytes` is not zero, so the caller promises what `read` asks for: they are allocated at `from` and
+        // writable at `to`.
         if bytes == 0 { Ok(()) } else { unsafe { self.0.backend.read(from, to, bytes) } }
     }
 
@@ -249,7 +254,8 @@ impl Stream {
     /// # Safety
     /// As for [`Backend::copy`], or `bytes` is zero.
     pub(crate) unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's contract is that of `copy`.
+        // SAFETY: `bytes` is not zero, so the caller promises what `copy` asks for: they are allocated at both
+        // addresses, do not overlap, and nothing else writes them before this is done.
         if bytes == 0 { Ok(()) } else { unsafe { self.0.backend.copy(from, to, bytes) } }
     }
 

@@ -5,20 +5,21 @@
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::ptr::from_ref;
 use std::sync::{Arc, PoisonError};
 
 use super::Device;
-use super::backend::Backend;
+use super::backend::{ALIGNMENT, Backend};
 use super::memory::{Memory, Unfinished, VirtualMemory};
 use super::stream::Stream;
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard};
 
-/// The unit of mapping, as on CUDA devices.
-const GRANULARITY: u64 = 2 << 20;
-/// Where addresses begin; any number but 0 would do.
-const BASE: u64 = 1 << 48;
+/// The unit of mapping, as on CUDA devices, so that a dry run counts what a GPU would hold.
+const VIRTUAL_GRANULARITY: u64 = 2 << 20;
+/// Where addresses begin: far above those of plain allocations, which are counted from 256, so that the two never meet.
+const FIRST_ADDRESS: u64 = 1 << 48;
+/// How many there are: 256 TiB, as a processor of 48 bits has, and far more than any capacity that is worth a dry run.
+const ADDRESSES: u64 = 1 << 48;
 
 /// A device of a given capacity that has addresses and no memory behind them.
 ///
@@ -51,11 +52,12 @@ pub struct Virtual(Stream);
 struct Addresses {
     capacity: u64,
     watches: bool,
-    state: Mutex<State>,
+    occupancy: Mutex<Occupancy>,
 }
 
+/// What is mapped and used of the addresses.
 #[derive(Debug, Default)]
-struct State {
+struct Occupancy {
     /// Pages that are mapped: address to bytes.
     mapped: BTreeMap<u64, u64>,
     mapped_bytes: u64,
@@ -80,22 +82,18 @@ impl Virtual {
     }
 
     fn over(bytes: usize, watches: bool) -> Virtual {
-        let addresses = Arc::new(Addresses { capacity: bytes as u64, watches, state: Mutex::default() });
-        let memory = Memory::with_pages(Pages(addresses.clone()));
-        // SAFETY: pages and backend give numbers that nobody follows, so that there is no memory to confuse.
+        let addresses = Arc::new(Addresses { capacity: bytes as u64, watches, occupancy: Mutex::default() });
+        let memory = Memory::with_pages(VirtualPages(addresses.clone()));
+        // SAFETY: what the pages and the backend give are numbers that nobody follows, so that there is no memory which
+        // one of them could not use.
         Virtual(unsafe { Stream::new(memory.into(), Unbacked(addresses)) })
     }
 }
 
-// SAFETY: a transparent struct around a `Stream`, which both methods pass on as it is.
+// SAFETY: a transparent struct around a `Stream`, which is the one that it gives out.
 unsafe impl Device for Virtual {
     fn stream_handle(&self) -> &Stream {
         &self.0
-    }
-
-    unsafe fn from_stream_handle(stream: &Stream) -> &Virtual {
-        // SAFETY: `Virtual` is a transparent struct around a `Stream`, with no invariant beyond it.
-        unsafe { &*from_ref(stream).cast() }
     }
 }
 
@@ -106,13 +104,13 @@ impl std::fmt::Debug for Virtual {
 }
 
 impl Addresses {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn occupancy(&self) -> MutexGuard<'_, Occupancy> {
+        self.occupancy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes `bytes` of the capacity.
-    fn take(&self, state: &mut State, bytes: u64) -> Result<()> {
-        let used = state.mapped_bytes + state.plain_bytes;
+    fn take(&self, occupancy: &mut Occupancy, bytes: u64) -> Result<()> {
+        let used = occupancy.mapped_bytes + occupancy.plain_bytes;
         match self.capacity.checked_sub(used).is_some_and(|rest| rest >= bytes) {
             true => Ok(()),
             false => Err(Error::out_of_memory(
@@ -146,12 +144,12 @@ fn broken(rule: &'static str, address: u64, bytes: u64) -> Error {
 }
 
 #[derive(Debug)]
-struct Pages(Arc<Addresses>);
+struct VirtualPages(Arc<Addresses>);
 
-// SAFETY: the addresses are numbers that nobody follows.
-unsafe impl VirtualMemory for Pages {
+// SAFETY: the addresses are numbers that nobody follows, so that no memory need be behind them.
+unsafe impl VirtualMemory for VirtualPages {
     fn granularity(&self) -> u64 {
-        GRANULARITY
+        VIRTUAL_GRANULARITY
     }
 
     fn capacity(&self) -> Option<u64> {
@@ -159,44 +157,36 @@ unsafe impl VirtualMemory for Pages {
     }
 
     fn reserve(&self) -> Result<(u64, u64)> {
-        Ok((BASE, 1 << 48))
-    }
-
-    fn map(&self, address: u64, bytes: u64) -> Result<()> {
-        self.map_pieces(address, &[bytes]).map_err(|unfinished| unfinished.error)
-    }
-
-    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
-        // SAFETY: one piece, for which the caller promised the same.
-        unsafe { self.unmap_pieces(address, &[bytes]) }.map_err(|unfinished| unfinished.error)
+        Ok((FIRST_ADDRESS, ADDRESSES))
     }
 
     fn map_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
-        let state = &mut *self.0.state();
+        let occupancy = &mut *self.0.occupancy();
         let bytes = pieces.iter().sum();
-        let in_pages = placed(address, pieces).all(|(at, bytes)| (at | bytes).is_multiple_of(GRANULARITY) && bytes > 0);
-        let taken = match in_pages && !overlaps(&state.mapped, address, bytes) {
-            true => self.0.take(state, bytes),
+        let in_pages =
+            placed(address, pieces).all(|(at, bytes)| (at | bytes).is_multiple_of(VIRTUAL_GRANULARITY) && bytes > 0);
+        let taken = match in_pages && !overlaps(&occupancy.mapped, address, bytes) {
+            true => self.0.take(occupancy, bytes),
             false => Err(broken("mapping pages that are mapped, or parts of pages,", address, bytes)),
         };
         taken.map_err(|error| Unfinished { mapped: 0, error })?;
-        state.mapped.extend(placed(address, pieces));
-        state.mapped_bytes += bytes;
+        occupancy.mapped.extend(placed(address, pieces));
+        occupancy.mapped_bytes += bytes;
         Ok(())
     }
 
     unsafe fn unmap_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
-        let state = &mut *self.0.state();
+        let occupancy = &mut *self.0.occupancy();
         let bytes = pieces.iter().sum();
-        let whole = placed(address, pieces).all(|(at, bytes)| state.mapped.get(&at) == Some(&bytes));
-        if !whole || overlaps(&state.busy, address, bytes) {
+        let whole = placed(address, pieces).all(|(at, bytes)| occupancy.mapped.get(&at) == Some(&bytes));
+        if !whole || overlaps(&occupancy.busy, address, bytes) {
             let error = broken("unmapping pages that are in use or not mapped", address, bytes);
             return Err(Unfinished { mapped: pieces.len(), error });
         }
         for (at, _) in placed(address, pieces) {
-            state.mapped.remove(&at);
+            occupancy.mapped.remove(&at);
         }
-        state.mapped_bytes -= bytes;
+        occupancy.mapped_bytes -= bytes;
         Ok(())
     }
 }
@@ -215,21 +205,21 @@ struct Unbacked(Arc<Addresses>);
 // SAFETY: nothing follows the addresses: every operation of this backend that would is empty.
 unsafe impl Backend for Unbacked {
     fn allocate(&self, bytes: usize) -> Result<u64> {
-        let (state, bytes) = (&mut *self.0.state(), bytes as u64);
-        self.0.take(state, bytes)?;
+        let (occupancy, bytes) = (&mut *self.0.occupancy(), bytes as u64);
+        self.0.take(occupancy, bytes)?;
         // Below the range's addresses, and never the same twice.
-        let address = 256 + state.next_plain;
-        state.next_plain = (state.next_plain + bytes).next_multiple_of(256);
-        state.plain.insert(address, bytes);
-        state.plain_bytes += bytes;
+        let address = ALIGNMENT + occupancy.next_plain;
+        occupancy.next_plain = (occupancy.next_plain + bytes).next_multiple_of(ALIGNMENT);
+        occupancy.plain.insert(address, bytes);
+        occupancy.plain_bytes += bytes;
         Ok(address)
     }
 
     unsafe fn free(&self, address: u64, bytes: usize) -> Result<()> {
-        let state = &mut *self.0.state();
-        match state.plain.remove(&address) {
+        let occupancy = &mut *self.0.occupancy();
+        match occupancy.plain.remove(&address) {
             Some(length) if length == bytes as u64 => {
-                state.plain_bytes -= length;
+                occupancy.plain_bytes -= length;
                 Ok(())
             }
             _ => Err(broken("freeing what is not allocated", address, bytes as u64)),
@@ -245,7 +235,7 @@ unsafe impl Backend for Unbacked {
     }
 
     unsafe fn read(&self, _from: u64, to: *mut u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller gives `bytes` writable bytes at `to`.
+        // SAFETY: the caller gives `bytes` writable bytes at `to`, of its own memory: no device's memory is touched.
         unsafe { to.write_bytes(0, bytes) };
         Ok(())
     }
@@ -263,23 +253,23 @@ unsafe impl Backend for Unbacked {
     }
 
     fn handed_out(&self, address: u64, bytes: usize) -> Result<()> {
-        let (state, bytes) = (&mut *self.0.state(), bytes as u64);
+        let (occupancy, bytes) = (&mut *self.0.occupancy(), bytes as u64);
         if bytes == 0 {
             return Ok(());
         }
-        if overlaps(&state.busy, address, bytes) {
+        if overlaps(&occupancy.busy, address, bytes) {
             return Err(broken("handing out memory that is in use", address, bytes));
         }
-        state.busy.insert(address, bytes);
-        let backed = covers(&state.mapped, address, bytes) || covers(&state.plain, address, bytes);
-        match backed && address.is_multiple_of(256) {
+        occupancy.busy.insert(address, bytes);
+        let backed = covers(&occupancy.mapped, address, bytes) || covers(&occupancy.plain, address, bytes);
+        match backed && address.is_multiple_of(ALIGNMENT) {
             true => Ok(()),
             false => Err(broken("handing out memory without pages, or not aligned to 256 bytes,", address, bytes)),
         }
     }
 
     fn taken_back(&self, address: u64, bytes: usize) -> Result<()> {
-        match self.0.state().busy.remove(&address) {
+        match self.0.occupancy().busy.remove(&address) {
             Some(length) if length == bytes as u64 => Ok(()),
             None if bytes == 0 => Ok(()),
             _ => Err(broken("taking back memory that is not in use", address, bytes as u64)),

@@ -96,7 +96,9 @@ impl<'a> Launch<'a> {
             return Err(error);
         }
         let failed = |error| Error::device_failure(format_args!("{:?}", self.device), "a launch", error);
-        // SAFETY: the caller's contract is that of cudarc's `launch`.
+        // SAFETY: the caller promises what cudarc's `launch` asks for: the arguments are the kernel's, and it stays
+        // within its arrays. Each is a place that was borrowed for `'a`, and holds the pointer of an array that is
+        // borrowed as long.
         unsafe { self.arguments.launch(config) }.map_err(failed)?;
         self.written.iter().for_each(|block| block.note_write());
         Ok(())

@@ -17,9 +17,10 @@ use cudarc::driver::{CudaEvent, CudaStream, SyncOnDrop};
 
 use crate::base::error::Result;
 use crate::base::sync::OnceLock;
-use crate::device::{Cuda, Mark, RawStream};
+use crate::device::{Cuda, EventRef, OwnEvent, RawStream};
 
-/// As many stay known from one life to the next.
+/// As many streams stay known from one life of a block to the next. The same ones, shown again, then cost no new
+/// events; but each keeps two events and a context object alive, and is looked through at every use.
 const KEPT: usize = 4;
 
 /// The streams that used a block.
@@ -29,7 +30,7 @@ pub(super) struct Passing(OnceLock<Box<Passer>>);
 struct Passer {
     raw: RawStream,
     /// Of the block's own stream: what the use has to wait for.
-    start: Mark,
+    start: OwnEvent,
     /// Of the stream's context, and recorded there.
     end: CudaEvent,
     is_used: AtomicBool,
@@ -54,7 +55,7 @@ impl Passing {
             home.lead(stream, &passer.start)?;
             if passer.is_used.load(Relaxed) {
                 // The handle may be another stream's by now, and the event is about to be moved on.
-                home.precede_by_event(stream, &passer.end)?;
+                home.precede_by_event(stream, EventRef::of(&passer.end))?;
             }
             Ok(passer)
         });
@@ -119,7 +120,7 @@ impl Passing {
         if let Some(passer) = self.iter().find(|passer| is_it(passer)) {
             return Ok(passer);
         }
-        let start = home.new_mark()?;
+        let start = home.new_event()?;
         let end = stream.context().new_event(None).map_err(|error| home.failure("making an event", error))?;
         let [is_used, is_writer, is_recorded] = [(); 3].map(|()| AtomicBool::new(false));
         let mut new =
@@ -152,7 +153,7 @@ impl Passer {
         if !self.is_recorded.load(Relaxed) {
             return Ok(());
         }
-        home.follow_event(&self.end)?;
+        home.follow_event(EventRef::of(&self.end))?;
         if context.is_managing_stream_synchronization() {
             return Ok(());
         }

@@ -1,10 +1,10 @@
 //! A block's memory as `CudaSlice`s, for cudarc's own kernel launches and for whoever wants a slice.
 //!
-//! A slice has one event for all its reads, of which it knows the last alone. So each read of an array gets a slice of its
-//! own over the same memory, a *ticket*, from a ring. What home, the block's own stream, has to do with the memory is known to
-//! no event of a slice; so when one is lent, its event for writes is recorded there, behind everything, and whoever waits for
-//! it, as cudarc's launches do, is behind that. (Where more than [`TICKETS`] launches are prepared at once and not launched
-//! yet, the first of them is not known.)
+//! A slice has one event for all its reads, of which it knows the last alone. So each read of an array gets a slice of
+//! its own over the same memory, a *tracked slice*, from a ring. What home, the block's own stream, has to do with the
+//! memory is known to no event of a slice; so when one is lent, its event for writes is recorded there, behind
+//! everything, and whoever waits for it, as cudarc's launches do, is behind that. (Where more than [`READERS`] launches
+//! are prepared at once and not launched yet, the first of them is not known.)
 //!
 //! The events are waited for and recorded by their handles: cudarc looks at them only while its context object has several
 //! streams, and the last of those may be gone while its work still runs.
@@ -20,31 +20,40 @@ use cudarc::driver::{CudaSlice, DevicePtr, DevicePtrMut, SyncOnDrop};
 use crate::array::Element;
 use crate::base::error::Result;
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
-use crate::device::{Cuda, Device, EventHandle};
+use crate::device::{Cuda, Device, EventHandle, EventRef};
 
-/// Readers that are known apart.
-const TICKETS: usize = 8;
+/// Reads between two writes that are known apart. Each has a slice with two events of its own. For one more read home
+/// waits for the one that had its slice before, so that with fewer slices it would come to wait for slow readers that
+/// nothing needs yet.
+const READERS: usize = 8;
 
 /// A block's memory as `CudaSlice`s.
 pub(super) struct Slices<T: Element> {
     /// The slice that writes go by, and the first read. It owns the memory if it was adopted.
-    first: Ticket<T>,
+    first: TrackedSlice<T>,
     adopted: bool,
     address: u64,
-    others: [OnceLock<Ticket<T>>; TICKETS - 1],
+    others: [OnceLock<TrackedSlice<T>>; READERS - 1],
     loans: Mutex<Loans>,
 }
 
 /// A slice, and the handles of its events; there are none where cudarc was told to track none.
-pub(super) struct Ticket<T> {
+pub(super) struct TrackedSlice<T> {
+    /// Its own drop would free memory that is somebody else's.
     slice: ManuallyDrop<CudaSlice<T>>,
-    events: Option<Events>,
+    handles: Option<Handles>,
 }
 
 #[derive(Clone, Copy)]
-struct Events {
+struct Handles {
     read: EventHandle,
     write: EventHandle,
+}
+
+/// The events of a slice.
+struct Events<'a> {
+    read: EventRef<'a>,
+    write: EventRef<'a>,
 }
 
 #[derive(Default)]
@@ -58,52 +67,54 @@ struct Loans {
 impl<T: Element> Slices<T> {
     /// Slices over memory with room for `len` elements.
     pub(super) fn over(home: &Cuda, address: u64, len: usize) -> Slices<T> {
-        Slices::new(Ticket::over(home, address, len), false, address)
+        Slices::new(TrackedSlice::over(home, address, len), false, address)
     }
 
     /// Somebody's slice, with its memory.
     pub(super) fn adopting(mut slice: CudaSlice<T>) -> Slices<T> {
-        let (address, events) = Events::of(&mut slice);
-        Slices::new(Ticket { slice: ManuallyDrop::new(slice), events }, true, address)
+        let (address, handles) = Handles::of(&mut slice);
+        Slices::new(TrackedSlice { slice: ManuallyDrop::new(slice), handles }, true, address)
     }
 
-    fn new(first: Ticket<T>, adopted: bool, address: u64) -> Slices<T> {
+    fn new(first: TrackedSlice<T>, adopted: bool, address: u64) -> Slices<T> {
         Slices { first, adopted, address, others: Default::default(), loans: Mutex::default() }
     }
 
     /// A slice for one read, on whatever stream, behind what home did; `is_bare` if home may write the memory in between.
-    pub(super) fn reading(&self, home: &Cuda, is_bare: bool) -> Result<&Ticket<T>> {
+    pub(super) fn reading(&self, home: &Cuda, is_bare: bool) -> Result<&TrackedSlice<T>> {
         let mut loans = self.loans();
-        let ticket = match loans.reads % TICKETS {
+        let tracked = match loans.reads % READERS {
             0 => &self.first,
-            place => self.others[place - 1].get_or_init(|| Ticket::over(home, self.address, self.first.slice.len())),
+            place => {
+                self.others[place - 1].get_or_init(|| TrackedSlice::over(home, self.address, self.first.slice.len()))
+            }
         };
-        let was_lent = loans.reads >= TICKETS;
+        let was_lent = loans.reads >= READERS;
         loans.reads += 1;
         if !was_lent || is_bare {
             // Not each time, as home may be behind slow readers by now that this one need not wait for.
-            ticket.announce(home)?;
+            tracked.announce(home)?;
         }
         if was_lent {
             // Its event is about to tell of another read.
-            ticket.follow_read(home)?;
+            tracked.follow_read(home)?;
         }
-        Ok(ticket)
+        Ok(tracked)
     }
 
     /// The slice for writes, on whatever stream, once home is behind all uses.
-    pub(super) fn writing(&mut self, home: &Cuda) -> Result<&mut Ticket<T>> {
+    pub(super) fn writing(&mut self, home: &Cuda) -> Result<&mut TrackedSlice<T>> {
         self.loans_mut().is_written = true;
         self.first.announce(home)?;
         Ok(&mut self.first)
     }
 
     /// The slice for writes, which was announced as far as that is possible.
-    pub(super) fn first_mut(&mut self) -> &mut Ticket<T> {
+    pub(super) fn first_mut(&mut self) -> &mut TrackedSlice<T> {
         &mut self.first
     }
 
-    pub(super) fn first(&self) -> &Ticket<T> {
+    pub(super) fn first(&self) -> &TrackedSlice<T> {
         &self.first
     }
 
@@ -125,7 +136,7 @@ impl<T: Element> Slices<T> {
         }
         let lent = self.others.iter().take(reads.saturating_sub(1));
         // None of them is written, so that home alone recorded their events for writes.
-        lent.filter_map(OnceLock::get).try_for_each(|ticket| ticket.follow_read(home))?;
+        lent.filter_map(OnceLock::get).try_for_each(|tracked| tracked.follow_read(home))?;
         *self.loans_mut() = Loans::default();
         Ok(())
     }
@@ -136,20 +147,24 @@ impl<T: Element> Slices<T> {
     }
 
     /// The slice with the memory, whose events tell of all that is on `home` now.
-    pub(super) fn into_slice(mut self, home: &Cuda) -> Result<CudaSlice<T>> {
-        self.first.announce(home)?;
-        self.release_others();
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not dropped, so its slice is taken once, and it owns the memory from now on. The rest of it, a
-        // few numbers and no other slice, needs no drop.
-        Ok(unsafe { ManuallyDrop::take(&mut this.first.slice) })
+    pub(super) fn into_slice(self, home: &Cuda) -> Result<CudaSlice<T>> {
+        if let Err(error) = self.first.announce(home) {
+            self.release();
+            return Err(error);
+        }
+        self.others.into_iter().filter_map(OnceLock::into_inner).for_each(TrackedSlice::release);
+        Ok(ManuallyDrop::into_inner(self.first.slice))
     }
 
-    fn release_others(&mut self) {
-        self.others
-            .iter_mut()
-            .filter_map(OnceLock::take)
-            .for_each(|ticket| release(ManuallyDrop::into_inner(ticket.slice)));
+    /// Destroys the slices, and frees the memory if it was adopted.
+    ///
+    /// Without this call they would be leaked: a drop does nothing, so that none can free memory by mistake.
+    pub(super) fn release(self) {
+        self.others.into_iter().filter_map(OnceLock::into_inner).for_each(TrackedSlice::release);
+        match self.adopted {
+            true => drop(ManuallyDrop::into_inner(self.first.slice)),
+            false => self.first.release(),
+        }
     }
 
     fn loans(&self) -> MutexGuard<'_, Loans> {
@@ -161,13 +176,13 @@ impl<T: Element> Slices<T> {
     }
 }
 
-impl<T> Ticket<T> {
-    fn over(home: &Cuda, address: u64, len: usize) -> Ticket<T> {
+impl<T> TrackedSlice<T> {
+    fn over(home: &Cuda, address: u64, len: usize) -> TrackedSlice<T> {
         let mut slice = upgrade(home, address, len);
-        let (_, events) = Events::of(&mut slice);
+        let (_, handles) = Handles::of(&mut slice);
         // What cudarc met there concerns nobody but this array.
         home.take_kept(home.stream().context());
-        Ticket { slice: ManuallyDrop::new(slice), events }
+        TrackedSlice { slice: ManuallyDrop::new(slice), handles }
     }
 
     pub(super) fn slice(&self) -> &CudaSlice<T> {
@@ -180,61 +195,58 @@ impl<T> Ticket<T> {
 
     /// Whether cudarc's launches tell of their uses by it.
     pub(super) fn has_events(&self) -> bool {
-        self.events.is_some()
+        self.handles.is_some()
     }
 
     /// Lets whoever waits for the slice's last write wait for all that is on `home` now.
     pub(super) fn announce(&self, home: &Cuda) -> Result<()> {
-        // SAFETY: the events are the slice's, which is here.
-        self.events.map_or(Ok(()), |events| unsafe { home.record_handle(events.write) })
+        self.events().map_or(Ok(()), |events| home.record_event(events.write))
     }
 
     fn follow_read(&self, home: &Cuda) -> Result<()> {
-        // SAFETY: the events are the slice's, which is here.
-        self.events.map_or(Ok(()), |events| unsafe { home.follow_handle(events.read) })
+        self.events().map_or(Ok(()), |events| home.follow_event(events.read))
     }
 
     /// Orders later work of `home` behind what the events know of.
     pub(super) fn follow(&self, home: &Cuda) -> Result<()> {
         self.follow_read(home)?;
-        // SAFETY: the events are the slice's, which is here.
-        self.events.map_or(Ok(()), |events| unsafe { home.follow_handle(events.write) })
+        self.events().map_or(Ok(()), |events| home.follow_event(events.write))
+    }
+
+    fn events(&self) -> Option<Events<'_>> {
+        self.handles.map(|Handles { read, write }| {
+            // SAFETY: they are the handles of the events that `slice` owns, and destroys when it goes. It stays here,
+            // the same one, for as long as `self` is borrowed: it is private, and lent mutably only as a launch's
+            // argument or for its views, by neither of which it can be replaced.
+            unsafe { Events { read: read.borrow(), write: write.borrow() } }
+        })
+    }
+
+    /// Destroys the slice's events, and leaves the memory alone.
+    fn release(self) {
+        let _ = ManuallyDrop::into_inner(self.slice).leak();
     }
 }
 
-impl Events {
+impl Handles {
     /// The address of a slice and the handles of its events.
-    fn of<T>(slice: &mut CudaSlice<T>) -> (u64, Option<Events>) {
+    fn of<T>(slice: &mut CudaSlice<T>) -> (u64, Option<Handles>) {
         let stream = slice.stream().clone();
         let (address, read) = slice.device_ptr(&stream);
         let read = handle(read);
         let write = handle(slice.device_ptr_mut(&stream).1);
-        (address, read.zip(write).map(|(read, write)| Events { read, write }))
+        (address, read.zip(write).map(|(read, write)| Handles { read, write }))
     }
 }
 
 /// The event that would be recorded now, and is not.
 fn handle(recorded: SyncOnDrop<'_>) -> Option<EventHandle> {
     let event = match &recorded {
-        SyncOnDrop::Record(Some((event, _))) => Some(EventHandle::of(event)),
+        SyncOnDrop::Record(Some((event, _))) => Some(EventRef::of(event).handle()),
         _ => None,
     };
     forget(recorded);
     event
-}
-
-impl<T: Element> Drop for Slices<T> {
-    fn drop(&mut self) {
-        self.release_others();
-        // SAFETY: taken here alone, in the one drop.
-        let first = unsafe { ManuallyDrop::take(&mut self.first.slice) };
-        if self.adopted { drop(first) } else { release(first) }
-    }
-}
-
-/// Destroys a slice's events, and leaves the memory alone.
-fn release<T>(slice: CudaSlice<T>) {
-    let _ = slice.leak();
 }
 
 /// A `CudaSlice` over memory. cudarc panics if it cannot make the slice's events, so this sees first whether it can; if
@@ -244,13 +256,17 @@ pub(super) fn upgrade<T>(home: &Cuda, address: u64, len: usize) -> CudaSlice<T> 
     // It would be taken for a failure of the next call, whatever that is.
     home.take_kept(context);
     let lost = context.is_event_tracking().then(|| context.new_event(None).err()).flatten();
-    // SAFETY: slices made meanwhile lack events, as this one does; no stream of a lost context runs anything.
-    lost.inspect(|_| unsafe { context.disable_event_tracking() });
-    // SAFETY: the block has room for `len` elements at `address`; `Slices` sees to it that the slice does not free it.
-    let slice = unsafe { stream.upgrade_device_ptr(address, len) };
+    // SAFETY: the block has room for `len` elements at `address`, and lives as long as the slice, which its owner never
+    // drops but to free memory that was adopted (`Slices`), or that it just allocated (`copied`). Where events cannot
+    // be made, the context is lost: its streams run nothing any more that this slice, or one that another thread makes
+    // while events are off, could be out of order with. They are on again before anybody is told of the failure.
+    let slice = unsafe {
+        lost.inspect(|_| context.disable_event_tracking());
+        let slice = stream.upgrade_device_ptr(address, len);
+        lost.inspect(|_| context.enable_event_tracking());
+        slice
+    };
     if let Some(error) = lost {
-        // SAFETY: as it was before.
-        unsafe { context.enable_event_tracking() };
         home.stream_handle().keep(home.failure("making an event", error));
     }
     slice

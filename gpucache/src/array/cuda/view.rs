@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUdeviceptr;
 use cudarc::driver::{CudaStream, CudaView, DevicePtr, DeviceSlice, LaunchArgs, PushKernelArg, SyncOnDrop};
 
-use super::Ticket;
+use super::TrackedSlice;
 use crate::array::{Array, Element};
 use crate::base::sync::OnceLock;
 use crate::device::Cuda;
@@ -23,7 +23,7 @@ pub struct ArrayView<'a, T: Element> {
     start: usize,
     len: usize,
     /// For launches by cudarc's own builder, which keeps a reference to its event.
-    lent: OnceLock<(&'a Ticket<T>, CudaView<'a, T>)>,
+    lent: OnceLock<(&'a TrackedSlice<T>, CudaView<'a, T>)>,
 }
 
 impl<T: Element> Array<T, Cuda> {
@@ -90,13 +90,13 @@ impl<'a, T: Element> ArrayView<'a, T> {
     fn lend(&self) -> &CudaView<'a, T> {
         let array = self.array;
         let mut is_first = false;
-        let (ticket, view) = self.lent.get_or_init(|| {
+        let (slice, view) = self.lent.get_or_init(|| {
             is_first = true;
-            let ticket = array.lend(array.device().is_mixed());
-            (ticket, ticket.slice().slice(self.start..self.start + self.len))
+            let tracked = array.lend(array.device().is_mixed());
+            (tracked, tracked.slice().slice(self.start..self.start + self.len))
         });
         if !is_first {
-            array.lent().read_again(ticket);
+            array.foreign_uses().read_again(slice);
         }
         view
     }
@@ -120,7 +120,7 @@ impl<T: Element> DeviceSlice<T> for ArrayView<'_, T> {
 
 impl<T: Element> DevicePtr<T> for ArrayView<'_, T> {
     fn device_ptr<'b>(&'b self, stream: &'b CudaStream) -> (CUdeviceptr, SyncOnDrop<'b>) {
-        (self.address, self.array.shown(stream))
+        (self.address, self.array.read_guard(stream))
     }
 }
 

@@ -6,11 +6,12 @@
 //! itself, and takes what cudarc kept only where it can be reported.
 #![allow(unsafe_code)]
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, result, sys};
+use libloading::Library;
 
-use super::DRIVER;
 use crate::base::sync::OnceLock;
 use crate::device::process_exits;
 
@@ -18,102 +19,124 @@ use crate::device::process_exits;
 pub(super) fn bind(context: &CudaContext) -> Result<(), DriverError> {
     let mine = context.cu_ctx();
     if result::ctx::get_current()? != Some(mine) {
-        // SAFETY: the object holds the context for as long as it lives, and it is borrowed here.
+        // SAFETY: `mine` is a live context: cudarc's object holds a reference to it until its drop, and is borrowed
+        // here.
         unsafe { result::ctx::set_current(mine) }?;
     }
     Ok(())
 }
 
-/// The handle of an event that somebody else owns.
+/// An event that is not destroyed while this is borrowed from it, by whatever object it is owned.
+///
+/// Invariant: the handle is that of an event that lives for `'a`.
+#[derive(Clone, Copy)]
+pub(crate) struct EventRef<'a> {
+    event: sys::CUevent,
+    owner: PhantomData<&'a ()>,
+}
+
+impl<'a> EventRef<'a> {
+    pub(crate) fn of(event: &'a CudaEvent) -> EventRef<'a> {
+        EventRef { event: event.cu_event(), owner: PhantomData }
+    }
+
+    /// The handle, for an owner that cannot be borrowed from for as long as the handle is kept beside it.
+    pub(crate) fn handle(self) -> EventHandle {
+        EventHandle(self.event as usize)
+    }
+
+    /// Puts the event behind all work that is on `stream` now.
+    pub(super) fn record(self, stream: &CudaStream) -> Result<(), DriverError> {
+        // The handle of a default stream means that of the context that is current.
+        bind(stream.context())?;
+        // SAFETY: both handles are those of live objects: the event's by this type's invariant, the stream's since it
+        // is borrowed and destroys its handle only when it is dropped. The stream's context is current.
+        unsafe { result::event::record(self.event, stream.cu_stream()) }
+    }
+
+    /// Makes later work of `stream` wait for what the event is behind now. The event may be of any context and any GPU.
+    pub(super) fn precede(self, stream: &CudaStream) -> Result<(), DriverError> {
+        bind(stream.context())?;
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: both handles are those of live objects: the event's by this type's invariant, the stream's since it
+        // is borrowed and destroys its handle only when it is dropped. The driver takes events of other contexts here.
+        unsafe { result::stream::wait_event(stream.cu_stream(), self.event, flags) }
+    }
+
+    /// Whether it was recorded last by a stream that was captured.
+    pub(super) fn is_of_capture(self) -> bool {
+        self.query() == Err(DriverError(sys::CUresult::CUDA_ERROR_CAPTURED_EVENT))
+    }
+
+    /// What the driver answers when it is asked whether the work before the last record is done.
+    fn query(self) -> Result<(), DriverError> {
+        // SAFETY: the event is alive by this type's invariant, which is all that a query needs.
+        unsafe { result::event::query(self.event) }
+    }
+}
+
+/// The handle of an event without its owner: a number that nothing can be done with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventHandle(usize);
 
 impl EventHandle {
-    pub(crate) fn of(event: &CudaEvent) -> EventHandle {
-        EventHandle(event.cu_event() as usize)
+    /// The event, to be used.
+    ///
+    /// # Safety
+    /// It is not destroyed during `'a`.
+    pub(crate) unsafe fn borrow<'a>(self) -> EventRef<'a> {
+        EventRef { event: self.0 as sys::CUevent, owner: PhantomData }
     }
-
-    fn raw(self) -> sys::CUevent {
-        self.0 as sys::CUevent
-    }
 }
 
-/// Puts an event behind all work that is on `stream` now.
-///
-/// # Safety
-/// The event was not destroyed.
-pub(super) unsafe fn record(event: EventHandle, stream: &CudaStream) -> Result<(), DriverError> {
-    // The handle of a default stream means that of the context that is current.
-    bind(stream.context())?;
-    // SAFETY: the caller's event; the stream is borrowed, and so alive.
-    unsafe { result::event::record(event.raw(), stream.cu_stream()) }
-}
-
-/// Makes later work of `stream` wait for what an event is behind now. The event may be of any context and any GPU.
-///
-/// # Safety
-/// The event was not destroyed.
-pub(super) unsafe fn wait(stream: &CudaStream, event: EventHandle) -> Result<(), DriverError> {
-    bind(stream.context())?;
-    let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-    // SAFETY: the caller's event; the stream is borrowed, and so alive.
-    unsafe { result::stream::wait_event(stream.cu_stream(), event.raw(), flags) }
-}
-
-/// Whether an event was recorded last by a stream that was captured.
-///
-/// # Safety
-/// The event was not destroyed.
-pub(super) unsafe fn is_of_capture(event: EventHandle) -> bool {
-    // SAFETY: the caller's event.
-    let answer = unsafe { result::event::query(event.raw()) };
-    answer == Err(DriverError(sys::CUresult::CUDA_ERROR_CAPTURED_EVENT))
-}
-
-/// An event without timing.
+/// An event of this crate's own, without timing. It is destroyed when this is dropped, and not before.
 #[derive(Debug)]
-pub(crate) struct Mark {
+pub(crate) struct OwnEvent {
     event: EventHandle,
     context: Arc<CudaContext>,
 }
 
-impl Mark {
-    pub(super) fn new(context: &Arc<CudaContext>) -> Result<Mark, DriverError> {
+impl OwnEvent {
+    pub(super) fn new(context: &Arc<CudaContext>) -> Result<OwnEvent, DriverError> {
         bind(context)?;
         let event = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
-        Ok(Mark { event: EventHandle(event as usize), context: context.clone() })
+        Ok(OwnEvent { event: EventHandle(event as usize), context: context.clone() })
     }
 
     pub(super) fn context(&self) -> &CudaContext {
         &self.context
     }
 
+    fn as_ref(&self) -> EventRef<'_> {
+        // The event lives as long as this: it was made in `new` and is destroyed in the drop alone.
+        EventRef { event: self.event.0 as sys::CUevent, owner: PhantomData }
+    }
+
     /// Puts it behind all work that is on `stream` now, a stream of the event's context.
     pub(super) fn record(&self, stream: &CudaStream) -> Result<(), DriverError> {
-        // SAFETY: the event is destroyed in the drop alone.
-        unsafe { record(self.event, stream) }
+        self.as_ref().record(stream)
     }
 
     /// Makes later work of `stream` wait for what it is behind now.
     pub(super) fn precede(&self, stream: &CudaStream) -> Result<(), DriverError> {
-        // SAFETY: the event is destroyed in the drop alone.
-        unsafe { wait(stream, self.event) }
+        self.as_ref().precede(stream)
     }
 
     /// Puts it behind all work that its context was given so far, on whatever stream; `None` where the driver (before CUDA
     /// 12.5) cannot do this.
     pub(super) fn record_context(&self) -> Option<Result<(), DriverError>> {
         let record = record_context()?;
-        // SAFETY: the driver's own function, with a context that is held and an event of that context that is alive.
-        Some(bind(&self.context).and_then(|()| unsafe { record(self.context.cu_ctx(), self.event.raw()) }.result()))
+        let (context, event) = (self.context.cu_ctx(), self.as_ref().event);
+        // SAFETY: the driver's own function, of the type that its header declares. The context is alive, as this object
+        // holds it, and so is the event, which is one of that context.
+        Some(bind(&self.context).and_then(|()| unsafe { record(context, event) }.result()))
     }
 
     /// Whether the work that it was put behind last is done.
     pub(super) fn is_complete(&self) -> Result<bool, DriverError> {
         // It may have been made by another thread, and the context is bound to each on its own.
         bind(&self.context)?;
-        // SAFETY: the event is destroyed in the drop alone.
-        match unsafe { result::event::query(self.event.raw()) } {
+        match self.as_ref().query() {
             Ok(()) => Ok(true),
             Err(DriverError(sys::CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
             Err(error) => Err(error),
@@ -121,12 +144,13 @@ impl Mark {
     }
 }
 
-impl Drop for Mark {
+impl Drop for OwnEvent {
     fn drop(&mut self) {
         if !process_exits() && bind(&self.context).is_ok() {
             // A failure here is that of a lost context, which every later call meets as well.
-            // SAFETY: made in `new`, and destroyed here alone. Streams that wait for it go on waiting.
-            let _ = unsafe { result::event::destroy(self.event.raw()) };
+            // SAFETY: the event was made in `new`, and this is the only place that destroys it, once. Nobody borrows it
+            // any more, and the driver lets streams that wait for it go on waiting.
+            let _ = unsafe { result::event::destroy(self.as_ref().event) };
         }
     }
 }
@@ -135,16 +159,30 @@ type RecordContext = unsafe extern "C" fn(sys::CUcontext, sys::CUevent) -> sys::
 
 /// `cuCtxRecordEvent`. cudarc has it only where it was built for CUDA 12.5 or newer, so it is looked up.
 fn record_context() -> Option<RecordContext> {
-    static FOUND: OnceLock<Option<RecordContext>> = OnceLock::new();
-    *FOUND.get_or_init(|| {
-        DRIVER.into_iter().find_map(|name| {
-            // SAFETY: the driver's library, which is loaded already, so that no initialiser runs.
-            let library = unsafe { libloading::Library::new(name) }.ok()?;
-            // SAFETY: the type is that of the C declaration in the driver's header.
-            let function = unsafe { library.get::<RecordContext>(b"cuCtxRecordEvent\0") }.ok().map(|found| *found);
-            // The function stays where it is only while the library does.
-            std::mem::forget(library);
-            function
-        })
+    static RECORD: OnceLock<Option<RecordContext>> = OnceLock::new();
+    *RECORD.get_or_init(|| {
+        let library = load()?;
+        // SAFETY: `RecordContext` is the function's declaration in the driver's header, which no version has changed.
+        // The address is good while the library is loaded, and that is for ever, as the library is never dropped.
+        let function = unsafe { library.get::<RecordContext>(b"cuCtxRecordEvent\0") }.ok().map(|found| *found);
+        std::mem::forget(library);
+        function
+    })
+}
+
+/// The names of the driver's library.
+const LIBRARY: [&str; 3] = ["libcuda.so.1", "libcuda.so", "nvcuda.dll"];
+
+/// Whether the driver can be loaded: cudarc panics where it cannot.
+pub(super) fn is_present() -> bool {
+    static PRESENT: OnceLock<bool> = OnceLock::new();
+    *PRESENT.get_or_init(|| load().is_some())
+}
+
+fn load() -> Option<Library> {
+    LIBRARY.into_iter().find_map(|name| {
+        // SAFETY: loading runs the initialisers of the driver's library, which are made to be run by any process and at
+        // any time, and its unloading what the driver has for that. Nothing in it is called here.
+        unsafe { Library::new(name) }.ok()
     })
 }

@@ -2,13 +2,13 @@
 #![allow(unsafe_code)]
 
 use std::any::Any;
-use std::slice::{from_raw_parts, from_raw_parts_mut};
+use std::slice::from_raw_parts;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaStream, DriverError, result, sys};
 
-use super::driver::{self, Mark};
+use super::driver::{self, OwnEvent};
 use super::known::Known;
 use super::{Cuda, kept};
 use crate::base::error::{Error, Result};
@@ -34,12 +34,14 @@ impl CudaMemory {
     /// Whether the stream is captured.
     pub(super) fn capture_status(&self) -> Result<sys::CUstreamCaptureStatus, DriverError> {
         driver::bind(self.stream.context())?;
-        // SAFETY: the stream is held, and so alive.
+        // SAFETY: the handle is that of a live stream, since `self` holds the object that destroys it, and its context
+        // is current, by which the driver finds out which default stream is meant.
         unsafe { result::stream::is_capturing(self.stream.cu_stream()) }
     }
 
+    /// Waits until all work on the stream is done. The context is current.
     fn synchronize_stream(&self) -> Result<(), DriverError> {
-        // SAFETY: the stream is held, and so alive.
+        // SAFETY: the handle is that of a live stream, since `self` holds the object that destroys it.
         unsafe { result::stream::synchronize(self.stream.cu_stream()) }
     }
 
@@ -63,11 +65,13 @@ impl CudaMemory {
 }
 
 // SAFETY: memory comes from the driver, which hands nothing out twice before it is freed, and is freed by `free` alone.
+// A stream that was told to wait for an event begins no later work before the event's is done.
 unsafe impl Backend for CudaMemory {
     fn allocate(&self, bytes: usize) -> Result<u64> {
         self.kept_failure()?;
         let context = self.stream.context();
-        // SAFETY: `bytes` is not zero, and the stream belongs to the context that is bound.
+        // SAFETY: this is safe to ask for any number of bytes but zero, which the engine never asks for. The stream is
+        // held, and so alive, and of the context that is bound.
         let memory = driver::bind(context).and_then(|()| unsafe {
             match context.has_async_alloc() {
                 true => result::malloc_async(self.stream.cu_stream(), bytes),
@@ -81,13 +85,13 @@ unsafe impl Backend for CudaMemory {
     }
 
     unsafe fn free(&self, address: u64, _bytes: usize) -> Result<()> {
-        self.call("a free", || match self.stream.context().has_async_alloc() {
-            // SAFETY: the caller frees what `allocate` gave, once; the stream orders it behind the block's last use.
-            true => unsafe { result::free_async(address, self.stream.cu_stream()) },
-            false => {
-                self.synchronize_stream()?;
-                // SAFETY: as above, and no work of the stream is under way any more.
-                unsafe { result::free_sync(address) }
+        // SAFETY: the caller frees what `allocate` gave for a stream of this context, by the call that belongs to this
+        // one, and frees it once. The stream has all work that uses the memory: `free_async` is ordered behind that,
+        // and `free_sync` is called once all of it is done.
+        self.call("a free", || unsafe {
+            match self.stream.context().has_async_alloc() {
+                true => result::free_async(address, self.stream.cu_stream()),
+                false => self.synchronize_stream().and_then(|()| result::free_sync(address)),
             }
         })
     }
@@ -95,8 +99,9 @@ unsafe impl Backend for CudaMemory {
     unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
         self.kept_failure()?;
         let stream = self.stream.cu_stream();
-        // SAFETY: the caller gives `bytes` allocated bytes at `address`, aligned to 256, and `bytes` is a multiple of the
-        // pattern's length, so that many elements of that length lie within them.
+        // SAFETY: the caller gives `bytes` allocated bytes at `address`, which nothing else touches before this is
+        // done. The address is a multiple of 256, and `bytes` one of the pattern's length, so that the elements are
+        // aligned and lie within them. The stream is held, and so alive.
         let fill = || unsafe {
             match *pattern {
                 [a] => result::memset_d8_async(address, a, bytes, stream),
@@ -107,11 +112,12 @@ unsafe impl Backend for CudaMemory {
                 _ => Ok(()),
             }
         };
+        let target = Target { address, bytes };
         match pattern.len() {
             1 | 2 | 4 => self.call("a fill", fill),
             // The graph would read the host's pattern when it is launched.
-            _ if self.is_capturing() => self.fill_by_rows(address, bytes, pattern),
-            _ => self.fill_by_doubling(address, bytes, pattern),
+            _ if self.is_capturing() => self.fill_by_rows(&target, pattern),
+            _ => self.fill_by_doubling(&target, pattern),
         }
     }
 
@@ -119,7 +125,9 @@ unsafe impl Backend for CudaMemory {
         self.kept_failure()?;
         self.refuse_in_capture("a copy from the host", "fill the array before, or copy from another array")?;
         self.call("a copy to the device", || {
-            // SAFETY: the caller gives `bytes` readable bytes at `from`, and as many allocated at `to`.
+            // SAFETY: the caller gives `bytes` readable bytes at `from` until this returns, and as many allocated at
+            // `to`, which nothing else touches before this is done. The driver reads pageable memory before it returns,
+            // and pinned memory before `synchronize` below does.
             unsafe { result::memcpy_htod_async(to, from_raw_parts(from, bytes), self.stream.cu_stream()) }
         })?;
         // The driver has staged pageable memory when it returns, but reads pinned memory later.
@@ -130,8 +138,10 @@ unsafe impl Backend for CudaMemory {
         self.kept_failure()?;
         self.refuse_in_capture("a copy to the host", "read the array once the graph was launched")?;
         self.call("a copy from the device", || {
-            // SAFETY: the caller gives `bytes` writable bytes at `to`, and as many allocated at `from`.
-            unsafe { result::memcpy_dtoh_async(from_raw_parts_mut(to, bytes), from, self.stream.cu_stream()) }
+            // SAFETY: the caller gives `bytes` writable bytes at `to` until this returns, and as many allocated at
+            // `from`. All of them are written when `synchronize` below returns. They need not be initialised before, as
+            // the driver gets a pointer and no slice.
+            unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes, self.stream.cu_stream()) }.result()
         })?;
         self.synchronize()
     }
@@ -139,7 +149,8 @@ unsafe impl Backend for CudaMemory {
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
         self.kept_failure()?;
         self.call("a copy on the device", || {
-            // SAFETY: the caller gives two allocated blocks of `bytes` bytes.
+            // SAFETY: the caller gives two allocated blocks of `bytes` bytes that do not overlap, and nothing else
+            // writes either of them before this is done. The stream is held, and so alive.
             unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream.cu_stream()) }
         })
     }
@@ -153,29 +164,29 @@ unsafe impl Backend for CudaMemory {
         if !self.stream.context().has_async_alloc() {
             return Ok(false);
         }
-        let (reserved, used) = (self.pool_bytes(RESERVED)?, self.pool_bytes(USED)?);
+        let (reserved, used) = (self.pool_bytes(POOL_HOLDS)?, self.pool_bytes(POOL_USES)?);
         if reserved <= used {
             return Ok(false);
         }
         self.synchronize()?;
         self.observe_others()?;
         self.trim_pool()?;
-        Ok(self.pool_bytes(RESERVED)? < reserved)
+        Ok(self.pool_bytes(POOL_HOLDS)? < reserved)
     }
 
     fn new_event(&self) -> Result<Arc<dyn Event>> {
-        let mark = Mark::new(self.stream.context()).map_err(|error| self.failure("making an event", error))?;
-        Ok(Arc::new(mark))
+        let event = OwnEvent::new(self.stream.context()).map_err(|error| self.failure("making an event", error))?;
+        Ok(Arc::new(event))
     }
 
     fn record(&self, event: &dyn Event) -> Result<()> {
         // Refused by the driver for an event of another context.
-        mark(event)?.record(&self.stream).map_err(|error| self.failure("recording an event", error))
+        own(event)?.record(&self.stream).map_err(|error| self.failure("recording an event", error))
     }
 
     fn wait(&self, event: &dyn Event) -> Result<()> {
         // The event may be of another context of the GPU, or of another GPU.
-        mark(event)?.precede(&self.stream).map_err(|error| self.failure("waiting for an event", error))
+        own(event)?.precede(&self.stream).map_err(|error| self.failure("waiting for an event", error))
     }
 
     fn records_for_anyone(&self) -> bool {
@@ -197,9 +208,9 @@ unsafe impl Backend for CudaMemory {
 }
 
 // SAFETY: the driver answers that an event is complete once the work before its last record is done.
-unsafe impl Event for Mark {
+unsafe impl Event for OwnEvent {
     fn is_complete(&self) -> Result<bool> {
-        Mark::is_complete(self).or_else(|error| match error.0 {
+        OwnEvent::is_complete(self).or_else(|error| match error.0 {
             // In a callback of the driver nothing can be asked, and so nothing is known.
             sys::CUresult::CUDA_ERROR_NOT_PERMITTED => Ok(false),
             _ => {
@@ -210,34 +221,40 @@ unsafe impl Event for Mark {
     }
 }
 
-fn mark(event: &dyn Event) -> Result<&Mark> {
+fn own(event: &dyn Event) -> Result<&OwnEvent> {
     let event: &dyn Any = event;
     let foreign = || Error::device_failure("CUDA", "an event", "it is another device's");
     event.downcast_ref().ok_or_else(foreign)
 }
 
-/// What a pool holds from the device, and what of it is in allocations that were not freed.
-const RESERVED: sys::CUmemPool_attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
-const USED: sys::CUmemPool_attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT;
+/// What a pool holds from the device.
+const POOL_HOLDS: sys::CUmemPool_attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
+/// What of it is in allocations that were not freed.
+const POOL_USES: sys::CUmemPool_attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT;
 
-/// How long work of other streams may take before memory that they freed is given up: longer than it takes to fill a GPU.
-const FREED: Duration = Duration::from_millis(250);
+/// How long work of other streams may take before memory that they freed is given up: longer than it takes to fill a
+/// GPU, so that a last kernel ends in it, and short beside the failure that a request without memory is.
+const LONGEST_WAIT: Duration = Duration::from_millis(250);
+
+/// Bytes of a block that a fill writes: those that [`Backend::fill`] was given, whose caller promises that they are
+/// allocated, at a multiple of 256, as many as a multiple of the pattern's length, and that nothing else touches them
+/// before the fill is done. It is made there alone.
+struct Target {
+    address: u64,
+    bytes: usize,
+}
 
 impl CudaMemory {
-    /// The pool that the driver allocates from.
-    fn pool(&self) -> Result<sys::CUmemoryPool, DriverError> {
-        let mut pool = std::ptr::null_mut();
-        // SAFETY: the driver writes the handle of the device's current pool, which lives as long as the device.
-        unsafe { sys::cuDeviceGetMemPool(&mut pool, self.stream.context().cu_device()) }.result()?;
-        Ok(pool)
-    }
-
-    /// Bytes that the pool holds of the device's memory, allocated or not.
-    fn pool_bytes(&self, attribute: sys::CUmemPool_attribute) -> Result<u64> {
+    /// Bytes that belong to the pool from which the driver serves the device, by some measure of 64 bits.
+    fn pool_bytes(&self, measure: sys::CUmemPool_attribute) -> Result<u64> {
         self.call("asking the driver's pool", || {
             let mut bytes = 0u64;
-            // SAFETY: it is a pool of this device, and such an attribute is a 64-bit number, for which there is room.
-            unsafe { sys::cuMemPoolGetAttribute(self.pool()?, attribute, (&raw mut bytes).cast()) }.result()?;
+            // SAFETY: the device's current pool lives as long as the device, so that its handle is good. Either measure
+            // is a 64-bit number, for which there is room.
+            unsafe {
+                let pool = result::device::get_mem_pool(self.stream.context().cu_device())?;
+                sys::cuMemPoolGetAttribute(pool, measure, (&raw mut bytes).cast()).result()?;
+            }
             Ok(bytes)
         })
     }
@@ -251,13 +268,13 @@ impl CudaMemory {
             return Ok(());
         }
         self.call("waiting for a context", || {
-            let mark = Mark::new(context)?;
-            if mark.record_context().is_none_or(|recorded| recorded.is_err()) {
+            let event = OwnEvent::new(context)?;
+            if event.record_context().is_none_or(|recorded| recorded.is_err()) {
                 return Ok(());
             }
             let start = Instant::now();
-            while !mark.is_complete()? {
-                if start.elapsed() >= FREED {
+            while !event.is_complete()? {
+                if start.elapsed() >= LONGEST_WAIT {
                     return Ok(());
                 }
                 std::thread::sleep(Duration::from_millis(1));
@@ -269,8 +286,12 @@ impl CudaMemory {
     /// Gives what no allocation uses back to the device.
     fn trim_pool(&self) -> Result<()> {
         self.call("trimming the driver's pool", || {
-            // SAFETY: it is a pool of this device; the call gives back what no allocation uses.
-            unsafe { sys::cuMemPoolTrimTo(self.pool()?, 0) }.result()
+            // SAFETY: the device's current pool lives as long as the device, so that its handle is good. What is in use
+            // stays in the pool, and so does what work uses that the driver has not seen to be done.
+            unsafe {
+                let pool = result::device::get_mem_pool(self.stream.context().cu_device())?;
+                sys::cuMemPoolTrimTo(pool, 0).result()
+            }
         })
     }
 
@@ -284,31 +305,42 @@ impl CudaMemory {
     }
 
     /// Writes `pattern` as one column of words, or of bytes, for each that it has: fills are recorded as what they are.
-    fn fill_by_rows(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
-        let (stream, pitch, rows) = (self.stream.cu_stream(), pattern.len(), bytes / pattern.len());
-        let words = pattern.as_chunks::<4>();
-        self.call("a fill", || match words {
-            (words, []) => (address..).step_by(4).zip(words).try_for_each(|(column, &word)| {
-                // SAFETY: `rows` rows of `pitch` bytes are allocated at `address`, and the column is one word of each.
-                unsafe { sys::cuMemsetD2D32Async(column, pitch, u32::from_ne_bytes(word), 1, rows, stream) }.result()
-            }),
-            _ => (address..).zip(pattern).try_for_each(|(column, &byte)| {
-                // SAFETY: `rows` rows of `pitch` bytes are allocated at `address`, and the column is one byte of each.
-                unsafe { sys::cuMemsetD2D8Async(column, pitch, byte, 1, rows, stream) }.result()
-            }),
+    fn fill_by_rows(&self, target: &Target, pattern: &[u8]) -> Result<()> {
+        let (stream, pitch, rows) = (self.stream.cu_stream(), pattern.len(), target.bytes / pattern.len());
+        let width = if pitch.is_multiple_of(4) { 4 } else { 1 };
+        let mut columns = (target.address..).step_by(width).zip(pattern.chunks_exact(width));
+        self.call("a fill", || {
+            columns.try_for_each(|(column, element)| {
+                // SAFETY: the target is `rows` rows of `pitch` bytes, and the column one element of each, a byte or an
+                // aligned word: it begins before the first row ends. The stream is held, and so alive.
+                unsafe {
+                    match *element {
+                        [a, b, c, d] => {
+                            sys::cuMemsetD2D32Async(column, pitch, u32::from_ne_bytes([a, b, c, d]), 1, rows, stream)
+                        }
+                        _ => sys::cuMemsetD2D8Async(column, pitch, element[0], 1, rows, stream),
+                    }
+                }
+                .result()
+            })
         })
     }
 
     /// Writes `pattern` once and doubles what is written: the driver fills with at most 4-byte patterns.
-    fn fill_by_doubling(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
+    fn fill_by_doubling(&self, target: &Target, pattern: &[u8]) -> Result<()> {
+        let &Target { address, bytes } = target;
         let mut done = pattern.len().min(bytes);
-        // SAFETY: `done` bytes are readable in `pattern` and allocated at `address`, as `fill`'s caller promises.
-        unsafe { self.write(pattern.as_ptr(), address, done)? };
-        while done < bytes {
-            let more = done.min(bytes - done);
-            // SAFETY: `[0, done)` and `[done, done + more)` are disjoint and within the `bytes` at `address`.
-            unsafe { self.copy(address, address + done as u64, more)? };
-            done += more;
+        // SAFETY: `pattern` has `done` readable bytes, and the target as many at its front. From then on `[0, done)` of
+        // it is written, and `[done, done + more)`, which lies behind that and within it, is not: two parts of one
+        // allocation that do not overlap. Copies of one stream are done in order, so that each reads what those before
+        // it wrote.
+        unsafe {
+            self.write(pattern.as_ptr(), address, done)?;
+            while done < bytes {
+                let more = done.min(bytes - done);
+                self.copy(address, address + done as u64, more)?;
+                done += more;
+            }
         }
         Ok(())
     }
@@ -319,8 +351,9 @@ fn is_pinned(memory: *const u8) -> bool {
     let mut kind: u32 = 0;
     let mut attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
     let mut place = (&raw mut kind).cast();
-    // SAFETY: the driver reads one attribute and one place and writes one `unsigned int` there; it compares the address
-    // and does not follow it. For memory that it does not know it writes zero.
+    // SAFETY: the driver reads one attribute and one place, both of them variables here, and writes one `unsigned int`
+    // there, for which there is room. It looks the address up among those it knows and does not follow it; for any
+    // other it writes zero.
     let answer = unsafe { sys::cuPointerGetAttributes(1, &mut attribute, &mut place, memory as u64) };
     answer == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
 }

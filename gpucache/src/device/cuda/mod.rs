@@ -11,12 +11,11 @@ mod memory;
 mod order;
 mod pages;
 
-use std::ptr::from_ref;
 use std::sync::{Arc, PoisonError, Weak};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
 
-pub(crate) use self::driver::{EventHandle, Mark};
+pub(crate) use self::driver::{EventHandle, EventRef, OwnEvent};
 use self::known::Known;
 pub(crate) use self::known::{Peer, RawStream};
 use self::memory::{CudaMemory, describe};
@@ -25,7 +24,7 @@ use super::Device;
 use super::memory::Memory;
 use super::stream::Stream;
 use crate::base::error::{Error, Result};
-use crate::base::sync::{Mutex, OnceLock};
+use crate::base::sync::Mutex;
 
 /// A CUDA stream of one GPU, by which the arrays made through it are ordered.
 ///
@@ -60,7 +59,7 @@ impl Cuda {
     /// [`is_unavailable`](Error::is_unavailable) where there is no CUDA driver or no such GPU; otherwise what the driver
     /// answered.
     pub fn new(ordinal: usize) -> Result<Cuda> {
-        if !driver_is_present() {
+        if !driver::is_present() {
             return Err(Error::unavailable(
                 "CUDA",
                 "the driver library libcuda was not found",
@@ -105,7 +104,9 @@ impl Cuda {
                 }
             };
             let known = &gpu.known;
-            // SAFETY: the memory is that of the stream's GPU, whose address space all streams of the process on it share.
+            // SAFETY: `gpu` is the stream's own, found by the ordinal of its context. Pages of its memory are mapped
+            // for that GPU, and what streams of it allocate lies there too, in the one address space that the process
+            // has: all of them can use it.
             let make = || unsafe { Stream::new(memory, CudaMemory::new(stream, known.clone())) };
             Ok(known.find_or_add(raw, make))
         })
@@ -114,22 +115,22 @@ impl Cuda {
     /// The CUDA stream behind this handle.
     #[inline]
     pub fn stream(&self) -> &Arc<CudaStream> {
-        // SAFETY: a `Cuda` is made in this file alone, around a stream over a `CudaMemory`, or lent for such a stream.
-        unsafe { self.0.backend_unchecked::<CudaMemory>() }.stream()
+        self.memory().stream()
+    }
+
+    #[inline]
+    fn memory(&self) -> &CudaMemory {
+        // SAFETY: the stream of a `Cuda` is over a `CudaMemory`. `with_stream` makes such streams, and `Known` wraps
+        // and keeps no others; `from_stream_handle` is told that another `Cuda` gave its stream out.
+        unsafe { self.0.backend_unchecked::<CudaMemory>() }
     }
 }
 
-// SAFETY: a transparent struct around a `Stream`, which both methods pass on as it is.
+// SAFETY: a transparent struct around a `Stream`, which is the one that it gives out.
 unsafe impl Device for Cuda {
     #[inline]
     fn stream_handle(&self) -> &Stream {
         &self.0
-    }
-
-    #[inline]
-    unsafe fn from_stream_handle(stream: &Stream) -> &Cuda {
-        // SAFETY: `Cuda` is a transparent struct around a `Stream`; the caller's stream has CUDA's backend.
-        unsafe { &*from_ref(stream).cast() }
     }
 }
 
@@ -151,21 +152,6 @@ fn with_gpu<R>(ordinal: usize, act: impl FnOnce(&mut Gpu) -> R) -> R {
         gpus.push(Gpu { ordinal, memory: None, context: Weak::new(), known: Arc::default() });
     }
     act(&mut gpus[place])
-}
-
-/// The names of the driver's library.
-const DRIVER: [&str; 3] = ["libcuda.so.1", "libcuda.so", "nvcuda.dll"];
-
-/// Whether the driver can be loaded: cudarc panics where it cannot.
-fn driver_is_present() -> bool {
-    static PRESENT: OnceLock<bool> = OnceLock::new();
-    *PRESENT.get_or_init(|| {
-        DRIVER.into_iter().any(|name| {
-            // SAFETY: loading the driver runs its initialisers, which are made to be run by any process; nothing is
-            // called in it here.
-            unsafe { libloading::Library::new(name) }.is_ok()
-        })
-    })
 }
 
 /// What cudarc kept in the stream's context object, for whoever can return it.

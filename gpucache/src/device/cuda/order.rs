@@ -1,21 +1,14 @@
 //! What a handle does to order its stream with others that it is shown, and with those that it is not.
-#![allow(unsafe_code)]
 
 use cudarc::driver::sys::{CUresult, CUstreamCaptureStatus};
-use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, result};
+use cudarc::driver::{CudaContext, CudaStream, DriverError, result};
 
-use super::driver::{self, EventHandle, Mark};
+use super::driver::{self, EventRef, OwnEvent};
 use super::known::{Known, Peer, RawStream};
-use super::memory::CudaMemory;
 use super::{Cuda, describe};
 use crate::base::error::{Error, Result};
 
 impl Cuda {
-    fn memory(&self) -> &CudaMemory {
-        // SAFETY: a `Cuda` is made in this module alone, around a stream over a `CudaMemory`, or lent for such a stream.
-        unsafe { self.0.backend_unchecked::<CudaMemory>() }
-    }
-
     fn known(&self) -> &Known {
         self.memory().known()
     }
@@ -70,52 +63,34 @@ impl Cuda {
     }
 
     /// An event for [`lead`](Cuda::lead).
-    pub(crate) fn new_mark(&self) -> Result<Mark> {
-        Mark::new(self.stream().context()).map_err(|error| self.failure("making an event", error))
+    pub(crate) fn new_event(&self) -> Result<OwnEvent> {
+        OwnEvent::new(self.stream().context()).map_err(|error| self.failure("making an event", error))
     }
 
-    /// Orders later work of `stream` behind all that is on this one now, by a mark of this handle's.
-    pub(crate) fn lead(&self, stream: &CudaStream, mark: &Mark) -> Result<()> {
-        let ordered = mark.record(self.stream()).and_then(|()| mark.precede(stream));
+    /// Orders later work of `stream` behind all that is on this one now, by an event of this handle's.
+    pub(crate) fn lead(&self, stream: &CudaStream, event: &OwnEvent) -> Result<()> {
+        let ordered = event.record(self.stream()).and_then(|()| event.precede(stream));
         ordered.map_err(|error| self.failure("ordering a stream behind another one", error))
     }
 
-    /// Orders later work of this stream behind what cudarc's event is behind now.
-    pub(crate) fn follow_event(&self, event: &CudaEvent) -> Result<()> {
-        // SAFETY: the event is borrowed.
-        unsafe { self.follow_handle(EventHandle::of(event)) }
+    /// Orders later work of some other `stream` behind what an event is behind now.
+    pub(crate) fn precede_by_event(&self, stream: &CudaStream, event: EventRef<'_>) -> Result<()> {
+        event.precede(stream).map_err(|error| self.failure("waiting for an event", error))
     }
 
-    /// Orders later work of some other `stream` behind what cudarc's event is behind now.
-    pub(crate) fn precede_by_event(&self, stream: &CudaStream, event: &CudaEvent) -> Result<()> {
-        // SAFETY: the event is borrowed.
-        let ordered = unsafe { driver::wait(stream, EventHandle::of(event)) };
-        ordered.map_err(|error| self.failure("waiting for an event", error))
-    }
-
-    /// As [`follow_event`](Cuda::follow_event). There is nothing to wait for if the event was recorded in a capture, which has
-    /// ended since: a graph's work is its user's to order.
-    ///
-    /// # Safety
-    /// The event was not destroyed.
-    pub(crate) unsafe fn follow_handle(&self, event: EventHandle) -> Result<()> {
-        // SAFETY: the caller's contract.
-        let ordered = unsafe { driver::wait(self.stream(), event) };
-        match ordered {
+    /// Orders later work of this stream behind what an event is behind now. There is nothing to wait for if the event
+    /// was recorded in a capture, which has ended since: a graph's work is its user's to order.
+    pub(crate) fn follow_event(&self, event: EventRef<'_>) -> Result<()> {
+        match event.precede(self.stream()) {
             Ok(()) => Ok(()),
-            // SAFETY: as above.
-            Err(_) if unsafe { driver::is_of_capture(event) } => Ok(()),
+            Err(_) if event.is_of_capture() => Ok(()),
             Err(error) => Err(self.failure("waiting for an event", error)),
         }
     }
 
-    /// Puts cudarc's event behind all work that is on this stream now.
-    ///
-    /// # Safety
-    /// The event was not destroyed.
-    pub(crate) unsafe fn record_handle(&self, event: EventHandle) -> Result<()> {
-        // SAFETY: the caller's contract.
-        unsafe { driver::record(event, self.stream()) }.map_err(|error| self.failure("recording an event", error))
+    /// Puts an event behind all work that is on this stream now.
+    pub(crate) fn record_event(&self, event: EventRef<'_>) -> Result<()> {
+        event.record(self.stream()).map_err(|error| self.failure("recording an event", error))
     }
 
     /// Orders later work of this stream behind all that its context was given so far, on whatever stream.
@@ -126,9 +101,9 @@ impl Cuda {
     /// # Errors
     /// A failure of the driver.
     pub(crate) fn follow_context(&self) -> Result<()> {
-        let mark = self.new_mark()?;
+        let event = self.new_event()?;
         let others = self.known().all();
-        let whole = if others.iter().any(Cuda::is_captured) { None } else { mark.record_context() };
+        let whole = if others.iter().any(Cuda::is_captured) { None } else { event.record_context() };
         let is_whole = match whole {
             Some(Ok(())) => true,
             // A stream that nobody has a handle of is captured.
@@ -136,7 +111,7 @@ impl Cuda {
             Some(Err(error)) => return Err(self.failure("recording an event for a context", error)),
         };
         if is_whole {
-            mark.precede(self.stream()).map_err(|error| self.failure("waiting for a context", error))?;
+            event.precede(self.stream()).map_err(|error| self.failure("waiting for a context", error))?;
         }
         let is_left = |other: &Cuda| other.0.id() != self.0.id() && !other.is_captured();
         let is_elsewhere = |other: &Cuda| other.stream().context().cu_ctx() != self.stream().context().cu_ctx();
@@ -148,7 +123,7 @@ impl Cuda {
 
     fn follow(&self, other: &Cuda) -> Result<()> {
         // An event of the other's context, since a stream records none of another one.
-        other.new_mark().and_then(|mark| other.lead(self.stream(), &mark))
+        other.new_event().and_then(|event| other.lead(self.stream(), &event))
     }
 
     /// Whether the stream is captured. One that cannot be asked tells what is wrong at its next call.

@@ -13,7 +13,7 @@ use cudarc::driver::{CudaContext, DriverError};
 
 use super::describe;
 use crate::base::error::{Error, Result};
-use crate::device::{Unfinished, VirtualMemory};
+use crate::device::{ALIGNMENT, Unfinished, VirtualMemory};
 
 #[derive(Debug)]
 pub(super) struct CudaPages {
@@ -33,10 +33,17 @@ impl CudaPages {
         }
         let mut granularity = 0;
         let option = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
-        // SAFETY: the driver reads the properties and writes one `size_t`.
-        unsafe { sys::cuMemGetAllocationGranularity(&mut granularity, &properties(context), option) }.result().ok()?;
+        // SAFETY: the driver reads the properties, a temporary of this call, and writes one `size_t`, for which there
+        // is room.
+        unsafe { sys::cuMemGetAllocationGranularity(&mut granularity, &plain_memory(context), option) }
+            .result()
+            .ok()?;
         let capacity = context.total_mem().unwrap_or(0) as u64;
-        (granularity >= 256).then(|| CudaPages { context: context.clone(), granularity: granularity as u64, capacity })
+        (granularity as u64 >= ALIGNMENT).then(|| CudaPages {
+            context: context.clone(),
+            granularity: granularity as u64,
+            capacity,
+        })
     }
 
     /// Makes `call` with the context current.
@@ -66,40 +73,20 @@ unsafe impl VirtualMemory for CudaPages {
         let bytes = total.saturating_mul(4).next_multiple_of(self.granularity);
         let mut address = 0;
         self.call(bytes, "reserving addresses", || {
-            // SAFETY: the driver writes one address.
+            // SAFETY: the driver writes one address, for which there is room. It chooses addresses that nothing has.
             unsafe { sys::cuMemAddressReserve(&mut address, bytes as usize, 0, 0, 0) }.result()
         })?;
         Ok((address, bytes))
     }
 
-    fn map(&self, address: u64, bytes: u64) -> Result<()> {
-        self.map_pieces(address, &[bytes]).map_err(|unfinished| unfinished.error)
-    }
-
-    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
-        // SAFETY: one piece, for which the caller promised the same.
-        unsafe { self.unmap_pieces(address, &[bytes]) }.map_err(|unfinished| unfinished.error)
-    }
-
     fn map_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
-        let (properties, access) = (properties(&self.context), access(&self.context));
-        let mut end = address;
+        let memory = plain_memory(&self.context);
         let mapped = self.call(pieces.iter().sum(), "mapping pages", || {
-            let mapped = pieces.iter().try_for_each(|&bytes| {
-                map_piece(end, bytes as usize, &properties)?;
-                end += bytes;
-                Ok(())
-            });
-            let accessible = mapped.and_then(|()| {
-                // SAFETY: the driver reads one description of the access, for addresses that were all just mapped.
-                unsafe { sys::cuMemSetAccess(address, (end - address) as usize, &access, 1) }.result()
-            });
-            accessible.inspect_err(|_| {
-                if end > address {
-                    // SAFETY: whole pieces, mapped just above and used by nobody. What the driver refuses to unmap is
-                    // not used: it is lost, and so are its addresses.
-                    let _ = unsafe { sys::cuMemUnmap(address, (end - address) as usize) };
-                }
+            let mut mapping = Mapping { address, bytes: 0 };
+            let mapped = pieces.iter().try_for_each(|&bytes| mapping.extend(bytes as usize, &memory));
+            mapped.and_then(|()| mapping.make_accessible(memory.location)).inspect_err(|_| {
+                // What the driver refuses to unmap is not used: it is lost, and so are its addresses.
+                let _ = mapping.unmap();
             })
         });
         mapped.map_err(|error| Unfinished { mapped: 0, error })
@@ -107,50 +94,71 @@ unsafe impl VirtualMemory for CudaPages {
 
     unsafe fn unmap_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
         let bytes = pieces.iter().sum();
-        let unmapped = self.call(bytes, "unmapping pages", || {
-            // SAFETY: by the caller's contract these pieces are mapped, and no work uses them; they lie side by side, so
-            // that they are all that is mapped in this stretch.
-            unsafe { sys::cuMemUnmap(address, bytes as usize) }.result()
-        });
+        // By the caller's contract these pieces are mapped and side by side, and no work uses them.
+        let mapping = Mapping { address, bytes: bytes as usize };
+        let unmapped = self.call(bytes, "unmapping pages", || mapping.unmap());
         unmapped.map_err(|error| Unfinished { mapped: pieces.len(), error })
     }
 }
 
-/// Puts memory behind addresses, not accessible yet; the context is current.
-fn map_piece(address: u64, bytes: usize, properties: &CUmemAllocationProp) -> Result<(), DriverError> {
-    let mut handle = 0;
-    // SAFETY: the driver reads the properties and writes the handle.
-    unsafe { sys::cuMemCreate(&mut handle, bytes, properties, 0) }.result()?;
-    // SAFETY: the addresses are reserved and unmapped, as the trait has it, and the handle is of `bytes` bytes.
-    let mapped = unsafe { sys::cuMemMap(address, bytes, 0, handle, 0) }.result();
-    // SAFETY: the handle is not used again; what is mapped keeps the memory.
-    let released = unsafe { sys::cuMemRelease(handle) }.result();
-    mapped?;
-    released.inspect_err(|_| {
-        // SAFETY: mapped just above as a whole, and used by nobody.
-        let _ = unsafe { sys::cuMemUnmap(address, bytes) };
-    })
+/// Pieces that are mapped side by side in addresses that were reserved, and that nobody uses. No drop unmaps them.
+///
+/// Invariants: `[address, address + bytes)` is whole pieces. It lies within what `reserve` gave, as does what follows
+/// it, which has no memory: the caller of `map_pieces` says so of all that is to be mapped.
+struct Mapping {
+    address: u64,
+    bytes: usize,
 }
 
-/// Plain memory of the GPU.
-fn properties(context: &CudaContext) -> CUmemAllocationProp {
-    // SAFETY: a C structure of numbers and a pointer that may be null; zero means "nothing special" throughout.
-    let mut properties: CUmemAllocationProp = unsafe { std::mem::zeroed() };
-    properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = location(context);
-    properties
+impl Mapping {
+    /// Puts a piece of memory behind the next addresses, not accessible yet. The context is current.
+    fn extend(&mut self, bytes: usize, memory: &CUmemAllocationProp) -> Result<(), DriverError> {
+        let end = self.address + self.bytes as u64;
+        let mut handle = 0;
+        // SAFETY: the driver reads the properties and writes the handle of an allocation of `bytes` bytes. These are
+        // mapped as a whole at the end of the mapping, where addresses are reserved and have no memory; the driver
+        // refuses any others. The handle is released once, whatever became of that, and not used again: what is mapped
+        // keeps the memory.
+        let released = unsafe {
+            sys::cuMemCreate(&mut handle, bytes, memory, 0).result()?;
+            let mapped = sys::cuMemMap(end, bytes, 0, handle, 0).result();
+            let released = sys::cuMemRelease(handle).result();
+            mapped?;
+            released
+        };
+        self.bytes += bytes;
+        released
+    }
+
+    /// Lets the GPU that the memory lies on read and write it.
+    fn make_accessible(&self, location: CUmemLocation) -> Result<(), DriverError> {
+        let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        // SAFETY: the driver reads one description of the access, which is a temporary of this call; all addresses of
+        // the mapping have memory.
+        unsafe { sys::cuMemSetAccess(self.address, self.bytes, &CUmemAccessDesc { location, flags }, 1) }.result()
+    }
+
+    /// Takes the memory away again; if that fails, all of it is still there.
+    fn unmap(&self) -> Result<(), DriverError> {
+        if self.bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the mapping is whole pieces, mapped in addresses that are reserved for ever, and nobody uses them.
+        unsafe { sys::cuMemUnmap(self.address, self.bytes) }.result()
+    }
 }
 
-fn access(context: &CudaContext) -> CUmemAccessDesc {
-    CUmemAccessDesc { location: location(context), flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE }
-}
-
-fn location(context: &CudaContext) -> CUmemLocation {
-    // SAFETY: a C structure of numbers, for which zero is a value.
-    let mut location: CUmemLocation = unsafe { std::mem::zeroed() };
-    location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
-    // SAFETY: in every version of CUDA the `int id` follows the 4-byte type; newer bindings have it inside a union,
-    // which is why it is not written by name.
-    unsafe { (&raw mut location).cast::<i32>().add(1).write(context.cu_device()) };
-    location
+/// Plain memory of the context's GPU.
+fn plain_memory(context: &CudaContext) -> CUmemAllocationProp {
+    // SAFETY: it is a C structure of numbers, enumerations that have a zero each, and a pointer that may be null: zero
+    // bytes are a value of it, which means "nothing special" throughout. In every version of CUDA the `int id` of a
+    // location follows its 4-byte type, so that the second `i32` of a location lies within it; newer bindings have it
+    // inside a union, which is why it is not written by name.
+    unsafe {
+        let mut memory: CUmemAllocationProp = std::mem::zeroed();
+        memory.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+        memory.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+        (&raw mut memory.location).cast::<i32>().add(1).write(context.cu_device());
+        memory
+    }
 }

@@ -2,15 +2,14 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc};
-use std::ptr::{copy_nonoverlapping, with_exposed_provenance, with_exposed_provenance_mut};
+use std::mem::MaybeUninit;
+use std::ptr::{copy_nonoverlapping, with_exposed_provenance_mut};
+use std::slice::from_raw_parts_mut;
 
 #[cfg(target_os = "linux")]
 use super::budget;
 use crate::base::error::{Error, Result};
-use crate::device::{Backend, Memory};
-
-/// The alignment of every block, as on CUDA devices.
-const ALIGNMENT: usize = 256;
+use crate::device::{ALIGNMENT, Backend, Memory};
 
 /// The stream whose work is done when a call returns.
 #[derive(Debug)]
@@ -25,7 +24,7 @@ pub(super) fn memory() -> Memory {
 }
 
 fn layout(bytes: usize) -> Result<Layout> {
-    Layout::from_size_align(bytes, ALIGNMENT).map_err(|error| Error::out_of_memory("the host", bytes, error))
+    Layout::from_size_align(bytes, ALIGNMENT as usize).map_err(|error| Error::out_of_memory("the host", bytes, error))
 }
 
 /// Asks whether the machine has as much, for what is large: small allocations must cost nothing more.
@@ -56,7 +55,7 @@ unsafe impl Backend for HostMemory {
     fn allocate(&self, bytes: usize) -> Result<u64> {
         let layout = layout(bytes)?;
         take(bytes)?;
-        // SAFETY: the engine never asks for zero bytes, so the layout's size is not zero.
+        // SAFETY: the layout's size is not zero, as the engine asks no backend for zero bytes.
         let memory = unsafe { alloc(layout) };
         match memory.is_null() {
             true => {
@@ -68,47 +67,34 @@ unsafe impl Backend for HostMemory {
     }
 
     unsafe fn free(&self, address: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller frees what `allocate(bytes)` gave, once, so pointer and layout are those of `alloc`.
+        // SAFETY: the caller frees what `allocate(bytes)` gave, once and when no work uses it, so that pointer and
+        // layout are those of `alloc`.
         unsafe { dealloc(pointer_mut(address), layout(bytes)?) };
         give_back(bytes);
         Ok(())
     }
 
     unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
-        let memory = pointer_mut(address);
-        if let [byte] = *pattern {
-            // SAFETY: the caller gives `bytes` allocated bytes at `address`.
-            unsafe { memory.write_bytes(byte, bytes) };
-            return Ok(());
-        }
-        let mut done = pattern.len().min(bytes);
-        // SAFETY: `done <= pattern.len()` and `done <= bytes`; a borrowed pattern does not overlap a block that is
-        // being filled.
-        unsafe { copy_nonoverlapping(pattern.as_ptr(), memory, done) };
-        while done < bytes && done > 0 {
-            let more = done.min(bytes - done);
-            // SAFETY: `[0, done)` was written, and `[done, done + more)` lies behind it and within `bytes`.
-            unsafe { copy_nonoverlapping(memory, memory.add(done), more) };
-            done += more;
-        }
+        // SAFETY: the caller gives `bytes` allocated bytes at `address`, which nothing else touches before this is
+        // done. They are memory of the process whose provenance is exposed, and as `MaybeUninit` they need not be
+        // initialised.
+        let memory = unsafe { from_raw_parts_mut(pointer_mut(address).cast(), bytes) };
+        repeat(pattern, memory);
         Ok(())
     }
 
     unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller gives readable memory at `from` and a block at `to`, which safe code cannot borrow as well.
-        unsafe { copy_nonoverlapping(from, pointer_mut(to), bytes) };
+        Transfer { from, to: pointer_mut(to), bytes }.run();
         Ok(())
     }
 
     unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller gives a block at `from` and writable memory at `to`, distinct from it.
-        unsafe { copy_nonoverlapping(with_exposed_provenance(from as usize), to, bytes) };
+        Transfer { from: pointer_mut(from), to, bytes }.run();
         Ok(())
     }
 
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller gives two blocks that do not overlap.
-        unsafe { copy_nonoverlapping(with_exposed_provenance::<u8>(from as usize), pointer_mut(to), bytes) };
+        Transfer { from: pointer_mut(from), to: pointer_mut(to), bytes }.run();
         Ok(())
     }
 
@@ -117,7 +103,42 @@ unsafe impl Backend for HostMemory {
     }
 }
 
-/// The pointer of a block, whose provenance `allocate` exposed.
+/// Bytes to be copied now.
+///
+/// Invariant: `bytes` are readable at `from` and writable at `to`, both of them memory of the process. They do not
+/// overlap, and nothing else writes the ones or touches the others before the copy is done. The callers of `write`,
+/// `read` and `copy` promise it, and it is made there alone.
+struct Transfer {
+    from: *const u8,
+    to: *mut u8,
+    bytes: usize,
+}
+
+impl Transfer {
+    fn run(self) {
+        // SAFETY: this is what the invariant says, and bytes are aligned anywhere. A block's part of it was exposed
+        // when it was allocated or reserved, so that the pointer made of its address may reach all of it; what the
+        // caller gave of its own memory is a pointer still. That memory is borrowed, and so no part of a block which
+        // may be written.
+        unsafe { copy_nonoverlapping(self.from, self.to, self.bytes) };
+    }
+}
+
+/// Fills `memory` with `pattern`, again and again: doubles what is written, so that most of it is long copies.
+fn repeat(pattern: &[u8], memory: &mut [MaybeUninit<u8>]) {
+    if let [byte] = *pattern {
+        return memory.fill(MaybeUninit::new(byte));
+    }
+    let mut done = pattern.len().min(memory.len());
+    memory[..done].write_copy_of_slice(&pattern[..done]);
+    while done < memory.len() && done > 0 {
+        let more = done.min(memory.len() - done);
+        memory.copy_within(..more, done);
+        done += more;
+    }
+}
+
+/// The pointer of a block, whose provenance was exposed when it was allocated, or its addresses were reserved.
 fn pointer_mut(address: u64) -> *mut u8 {
     with_exposed_provenance_mut(address as usize)
 }

@@ -10,7 +10,6 @@ mod pages;
 mod queue;
 mod queued;
 
-use std::ptr::from_ref;
 use std::sync::Arc;
 
 use self::memory::{HostMemory, memory};
@@ -41,7 +40,7 @@ impl Host {
     /// one costs nothing.
     pub fn new() -> Host {
         static STREAM: OnceLock<Stream> = OnceLock::new();
-        // SAFETY: pages and backend are both memory of this process.
+        // SAFETY: what the range maps is memory of this process, and so is what `HostMemory` allocates and works on.
         Host(STREAM.get_or_init(|| unsafe { Stream::new(memory().into(), HostMemory) }).clone())
     }
 
@@ -70,7 +69,8 @@ impl Host {
         static MEMORY: OnceLock<Arc<Memory>> = OnceLock::new();
         let queue = Queue::start()?;
         let memory = MEMORY.get_or_init(|| memory().into()).clone();
-        // SAFETY: pages and backend are both memory of this process, which every stream of it can use.
+        // SAFETY: what the range maps, and what streams over the same `Memory` allocate, is memory of this process,
+        // which the work of each of them can use.
         let host = Host(unsafe { Stream::new(memory, Queued(queue)) });
         if let Some(queued) = host.queued() {
             queued.0.report_to(host.0.downgrade());
@@ -136,17 +136,11 @@ impl Default for Host {
     }
 }
 
-// SAFETY: a transparent struct around a `Stream`, which both methods pass on as it is.
+// SAFETY: a transparent struct around a `Stream`, which is the one that it gives out.
 unsafe impl Device for Host {
     #[inline]
     fn stream_handle(&self) -> &Stream {
         &self.0
-    }
-
-    #[inline]
-    unsafe fn from_stream_handle(stream: &Stream) -> &Host {
-        // SAFETY: `Host` is a transparent struct around a `Stream`, with no invariant beyond it.
-        unsafe { &*from_ref(stream).cast() }
     }
 }
 

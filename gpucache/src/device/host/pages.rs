@@ -8,10 +8,13 @@ use super::budget;
 use crate::base::error::{Error, Result};
 use crate::device::{Unfinished, VirtualMemory};
 
-/// Small enough that a small program holds little, large enough that mapping is rare.
-const GRANULARITY: u64 = 64 << 10;
-/// Addresses to ask for: more than any machine has memory, and a small part of what there are.
-const RESERVE: u64 = 1 << 44;
+/// The unit of mapping: a multiple of the pages of every Linux (4 to 64 KiB). Small enough that a small program holds
+/// little, large enough that mapping, a system call each, is rare.
+const HOST_GRANULARITY: u64 = 64 << 10;
+/// Addresses to ask for, 16 TiB: more than any machine has memory, and an eighth of what 47 bits give a process.
+const MOST_ADDRESSES: u64 = 1 << 44;
+/// With no more addresses than this, 1 GiB, a range would be full soon: then memory is taken in chunks instead.
+const LEAST_ADDRESSES: u64 = 1 << 30;
 
 #[derive(Debug)]
 pub(super) struct HostPages;
@@ -20,15 +23,17 @@ pub(super) struct HostPages;
 // mapping over them takes the memory away.
 unsafe impl VirtualMemory for HostPages {
     fn granularity(&self) -> u64 {
-        GRANULARITY
+        HOST_GRANULARITY
     }
 
     fn reserve(&self) -> Result<(u64, u64)> {
         // A process may be limited in addresses: what is had is the largest power of two that the system grants.
-        let sizes = std::iter::successors(Some(RESERVE), |bytes| Some(bytes / 2)).take_while(|&bytes| bytes > 1 << 30);
+        let sizes = std::iter::successors(Some(MOST_ADDRESSES), |bytes| Some(bytes / 2));
+        let sizes = sizes.take_while(|&bytes| bytes > LEAST_ADDRESSES);
         for bytes in sizes {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-            // SAFETY: a new mapping where the system likes, of addresses without access.
+            // SAFETY: the system puts a new mapping without access where nothing is, so that no memory of the process
+            // changes.
             let address = unsafe { libc::mmap(null_mut(), bytes as usize, libc::PROT_NONE, flags, -1, 0) };
             if address != libc::MAP_FAILED {
                 return Ok((address.expose_provenance() as u64, bytes));
@@ -37,20 +42,12 @@ unsafe impl VirtualMemory for HostPages {
         Err(failure(0, "reserving addresses"))
     }
 
-    fn map(&self, address: u64, bytes: u64) -> Result<()> {
-        self.map_pieces(address, &[bytes]).map_err(|unfinished| unfinished.error)
-    }
-
-    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
-        // SAFETY: one piece, for which the caller promised the same.
-        unsafe { self.unmap_pieces(address, &[bytes]) }.map_err(|unfinished| unfinished.error)
-    }
-
     // The system knows pages and no pieces: one call does for a whole stretch, and all of it counts as mapped or none.
     fn map_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
         let (bytes, access) = (pieces.iter().sum(), libc::PROT_READ | libc::PROT_WRITE);
         let mapped = budget::take(bytes).and_then(|()| {
-            // SAFETY: the pages lie within the reserved mapping, and nobody uses them yet.
+            // SAFETY: the pages lie within the mapping that `reserve` made, as callers have it. Access is only added,
+            // to pages that nobody uses yet.
             match unsafe { libc::mprotect(pointer(address), bytes as usize, access) } {
                 0 => Ok(()),
                 _ => {
@@ -66,8 +63,8 @@ unsafe impl VirtualMemory for HostPages {
     unsafe fn unmap_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
         let bytes = pieces.iter().sum();
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: the pages lie within the reserved mapping, and by the caller's contract nobody uses them any more; the
-        // new mapping in their place keeps the addresses reserved and lets the memory go.
+        // SAFETY: the pages lie within the mapping that `reserve` made, and the caller promises that no work uses them
+        // any more, so that nothing is lost with them. The new mapping in their place keeps the addresses reserved.
         match unsafe { libc::mmap(pointer(address), bytes as usize, libc::PROT_NONE, flags, -1, 0) } {
             libc::MAP_FAILED => Err(Unfinished { mapped: pieces.len(), error: failure(bytes, "unmapping pages") }),
             _ => {

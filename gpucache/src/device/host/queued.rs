@@ -15,33 +15,61 @@ use crate::device::{Backend, Event};
 #[derive(Debug)]
 pub(super) struct Queued(pub(super) Queue);
 
-/// A place in a queue.
-#[derive(Debug, Default)]
-struct Mark(Mutex<Option<(Arc<Progress>, u64)>>);
+/// What the default stream does at once, to be done when it is its turn in the queue.
+///
+/// Invariant: each is made by the method of [`Queued`] of its name alone, from what its caller promises until it is
+/// done.
+enum Operation {
+    Free { address: u64, bytes: usize },
+    Fill { address: u64, bytes: usize, pattern: Vec<u8> },
+    Write { from: Vec<u8>, to: u64 },
+    Copy { from: u64, to: u64, bytes: usize },
+}
 
-impl Mark {
+impl Operation {
+    fn run(self) -> Result<()> {
+        // SAFETY: whoever called the method that made this promised what the default stream's method of the same name
+        // asks for: of the memory as it is when the operation's turn comes, which is behind all that was queued before
+        // and before all that is queued later. What is written from is here, and nobody else's.
+        unsafe {
+            match self {
+                Operation::Free { address, bytes } => HostMemory.free(address, bytes),
+                Operation::Fill { address, bytes, pattern } => HostMemory.fill(address, bytes, &pattern),
+                Operation::Write { from, to } => HostMemory.write(from.as_ptr(), to, from.len()),
+                Operation::Copy { from, to, bytes } => HostMemory.copy(from, to, bytes),
+            }
+        }
+    }
+}
+
+/// An event: a place in a queue, once it was recorded.
+#[derive(Debug, Default)]
+struct QueueEvent(Mutex<Option<(Arc<Progress>, u64)>>);
+
+impl QueueEvent {
     fn place(&self) -> Option<(Arc<Progress>, u64)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 // SAFETY: `is_done` answers that pieces up to the place have ended, which are all that it was recorded behind.
-unsafe impl Event for Mark {
+unsafe impl Event for QueueEvent {
     fn is_complete(&self) -> Result<bool> {
         Ok(self.place().is_none_or(|(progress, piece)| progress.is_done(piece)))
     }
 }
 
-fn mark(event: &dyn Event) -> Result<&Mark> {
+fn own(event: &dyn Event) -> Result<&QueueEvent> {
     let event: &dyn Any = event;
     event.downcast_ref().ok_or_else(|| Error::device_failure("the host", "an event", "it is another device's"))
 }
 
 impl Queued {
-    /// Queues an operation of the default stream; what it meets is kept for the stream's next call.
-    fn push(&self, operation: impl FnOnce() -> Result<()> + Send + 'static) {
+    /// Queues an operation; what it meets is kept for the stream's next call.
+    fn push(&self, operation: Operation) -> Result<()> {
         let progress = self.0.progress().clone();
-        self.0.push(move || operation().unwrap_or_else(|error| progress.keep(error)));
+        self.0.push(move || operation.run().unwrap_or_else(|error| progress.keep(error)));
+        Ok(())
     }
 
     /// Lets later work wait for what is on `other` now.
@@ -66,41 +94,32 @@ unsafe impl Backend for Queued {
     }
 
     unsafe fn free(&self, address: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's contract; what is on the stream now, which may use the memory, is done before.
-        self.push(move || unsafe { HostMemory.free(address, bytes) });
-        Ok(())
+        self.push(Operation::Free { address, bytes })
     }
 
     unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
-        let pattern = pattern.to_vec();
-        // SAFETY: the caller's contract is that nothing else touches the memory before this is done.
-        self.push(move || unsafe { HostMemory.fill(address, bytes, &pattern) });
-        Ok(())
+        self.push(Operation::Fill { address, bytes, pattern: pattern.to_vec() })
     }
 
     unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
         let mut copy = Vec::new();
         copy.try_reserve_exact(bytes).map_err(|error| Error::out_of_memory("the host", bytes, error))?;
-        // SAFETY: the caller gives `bytes` readable bytes at `from` until this returns.
+        // SAFETY: the caller gives `bytes` readable bytes at `from`, which nobody writes until this returns.
         copy.extend_from_slice(unsafe { from_raw_parts(from, bytes) });
-        // SAFETY: the copy has `bytes` bytes; for `to` the caller's contract is that nothing else touches it before this
-        // is done.
-        self.push(move || unsafe { HostMemory.write(copy.as_ptr(), to, bytes) });
-        Ok(())
+        self.push(Operation::Write { from: copy, to })
     }
 
     unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
         let progress = self.0.progress();
         progress.finish()?;
         progress.check()?;
-        // SAFETY: the caller's contract; all work is done that wrote the memory.
+        // SAFETY: the caller gives a block of `bytes` bytes at `from` and as many writable at `to`, of another object.
+        // All work is done that wrote the block, as `finish` waited for it.
         unsafe { HostMemory.read(from, to, bytes) }
     }
 
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's contract is that nothing else writes the memory before this is done.
-        self.push(move || unsafe { HostMemory.copy(from, to, bytes) });
-        Ok(())
+        self.push(Operation::Copy { from, to, bytes })
     }
 
     fn synchronize(&self) -> Result<()> {
@@ -108,17 +127,17 @@ unsafe impl Backend for Queued {
     }
 
     fn new_event(&self) -> Result<Arc<dyn Event>> {
-        Ok(Arc::new(Mark::default()))
+        Ok(Arc::new(QueueEvent::default()))
     }
 
     fn record(&self, event: &dyn Event) -> Result<()> {
         let progress = self.0.progress();
-        *mark(event)?.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((progress.clone(), progress.queued()));
+        *own(event)?.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((progress.clone(), progress.queued()));
         Ok(())
     }
 
     fn wait(&self, event: &dyn Event) -> Result<()> {
-        if let Some((progress, piece)) = mark(event)?.place() {
+        if let Some((progress, piece)) = own(event)?.place() {
             self.follow_place(progress, piece);
         }
         Ok(())

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, PoisonError};
 
-use super::{Inner, NEXT, NOT_READY, Stream};
+use super::{NEXT_STREAM, NOT_READY, Stream, StreamState};
 use crate::base::error::{Error, Result};
 use crate::base::sync::Mutex;
 
@@ -41,8 +41,8 @@ impl Stream {
                 "end that capture first, or capture another stream",
             ));
         }
-        let new = Stream(Arc::new(Inner {
-            id: NEXT.fetch_add(1, Relaxed),
+        let new = Stream(Arc::new(StreamState {
+            id: NEXT_STREAM.fetch_add(1, Relaxed),
             queue: inner.id,
             memory: inner.memory.clone(),
             watches: inner.watches,

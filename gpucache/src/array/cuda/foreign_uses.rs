@@ -1,28 +1,29 @@
 //! What a block keeps of uses by streams that the engine does not know, in this life.
 //!
-//! A stream that is shown and has a handle needs none of this: the block knows it. The rest is of three kinds. Streams that
-//! are shown have an event each (`passing`). cudarc's kernel launches show none, and go by the events of a slice (`slices`).
-//! Whoever has a slice, or cudarc's view of one, can use it any number of times, of which its events know the last; likewise
-//! launches by context objects that record no events. Such a loan is *untold*: at its end the block's own stream waits for all
-//! that the context was given until then, by one event of the driver's.
+//! A stream that is shown and has a handle needs none of this: the block knows it. The rest is of three kinds. Streams
+//! that are shown have an event each (`passing`). cudarc's kernel launches show none, and go by the events of a slice
+//! (`slices`). Whoever has a slice, or cudarc's view of one, can use it any number of times, of which its events know
+//! the last; likewise launches by context objects that record no events. Such a loan is *untold*: at its end the
+//! block's own stream waits for all that the context was given until then, by one event of the driver's.
 //!
-//! Invariants: what was lent is noted here before it is used. The block's own stream is behind all of it when a write, or the
-//! block's next life, begins; and behind the writes among it when a read begins.
+//! Invariants: what was lent is noted here before it is used. The block's own stream is behind all of it when a write,
+//! or the block's next life, begins; and behind the writes among it when a read begins.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use cudarc::driver::CudaSlice;
 
 use super::passing::Passing;
-use super::slices::{Slices, Ticket};
+use super::slices::{Slices, TrackedSlice};
 use crate::array::{Element, len_of};
 use crate::base::error::{Error, Result};
 use crate::base::sync::OnceLock;
-use crate::cache::{Block, View};
+use crate::cache::Block;
 use crate::device::{Cuda, Device, process_exits};
+use crate::record::View;
 
 /// A block's uses by streams that it does not know.
-pub(super) struct Lent<T: Element> {
+pub(super) struct ForeignUses<T: Element> {
     /// The block's own stream.
     home: Cuda,
     passing: Passing,
@@ -31,43 +32,48 @@ pub(super) struct Lent<T: Element> {
     writes_untold: AtomicBool,
 }
 
-impl<T: Element> Lent<T> {
-    pub(super) fn new(home: &Cuda) -> Lent<T> {
-        let (reads_untold, writes_untold) = (AtomicBool::new(false), AtomicBool::new(false));
-        Lent { home: home.clone(), passing: Passing::default(), slices: OnceLock::new(), reads_untold, writes_untold }
+impl<T: Element> ForeignUses<T> {
+    pub(super) fn new(home: &Cuda) -> ForeignUses<T> {
+        ForeignUses {
+            home: home.clone(),
+            passing: Passing::default(),
+            slices: OnceLock::new(),
+            reads_untold: AtomicBool::new(false),
+            writes_untold: AtomicBool::new(false),
+        }
     }
 
     /// With somebody's slice and its memory, behind what its events know of.
-    pub(super) fn adopting(home: &Cuda, slice: CudaSlice<T>) -> Lent<T> {
+    pub(super) fn adopting(home: &Cuda, slice: CudaSlice<T>) -> ForeignUses<T> {
         let slices = Slices::adopting(slice);
         slices.first().follow(home).unwrap_or_else(|error| home.wait_instead(error));
-        let mut lent = Lent::new(home);
-        lent.slices = OnceLock::from(slices);
-        lent
+        let mut uses = ForeignUses::new(home);
+        uses.slices = OnceLock::from(slices);
+        uses
     }
 
     pub(super) fn passing(&self) -> &Passing {
         &self.passing
     }
 
-    /// A slice for reads, behind all that is on the block's own stream: for one use that cudarc tells of, or for any number
-    /// that nobody does.
-    pub(super) fn reading(&self, block: &Block, is_untold: bool) -> &Ticket<T> {
+    /// A slice for reads, behind all that is on the block's own stream: for one use that cudarc tells of, or for any
+    /// number that nobody does.
+    pub(super) fn reading(&self, block: &Block, is_untold: bool) -> &TrackedSlice<T> {
         let slices = self.slices(block);
-        let ticket = slices.reading(&self.home, block.is_bare()).unwrap_or_else(|error| {
+        let slice = slices.reading(&self.home, block.is_bare()).unwrap_or_else(|error| {
             self.home.wait_instead(error);
             self.note_untold_read();
             slices.first()
         });
-        if is_untold || !ticket.has_events() {
+        if is_untold || !slice.has_events() {
             self.note_untold_read();
         }
-        ticket
+        slice
     }
 
     /// What a slice was lent for before happens again, behind all that is on the block's own stream now.
-    pub(super) fn read_again(&self, ticket: &Ticket<T>) {
-        ticket.announce(&self.home).unwrap_or_else(|error| self.home.wait_instead(error));
+    pub(super) fn read_again(&self, slice: &TrackedSlice<T>) {
+        slice.announce(&self.home).unwrap_or_else(|error| self.home.wait_instead(error));
         self.note_untold_read();
     }
 
@@ -81,7 +87,7 @@ impl<T: Element> Lent<T> {
     pub(super) fn writing(&mut self, is_untold: bool) -> Option<&mut CudaSlice<T>> {
         let slices = self.slices.get_mut()?;
         match slices.writing(&self.home) {
-            Ok(ticket) if !is_untold && ticket.has_events() => {}
+            Ok(slice) if !is_untold && slice.has_events() => {}
             Ok(_) => *self.writes_untold.get_mut() = self.home.stream().context().is_event_tracking(),
             Err(error) => {
                 *self.writes_untold.get_mut() = true;
@@ -133,7 +139,7 @@ impl<T: Element> Lent<T> {
     }
 }
 
-impl<T: Element> View for Lent<T> {
+impl<T: Element> View for ForeignUses<T> {
     fn follow_writes(&self) -> Result<()> {
         self.try_follow_writes().or_else(|error| {
             // What was lent stays noted: others may be about to use it.
@@ -162,17 +168,19 @@ fn keep(home: &Cuda, error: Error) {
     home.stream_handle().keep(error);
 }
 
-impl<T: Element> Drop for Lent<T> {
+impl<T: Element> Drop for ForeignUses<T> {
     fn drop(&mut self) {
         if process_exits() {
-            return std::mem::forget(self.slices.take());
+            return;
         }
         if let Err(error) = self.follow_uses() {
             keep(&self.home, error);
         }
         // `CudaSlice` frees in whatever context is current, and its waits would meet what is kept.
         self.home.make_current();
-        drop(self.slices.take());
+        if let Some(slices) = self.slices.take() {
+            slices.release();
+        }
         self.home.take_kept(self.home.stream().context());
     }
 }
