@@ -55,6 +55,26 @@ const LOOKS: usize = 4;
 /// What a block takes at least: blocks of a range begin at multiples of this.
 const LEAST: u64 = 256;
 
+/// What a list is found to be, where one is looked for that can be given to a new key.
+enum Look {
+    /// It has blocks, or some are to return.
+    InUse,
+    /// It has none, but was missed since it was looked at last.
+    Missed,
+    Disused,
+}
+
+impl List {
+    fn look(&mut self) -> Look {
+        let was_missed = std::mem::replace(&mut self.was_missed, false);
+        match self.idle.is_empty() && self.out == 0 {
+            false => Look::InUse,
+            true if was_missed => Look::Missed,
+            true => Look::Disused,
+        }
+    }
+}
+
 impl Lists {
     /// Pops an idle block of exactly this key, the one returned last, as its memory is the likeliest in a cache.
     #[inline]
@@ -122,7 +142,7 @@ impl Lists {
     }
 
     /// Where there are many keys: takes the list of one away that has no blocks, if there is one among the next few; of those
-    /// rather one that was not missed since it was looked at last.
+    /// rather one that was not missed since it was looked at last (a clock's second chance).
     fn disused(&mut self) -> Option<usize> {
         if self.lists.len() < MANY {
             return None;
@@ -130,13 +150,13 @@ impl Lists {
         let mut found = None;
         for _ in 0..LOOKS {
             self.hand = (self.hand + 1) % self.lists.len();
-            let list = &mut self.lists[self.hand];
-            let was_missed = std::mem::replace(&mut list.was_missed, false);
-            if list.idle.is_empty() && list.out == 0 && (found.is_none() || !was_missed) {
-                found = Some(self.hand);
-            }
-            if found.is_some() && !was_missed {
-                break;
+            match self.lists[self.hand].look() {
+                Look::InUse => {}
+                Look::Missed => found = found.or(Some(self.hand)),
+                Look::Disused => {
+                    found = Some(self.hand);
+                    break;
+                }
             }
         }
         let place = found?;

@@ -190,20 +190,32 @@ impl Local {
         record.end_life();
         shared.counters.dropped(record.bytes());
         self.planner.look_again();
-        let is_known = self.lists.expects(record.place());
-        if is_known && self.recycle == Recycle::Keyed {
+        if !self.lists.expects(record.place()) {
+            return self.put_aside(shared, record);
+        }
+        if self.recycle == Recycle::Keyed {
             self.lists.push(record, false);
             return Put::Kept;
         }
         let budget = self.budget(shared);
-        if is_known && record.bytes() as u64 <= budget {
-            self.lists.push(record, true);
-            return if self.lists.idle_bytes() > budget { Put::KeptTooMuch } else { Put::Kept };
+        if record.bytes() as u64 > budget {
+            return self.put_out(shared, record);
         }
-        if record.bytes() == 0 && record.home().generation == shared.generation() {
-            self.empties.push(record);
-            return Put::Kept;
+        self.lists.push(record, true);
+        if self.lists.idle_bytes() > budget { Put::KeptTooMuch } else { Put::Kept }
+    }
+
+    /// Takes a block back that has no list.
+    fn put_aside(&mut self, shared: &Shared, record: Box<Record>) -> Put {
+        if record.bytes() > 0 || record.home().generation != shared.generation() {
+            return self.put_out(shared, record);
         }
+        self.empties.push(record);
+        Put::Kept
+    }
+
+    /// Takes a block out of the account.
+    fn put_out(&mut self, shared: &Shared, mut record: Box<Record>) -> Put {
         self.planner.release_escaped(&mut record);
         shared.counters.released(record.bytes());
         Put::Released(record)

@@ -73,35 +73,53 @@ pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store) -
     Ok(Supplied { record, calls })
 }
 
+/// The steps of a miss, in order of their price: what is free; what is idle elsewhere, once it went back; pages that move; what is
+/// free in a moment; and then a range that grows.
 fn carve(range: &DeviceRange, stream: &Stream, request: &Request<'_>, moves: Moves) -> Result<Carved> {
     let bytes = request.bytes as u64;
     if let Some(carved) = range.reuse(stream, bytes)? {
         return Ok(carved);
     }
-    if !stream.is_reserved() && stream.is_capturing() {
-        return Err(unannounced(format_args!("an array of shape {:?}, {bytes} bytes", request.dims)));
-    }
-    if reclaim::release_idle(Idle::Budgeted, stream.memory_id(), bytes) > 0
-        && let Some(carved) = range.reuse(stream, bytes)?
-    {
+    refuse_unannounced(stream, request)?;
+    if let Some(carved) = reclaimed(range, stream, bytes)? {
         return Ok(carved);
     }
     let Occupancy { reserved, frees, .. } = range.occupancy();
-    if bytes > reserved / MOVED {
-        let moved = match moves {
-            Moves::Never => Ok(None),
-            Moves::WhereFar => range.exchange(stream, bytes),
-            Moves::First => range.gather(stream, bytes, Limit { aim: reserved, most: u64::MAX }),
-        };
-        if let Ok(Some(carved)) = moved {
-            return Ok(carved);
-        }
+    if let Some(carved) = moved(range, stream, bytes, reserved, moves) {
+        return Ok(carved);
     }
     if let Some(carved) = range.reuse_soon(stream, bytes)? {
         return Ok(carved);
     }
     insist(stream, bytes, frees, |insists| range.allocate(stream, bytes, insists))
         .map_err(|error| error.stopping(request.bytes))
+}
+
+/// What is free once the idle memory of scopes that keep a budget went back.
+fn reclaimed(range: &DeviceRange, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
+    match reclaim::release_idle(Idle::Budgeted, stream.memory_id(), bytes) {
+        0 => Ok(None),
+        _ => range.reuse(stream, bytes),
+    }
+}
+
+/// A block under which pages move, so that no more are reserved. A failure of that is none of the request.
+fn moved(range: &DeviceRange, stream: &Stream, bytes: u64, reserved: u64, moves: Moves) -> Option<Carved> {
+    let moved = match moves {
+        _ if bytes <= reserved / MOVED => Ok(None),
+        Moves::Never => Ok(None),
+        Moves::WhereFar => range.exchange(stream, bytes),
+        Moves::First => range.gather(stream, bytes, Limit { aim: reserved, most: u64::MAX }),
+    };
+    moved.ok().flatten()
+}
+
+/// A capture gets no memory that would not stay reserved for its graph.
+fn refuse_unannounced(stream: &Stream, request: &Request<'_>) -> Result<()> {
+    match !stream.is_reserved() && stream.is_capturing() {
+        true => Err(unannounced(format_args!("an array of shape {:?}, {} bytes", request.dims, request.bytes))),
+        false => Ok(()),
+    }
 }
 
 /// Why a capture gets no memory that is not reserved for its graph.

@@ -110,13 +110,19 @@ impl Planner {
     /// use.
     fn follow(&mut self, course: Course, recorded: Option<usize>) -> bool {
         let goes_by_plan = course.goes_by_plan();
-        let active = (self.entry.is_planned && !self.plans.is_empty()).then(|| self.plans.active());
+        let active = self.active_plan();
         if let Some(plan) = recorded.or(active.filter(|_| goes_by_plan)) {
             self.plans.note_followed(plan, self.entry.number);
         }
         // An entry that goes by another plan says nothing of the active one.
-        let is_of_another = recorded.is_some() && recorded != active;
-        active.is_some() && (goes_by_plan || !is_of_another) && self.plans.score(goes_by_plan)
+        let is_of_another = !goes_by_plan && recorded.is_some_and(|plan| Some(plan) != active);
+        active.is_some() && !is_of_another && self.plans.score(goes_by_plan)
+    }
+
+    /// The plan that serves the entry.
+    fn active_plan(&self) -> Option<usize> {
+        let is_planned = self.entry.is_planned && !self.plans.is_empty();
+        is_planned.then(|| self.plans.active())
     }
 
     fn meet(&mut self, fate: Fate, shared: &Shared) {

@@ -87,24 +87,49 @@ impl<C> Need<'_, C> {
         if is_worth { (self.call)(true) } else { answer }
     }
 
-    /// Makes the call again after blocks were taken away from plans, and whenever others gave memory back, until that is enough.
+    /// Makes the call again after arenas were taken away, and whenever others gave memory back, until that is enough.
     fn revoke<R>(&mut self, mut answer: Result<R>) -> Result<R>
     where
         C: Fn(bool) -> Result<R>,
     {
         let _in_need = InNeed::begin();
         for _ in 0..ROUNDS {
-            let is_idle = self.release_idle() > 0;
-            let is_revoked = !is_idle && reclaim::revoke(self.stream.memory_id(), self.bytes) > 0;
-            if !is_idle && !is_revoked && transit::is_still() && Seen::now(self.stream) == self.seen {
-                break;
-            }
+            let patience = match self.found() {
+                Found::Nothing => break,
+                // The thread that had the arena may have work on it still.
+                Found::Arenas => Patience::Some,
+                Found::Idle | Found::OnItsWay => Patience::None,
+            };
             transit::wait();
-            answer = self.retry(answer, if is_revoked { Patience::Some } else { Patience::None }, false);
+            answer = self.retry(answer, patience, false);
             if !is_short(&answer) {
                 break;
             }
         }
         answer
     }
+
+    /// What there is for another attempt: what is idle goes back first, and only then are arenas taken away.
+    fn found(&self) -> Found {
+        if self.release_idle() > 0 {
+            Found::Idle
+        } else if reclaim::revoke(self.stream.memory_id(), self.bytes) > 0 {
+            Found::Arenas
+        } else if !transit::is_still() || Seen::now(self.stream) != self.seen {
+            Found::OnItsWay
+        } else {
+            Found::Nothing
+        }
+    }
+}
+
+/// What another attempt may find.
+enum Found {
+    /// Idle memory went back.
+    Idle,
+    /// Arenas were taken away from threads that are inside.
+    Arenas,
+    /// Others gave memory back, or are about to.
+    OnItsWay,
+    Nothing,
 }

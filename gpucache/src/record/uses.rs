@@ -29,8 +29,8 @@ impl Uses {
         order: impl Fn(&Stream, &Stream) -> Result<()>,
     ) -> Result<()> {
         let writer = self.writer.as_ref().unwrap_or(home);
-        let is_known =
-            writer.queue() == stream.queue() || self.readers.iter().any(|reader| reader.queue() == stream.queue());
+        let is_known = self.knows(writer, stream);
+        // Where it is put behind the home stream below, once is enough.
         if is_bare && stream.queue() != home.queue() && (is_known || writer.queue() != home.queue()) {
             order(stream, home)?;
         }
@@ -40,6 +40,12 @@ impl Uses {
         order(stream, writer)?;
         self.readers.push(stream.clone());
         Ok(())
+    }
+
+    /// Whether a stream is behind what was written last: it wrote that, or has read it.
+    fn knows(&self, writer: &Stream, stream: &Stream) -> bool {
+        let is_same = |other: &Stream| other.queue() == stream.queue();
+        is_same(writer) || self.readers.iter().any(is_same)
     }
 
     /// Lets later work of `stream` write the block, which is on `home`, once `order` has put it behind all uses.
