@@ -85,7 +85,7 @@ impl<T: Element, D: Device> Array<T, D> {
     pub fn from_slice(device: &D, shape: impl Shape, values: &[T]) -> Result<Self> {
         let dims = shape.dims();
         same_len::<T>(dims, values.len())?;
-        let mut array = Self::serve(device, dims)?;
+        let mut array = Self::allocate(device, dims)?;
         array.copy_from_slice(values)?;
         Ok(array)
     }
@@ -114,19 +114,27 @@ impl<T: Element, D: Device> Array<T, D> {
     /// Serves what a plan expects in line, where all stays in registers.
     #[inline(always)]
     fn allocate(device: &D, dims: &[usize]) -> Result<Self> {
-        if let Some(elements) = product::<T>(dims)
-            && let Some(record) = current::planned(device.stream_handle(), dims, elements * size_of::<T>())
-        {
-            return Ok(Array { block: Block::of(record), typed: PhantomData });
+        let Some(elements) = product::<T>(dims) else { return Self::serve_empty(device, dims) };
+        let bytes = elements * size_of::<T>();
+        match current::planned(device.stream_handle(), dims, bytes) {
+            Some(record) => Ok(Array { block: Block::of(record), typed: PhantomData }),
+            None => Self::serve(device, dims, bytes),
         }
-        Self::serve(device, dims)
     }
 
     #[inline(never)]
-    fn serve(device: &D, dims: &[usize]) -> Result<Self> {
+    fn serve(device: &D, dims: &[usize], bytes: usize) -> Result<Self> {
         const { assert!(align_of::<T>() as u64 <= ALIGNMENT, "an element is aligned to at most 256 bytes, as blocks are") };
-        let block = Block::allocate(device.stream_handle(), &request::<T>(dims)?)?;
+        let request = Request { dtype: TypeId::of::<T>(), dims, bytes };
+        let block = Block::allocate(device.stream_handle(), &request)?;
         Ok(Array { block, typed: PhantomData })
+    }
+
+    /// Serves dimensions whose product overflows, if there is a zero among them.
+    #[cold]
+    #[inline(never)]
+    fn serve_empty(device: &D, dims: &[usize]) -> Result<Self> {
+        Self::serve(device, dims, elements::<T>(dims)? * size_of::<T>())
     }
 
     /// The dimensions, outermost first.
@@ -230,7 +238,7 @@ impl<T: Element, D: Device> Array<T, D> {
     /// # Errors
     /// As for [`zeros`](Array::zeros).
     pub fn try_clone(&self) -> Result<Self> {
-        let mut copy = Self::serve(self.device(), self.shape())?;
+        let mut copy = Self::serve(self.device(), self.shape(), self.byte_len())?;
         copy.block.copy_from(&self.block)?;
         Ok(copy)
     }
@@ -285,19 +293,27 @@ fn product<T>(dims: &[usize]) -> Option<usize> {
     (elements <= most).then_some(elements)
 }
 
-/// As [`product`]: a zero anywhere makes an array empty, whatever the other dimensions multiply to.
+/// As [`product`]; an error says why there is none.
+#[inline]
 fn elements<T>(dims: &[usize]) -> Result<usize> {
-    match product::<T>(dims) {
-        Some(elements) => Ok(elements),
-        None if dims.contains(&0) => Ok(0),
-        None => Err(Error::invalid_shape(format!(
-            "the shape {dims:?} of {} overflows the address space: check the dimensions",
-            std::any::type_name::<T>()
-        ))),
+    product::<T>(dims).map_or_else(|| none::<T>(dims), Ok)
+}
+
+/// A zero anywhere makes an array empty, whatever the other dimensions multiply to.
+#[cold]
+#[inline(never)]
+fn none<T>(dims: &[usize]) -> Result<usize> {
+    if dims.contains(&0) {
+        return Ok(0);
     }
+    let dtype = std::any::type_name::<T>();
+    Err(Error::invalid_shape(format!(
+        "the shape {dims:?} of {dtype} overflows the address space: check the dimensions"
+    )))
 }
 
 /// What an array of this shape asks for.
+#[cfg(feature = "cuda")]
 fn request<T: 'static>(dims: &[usize]) -> Result<Request<'_>> {
     Ok(Request { dtype: TypeId::of::<T>(), dims, bytes: elements::<T>(dims)? * size_of::<T>() })
 }

@@ -242,18 +242,27 @@ fn give_back(record: Box<Record>) {
 }
 
 #[inline(never)]
-fn give_back_unplanned(mut record: Box<Record>) {
-    if !record.needs_care() {
-        match current::give_back(record) {
-            None => return,
-            Some(rest) => record = rest,
-        }
-    } else {
-        match keep(record) {
-            None => return,
-            Some(rest) => record = rest,
-        }
+fn give_back_unplanned(record: Box<Record>) {
+    if record.needs_care() {
+        return give_back_with_care(record);
     }
+    if let Some(record) = current::give_back(record) {
+        give_back_home(record);
+    }
+}
+
+/// There are reservations that it was used in, or others use it.
+#[cold]
+#[inline(never)]
+fn give_back_with_care(record: Box<Record>) {
+    if let Some(record) = keep(record) {
+        give_back_home(record);
+    }
+}
+
+/// It is of another scope than the innermost one, or of none.
+#[inline(never)]
+fn give_back_home(record: Box<Record>) {
     if record.stream().watches() {
         record.stream().taken_back(record.address, record.bytes);
     }

@@ -62,7 +62,7 @@ pub(super) fn take_back_planned(record: Box<Record>) -> Option<Box<Record>> {
 #[inline]
 pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
     match KEEPING.get() {
-        Some(cache) if record.home().door.is_some_and(|door| std::ptr::eq(door, cache.door())) => {
+        Some(cache) if record.returns_to(cache.door()) => {
             // SAFETY: a cache that stands in `KEEPING` was entered by this thread.
             unsafe { Owner::assume(cache) }.put(record);
             None
