@@ -116,7 +116,7 @@ impl<T: Element, D: Device> Array<T, D> {
     fn allocate(device: &D, dims: &[usize]) -> Result<Self> {
         let Some(elements) = product::<T>(dims) else { return Self::serve_empty(device, dims) };
         let bytes = elements * size_of::<T>();
-        match current::planned(device.stream_handle(), dims, bytes) {
+        match current::serve_planned(device.stream_handle(), dims, bytes) {
             Some(record) => Ok(Array { block: Block::of(record), typed: PhantomData }),
             None => Self::serve(device, dims, bytes),
         }

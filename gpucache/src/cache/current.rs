@@ -42,7 +42,7 @@ pub(crate) unsafe fn set(current: Option<Current>) {
 
 /// What the plan of the innermost scope expects next, if this is it.
 #[inline(always)]
-pub(crate) fn planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
+pub(crate) fn serve_planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
     let cache = PLANNING.get()?;
     // SAFETY: a cache that stands in `PLANNING` was entered by this thread, which so owns it, and serving a position touches
     // plain data alone, which comes back to no cache.

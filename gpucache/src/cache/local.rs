@@ -1,6 +1,6 @@
 //! The owner's side of a cache: plain data that only the thread which owns the cache touches, without locks.
 //!
-//! Invariants: a record in `lists` came after the last invalidation that the owner settled, one in `spares` has no memory;
+//! Invariants: a record in `lists` came after the last invalidation that the owner followed, one in `spares` has no memory;
 //! no method calls a device or any code of the user: what is to be released is handed to the caller.
 
 use super::deferred::Deferred;
@@ -8,9 +8,7 @@ use super::lists::Lists;
 use super::policy::{Recycle, Use};
 use super::supply::{Moves, Store};
 use crate::device::{Stream, WeakStream};
-use crate::home::PlanStats;
-use crate::home::ScopeStats;
-use crate::home::Shared;
+use crate::home::{PlanStats, ScopeStats, Shared};
 use crate::planner::{Begin, Planner};
 use crate::pressure::demand::Told;
 use crate::pressure::reclaim::Idle;
@@ -79,7 +77,7 @@ impl Local {
         }
     }
 
-    /// Once what other threads returned has been settled: what the plan has a place for, else a hit.
+    /// Once what other threads returned has been taken in: what the plan has a place for, else a hit.
     pub(super) fn pop(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
         if shared.is_stale() {
             return None;

@@ -15,12 +15,9 @@ use super::policy::Recycle;
 use super::supply::{self, Supplied};
 use crate::base::error::Result;
 use crate::device::Stream;
-use crate::home::PlanStats;
-use crate::home::ScopeStats;
-use crate::home::Shared;
 use crate::home::hold::{Duties, Hold};
-use crate::pressure::demand;
-use crate::pressure::keep;
+use crate::home::{PlanStats, ScopeStats, Shared};
+use crate::pressure::{demand, keep};
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
 /// One scope's cache on one thread.
@@ -68,8 +65,8 @@ impl Cache {
         self.shared.counters.entries.add(1);
         let Some(owner) = self.owner() else { return };
         owner.with(|local, _| local.enter(recycle));
-        if self.shared.is_unsettled() {
-            owner.settle();
+        if self.shared.is_behind() {
+            owner.catch_up();
         }
         if owner.depth() == 1 {
             owner.begin();
@@ -87,7 +84,7 @@ impl Cache {
         } else if let Some(recycle) = open {
             owner.with(|local, _| local.enter(recycle));
         }
-        owner.let_go();
+        owner.exit();
         if !self.is_mine() {
             keep::left(|device| self.serves(device));
         }
@@ -162,12 +159,12 @@ impl Keeper for Cache {
 
 impl Duties for &'static Cache {
     fn is_due(&self) -> bool {
-        self.shared.is_unsettled()
+        self.shared.is_behind()
     }
 
-    fn settle(&self) {
+    fn catch_up(&self) {
         if let Some(owner) = self.owner() {
-            owner.settle();
+            owner.catch_up();
         }
     }
 }
@@ -197,19 +194,19 @@ impl Owner {
         unsafe { self.cache.local.depth() }
     }
 
-    /// Has the next [`let_go`](Owner::let_go) undo all entries at once.
+    /// Has the next [`exit`](Owner::exit) undo all entries at once.
     pub(super) fn make_last(self) {
         // SAFETY: this is a proof that the calling thread owns the cache.
         unsafe { self.cache.local.set_depth(1) };
     }
 
     /// Undoes one entry or hold.
-    pub(super) fn let_go(self) {
+    pub(super) fn exit(self) {
         if self.depth() == 1 {
             self.tell_demand();
         }
         // SAFETY: this is a proof that the calling thread owns the cache, and goes with it.
-        unsafe { self.cache.local.let_go(TOKEN.get(), &self.cache) };
+        unsafe { self.cache.local.exit(TOKEN.get(), &self.cache) };
     }
 
     /// A block from the lists, else from where the device's memory is kept.
@@ -225,8 +222,8 @@ impl Owner {
     #[inline(never)]
     fn miss(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         stream.check_kept()?;
-        if self.shared.is_unsettled() {
-            self.settle();
+        if self.shared.is_behind() {
+            self.catch_up();
         }
         self.take_deferred();
         if let Some(record) = self.with(|local, shared| local.pop(shared, request, stream)) {
@@ -264,7 +261,7 @@ impl Owner {
         match self.with(|local, shared| local.put(shared, record)) {
             Put::Kept if !self.shared.is_stale() => {}
             Put::Released(record) => self.release(record),
-            Put::Kept | Put::KeptTooMuch => self.settle(),
+            Put::Kept | Put::KeptTooMuch => self.catch_up(),
         }
     }
 
@@ -282,15 +279,15 @@ impl Owner {
         if is_old {
             demand::trim_to_demand(false, |device| self.serves(device));
         }
-        if self.shared.is_unsettled() {
-            self.settle();
+        if self.shared.is_behind() {
+            self.catch_up();
         }
     }
 
     /// Deals with what is due: releases blocks after an invalidation, takes back what other threads returned, and gives
     /// back what has been idle longest while that is too much. The thread may be one that only dropped an array, in a callback
     /// of the driver for instance: no stream is waited for, and none told to wait.
-    pub(super) fn settle(&self) {
+    pub(super) fn catch_up(&self) {
         if self.shared.is_stale() {
             self.renew();
             demand::trim_to_demand(false, |device| self.serves(device));

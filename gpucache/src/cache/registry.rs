@@ -15,8 +15,7 @@ use hashbrown::HashMap;
 
 use super::owner::Cache;
 use crate::base::sync::{LazyLock, Mutex, MutexGuard};
-use crate::home::PlanStats;
-use crate::home::ScopeStats;
+use crate::home::{PlanStats, ScopeStats};
 
 /// The caches of one name.
 pub(crate) struct Scope {

@@ -4,8 +4,7 @@
 
 use super::local::Local;
 use super::owner::{Cache, Owner};
-use crate::home::PlanStats;
-use crate::home::ScopeStats;
+use crate::home::{PlanStats, ScopeStats};
 use crate::pressure::demand;
 use crate::pressure::lease::Lease;
 use crate::pressure::reclaim::{self, Holder, Idle};
@@ -17,9 +16,9 @@ impl Cache {
         self.shared.generations.raise();
         if let Some(owner) = self.hold_unless_entered() {
             owner.renew();
-            owner.settle();
+            owner.catch_up();
             owner.take_deferred();
-            owner.let_go();
+            owner.exit();
         }
     }
 
@@ -30,13 +29,13 @@ impl Cache {
             return None;
         }
         let owner = self.hold_unless_entered()?;
-        owner.settle();
+        owner.catch_up();
         owner.take_deferred();
         let past = owner.with(|local, shared| local.has_nothing_to_keep(shared)).then(|| {
             owner.renew();
             owner.with(Local::reset)
         });
-        owner.let_go();
+        owner.exit();
         past
     }
 
@@ -52,7 +51,7 @@ impl Cache {
             if owner.with(|local, _| local.is_cluttered()) {
                 self.shared.generations.raise();
             }
-            owner.let_go();
+            owner.exit();
         }
     }
 }
@@ -99,7 +98,7 @@ impl Holder for Cache {
         let Some(owner) = (if has_none { None } else { self.hold_unless_entered() }) else { return 0 };
         let held = &self.shared.counters.held_bytes;
         let before = held.get();
-        owner.settle();
+        owner.catch_up();
         owner.take_deferred();
         if owner.with(|local, _| local.may_release(which)) {
             owner.release_lists();
@@ -107,7 +106,7 @@ impl Holder for Cache {
         owner.release_plans(need);
         let bytes = before.saturating_sub(held.get());
         reclaim::count_release(bytes);
-        owner.let_go();
+        owner.exit();
         bytes
     }
 
@@ -116,7 +115,7 @@ impl Holder for Cache {
         let held = &self.shared.counters.held_bytes;
         let Some(owner) = (if held.get() > 0 { None } else { self.hold_unless_entered() }) else { return false };
         let is_over = owner.with(|local, _| held.get() == 0 && std::mem::take(&mut local.is_listed));
-        owner.let_go();
+        owner.exit();
         is_over
     }
 

@@ -1,6 +1,6 @@
 //! The generations of a cache: each invalidation begins one, and the owner's side follows.
 //!
-//! Invariants: `current` only grows; `settled` follows it, and only the owner writes it.
+//! Invariants: `current` only grows; `followed` follows it, and only the owner writes it.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -11,7 +11,7 @@ pub(crate) struct Generations {
     /// Raised by each invalidation.
     current: AtomicU64,
     /// That of the owner's side: blocks of another one are released when they return.
-    settled: AtomicU64,
+    followed: AtomicU64,
 }
 
 /// Not that of records which no cache has served yet ([`Generation::default`]).
@@ -19,7 +19,7 @@ const FIRST: u64 = 1;
 
 impl Generations {
     pub(crate) fn new() -> Generations {
-        Generations { current: AtomicU64::new(FIRST), settled: AtomicU64::new(FIRST) }
+        Generations { current: AtomicU64::new(FIRST), followed: AtomicU64::new(FIRST) }
     }
 
     /// Makes every block of today an old one. Who calls this then tries to hold the cache: see [`Hold`](super::hold::Hold).
@@ -33,24 +33,24 @@ impl Generations {
     }
 
     #[inline]
-    pub(crate) fn settled(&self) -> Generation {
-        Generation::numbered(self.settled.load(Relaxed))
+    pub(crate) fn followed(&self) -> Generation {
+        Generation::numbered(self.followed.load(Relaxed))
     }
 
     /// Whether the owner has an invalidation to deal with, for a look now and then.
     #[inline]
     pub(crate) fn is_stale(&self) -> bool {
-        self.settled.load(Relaxed) != self.current.load(Relaxed)
+        self.followed.load(Relaxed) != self.current.load(Relaxed)
     }
 
     /// The same for whoever gave the cache up.
     #[inline]
-    pub(crate) fn is_unsettled(&self) -> bool {
-        self.settled.load(Relaxed) != self.current.load(SeqCst)
+    pub(crate) fn is_behind(&self) -> bool {
+        self.followed.load(Relaxed) != self.current.load(SeqCst)
     }
 
     /// For the owner: its side follows the invalidations so far.
-    pub(crate) fn settle(&self) {
-        self.settled.store(self.current.load(SeqCst), Relaxed);
+    pub(crate) fn follow(&self) {
+        self.followed.store(self.current.load(SeqCst), Relaxed);
     }
 }

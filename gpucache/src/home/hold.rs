@@ -6,7 +6,7 @@
 //!
 //! Whoever leaves something to do for the holder does that first and then calls [`Hold::attend`]. Who holds it last gives it
 //! up first and then looks whether something is due. Both acts and both looks are sequentially consistent, so that one
-//! of the two sees what the other did. `model` checks this with loom.
+//! of the two sees what the other did. `interleavings` checks this with loom.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -40,7 +40,7 @@ pub(crate) trait Duties {
     fn is_due(&self) -> bool;
 
     /// Does what is due. The calling thread owns the cache.
-    fn settle(&self);
+    fn catch_up(&self);
 }
 
 // SAFETY: `owner` and `is_entered` are atomic. `inside` is touched only by the thread that won `owner` by an exchange,
@@ -78,7 +78,7 @@ impl<T> Hold<T> {
     }
 
     /// Makes this thread the owner, or the owner once more. False while another thread is.
-    pub(crate) fn try_hold(&self, me: u64) -> bool {
+    pub(super) fn try_hold(&self, me: u64) -> bool {
         // Looks first: an exchange takes the line away from the owner even where it fails.
         let is_free = || self.owner.load(SeqCst) == NOBODY;
         let take = || self.owner.compare_exchange(NOBODY, me, SeqCst, SeqCst).is_ok();
@@ -106,10 +106,10 @@ impl<T> Hold<T> {
     ///
     /// # Safety
     /// This thread owns it.
-    pub(crate) unsafe fn let_go(&self, me: u64, duties: &impl Duties) {
+    pub(crate) unsafe fn exit(&self, me: u64, duties: &impl Duties) {
         // SAFETY: this thread owns it, here and below.
         while unsafe { self.depth() } == 1 && duties.is_due() {
-            duties.settle();
+            duties.catch_up();
         }
         // SAFETY: as above.
         let depth = unsafe { self.depth() } - 1;
@@ -128,7 +128,7 @@ impl<T> Hold<T> {
     pub(crate) fn attend(&self, me: u64, duties: &impl Duties) {
         if self.try_hold(me) {
             // SAFETY: this thread owns it.
-            unsafe { self.let_go(me, duties) };
+            unsafe { self.exit(me, duties) };
         }
     }
 

@@ -6,7 +6,7 @@
 //! with it. (With one stack, eight threads took 950 ns a drop; with several 23.)
 //!
 //! Invariant: a record that was pushed before anybody took is seen by whoever finds `has_any` set and takes, or by
-//! whoever takes next: it is set after each push, and reset before each taking. `model` checks this with loom.
+//! whoever takes next: it is set after each push, and reset before each taking. `interleavings` checks this with loom.
 #![allow(unsafe_code)]
 
 use std::ptr::null_mut;
@@ -59,7 +59,7 @@ impl<N: Node> Returns<N> {
     /// Pushes a record; `thread` names the calling thread.
     pub(crate) fn push(&self, thread: u64, record: Box<N>) {
         self.stacks[thread as usize % STACKS].push(record);
-        // Sequentially consistent, as the push was, against the owner's look after it left: see `Hold::let_go`.
+        // Sequentially consistent, as the push was, against the owner's look after it left: see `Hold::exit`.
         if !self.has_any.load(SeqCst) {
             self.has_any.store(true, SeqCst);
         }

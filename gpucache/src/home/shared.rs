@@ -68,18 +68,18 @@ impl Shared {
     /// The generation of the owner's side.
     #[inline]
     pub(crate) fn generation(&self) -> Generation {
-        self.generations.settled()
+        self.generations.followed()
     }
 
     /// For the owner: its side follows the invalidations so far.
     pub(crate) fn renew(&self) {
-        self.generations.settle();
+        self.generations.follow();
         self.counters.renew_demand();
     }
 
     /// Whether the owner has something to do: an invalidation waits, or blocks came back.
     #[inline]
-    pub(crate) fn is_unsettled(&self) -> bool {
-        !self.returns.is_empty() || self.generations.is_unsettled()
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.returns.is_empty() || self.generations.is_behind()
     }
 }

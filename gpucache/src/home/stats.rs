@@ -84,7 +84,7 @@ impl Counters {
     }
 
     /// Forgets how much was needed, but for the record.
-    pub(crate) fn renew_demand(&self) {
+    pub(super) fn renew_demand(&self) {
         self.past_demand.set(self.past_demand.get().max(self.demand.get()));
         self.demand.set(0);
         self.beside.set(0);

@@ -158,7 +158,7 @@ impl Planner {
     fn begin_planned(&mut self, shared: &Shared) {
         let hot = &mut self.hot;
         (hot.fast_stream, hot.fast_path) = match hot.arena {
-            Some(arena) if !self.learning.is_recording => (hot.stream, DropPath::planned(arena)),
+            Some(arena) if !self.learning.is_recording => (hot.stream, DropPath::of_arena(arena)),
             _ => (NO_STREAM, DropPath::NOBODYS),
         };
         hot.cursor.begin(shared.lease.live() > 0);

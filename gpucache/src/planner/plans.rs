@@ -9,7 +9,7 @@ use crate::home::PlanCounters;
 use crate::plan::{Cursor, Draft, Envelope, Log, Scratch};
 
 #[derive(Default)]
-pub(crate) struct Plans {
+pub(super) struct Plans {
     plans: Vec<Plan>,
     active: usize,
     /// The plan that the last entry went by.
@@ -51,7 +51,7 @@ impl Plans {
         self.plans.is_empty()
     }
 
-    pub(crate) fn active(&self) -> usize {
+    pub(super) fn active(&self) -> usize {
         self.active
     }
 
@@ -84,7 +84,7 @@ impl Plans {
     }
 
     /// Makes the plan active that the next entry is likely to go by.
-    pub(crate) fn predict(&mut self, cursor: &mut Cursor) {
+    pub(super) fn predict(&mut self, cursor: &mut Cursor) {
         let Some(last) = self.plans.get(self.last) else { return };
         // The active one, where others were not gone by more often.
         let likely = (0..self.plans.len()).max_by_key(|&place| (last.next[place], place == self.active));
@@ -95,7 +95,7 @@ impl Plans {
 
     /// Goes by another plan if that one expects this first allocation of an entry, and the active one does not. Nothing is
     /// live.
-    pub(crate) fn switch_by_first_event(&mut self, cursor: &mut Cursor, bytes: u64) -> bool {
+    pub(super) fn switch_by_first_event(&mut self, cursor: &mut Cursor, bytes: u64) -> bool {
         let expects = |plan: &Plan| plan.envelope.begins_with(bytes);
         if self.plans.get(self.active).is_some_and(expects) {
             return false;
@@ -117,7 +117,7 @@ impl Plans {
     }
 
     /// The entry that ends went by this plan.
-    pub(crate) fn note_followed(&mut self, plan: usize, entry: u32) {
+    pub(super) fn note_followed(&mut self, plan: usize, entry: u32) {
         if let Some(count) = self.plans.get_mut(self.last).and_then(|last| last.next.get_mut(plan)) {
             *count += 1;
             if *count == MOST {
@@ -138,7 +138,7 @@ impl Plans {
     }
 
     /// A plan that an entry went by, or would have if it had been active.
-    pub(crate) fn that_holds(&self, log: &Log) -> Option<usize> {
+    pub(super) fn that_holds(&self, log: &Log) -> Option<usize> {
         if self.stream().is_none_or(|stream| stream.id() != log.stream()) {
             return None;
         }
@@ -152,7 +152,7 @@ impl Plans {
     }
 
     /// Whether the active plan has to hold more than it was laid out for.
-    pub(crate) fn is_outgrown(&self) -> bool {
+    pub(super) fn is_outgrown(&self) -> bool {
         self.plans.get(self.active).is_some_and(Plan::is_outgrown)
     }
 
@@ -201,7 +201,7 @@ impl Plans {
 
     /// Lays out what has no layout, has to hold more than before, or can be laid out lower. Nothing is live. Returns
     /// whether there was any.
-    pub(crate) fn relayout(&mut self, active: &mut Cursor) -> bool {
+    pub(super) fn relayout(&mut self, active: &mut Cursor) -> bool {
         let mut has_changed = false;
         for (place, plan) in self.plans.iter_mut().enumerate() {
             if !plan.lay_out() {
@@ -221,7 +221,7 @@ impl Plans {
     }
 
     /// Forgets the active plan, in which nothing is live.
-    pub(crate) fn remove_active(&mut self, cursor: &mut Cursor) {
+    pub(super) fn remove_active(&mut self, cursor: &mut Cursor) {
         if self.is_empty() {
             return;
         }

@@ -16,7 +16,7 @@ use crate::base::sync::compiler_fence;
 
 /// Between a store and a load of the side that runs seldom. Takes some microseconds. False where the system has no such
 /// barrier: then nothing is known of the other side.
-pub(crate) fn heavy() -> bool {
+pub(super) fn heavy() -> bool {
     // The kernel's call is no barrier for the compiler.
     compiler_fence(SeqCst);
     cfg!(all(loom, test)) || membarrier::interrupt()
@@ -29,7 +29,7 @@ mod membarrier {
     use crate::base::sync::LazyLock;
 
     /// A full barrier for all threads of the process, the caller among them. The process says once that it will want it.
-    pub(crate) fn interrupt() -> bool {
+    pub(super) fn interrupt() -> bool {
         static IS_REGISTERED: LazyLock<bool> = LazyLock::new(|| call(REGISTER as libc::c_long));
         *IS_REGISTERED && call(INTERRUPT as libc::c_long)
     }
@@ -43,7 +43,7 @@ mod membarrier {
 
 #[cfg(not(target_os = "linux"))]
 mod membarrier {
-    pub(crate) fn interrupt() -> bool {
+    pub(super) fn interrupt() -> bool {
         false
     }
 }

@@ -26,7 +26,7 @@
 //! idle stays so, and looks at all of them. An owner that raises `live` meanwhile, and takes it back at once, can be met by one
 //! look of two. What is found in use by both was in use, or about to be, between them.
 //!
-//! `model` checks all of this with loom, with fences in place of the barriers.
+//! `interleavings` checks all of this with loom, with fences in place of the barriers.
 
 use std::hint::cold_path;
 use std::sync::PoisonError;

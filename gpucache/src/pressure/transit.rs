@@ -31,12 +31,12 @@ impl Drop for Transit {
 }
 
 /// How many blocks have arrived so far.
-pub(crate) fn arrivals() -> u64 {
+pub(super) fn arrivals() -> u64 {
     ARRIVALS.load(SeqCst)
 }
 
 /// Whether none is on its way.
-pub(crate) fn is_still() -> bool {
+pub(super) fn is_still() -> bool {
     let arrivals = arrivals();
     DEPARTURES.load(SeqCst) == arrivals
 }

@@ -17,7 +17,7 @@ impl DropPath {
     pub(super) const UNPLANNED: DropPath = DropPath(2);
 
     /// Of a live position in this arena.
-    pub(crate) fn planned(arena: ArenaId) -> DropPath {
+    pub(crate) fn of_arena(arena: ArenaId) -> DropPath {
         DropPath(arena.number())
     }
 

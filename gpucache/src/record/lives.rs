@@ -69,7 +69,7 @@ impl Record {
     /// Lets a record without memory serve positions of this arena.
     pub(super) fn join(&mut self, arena: ArenaId) {
         self.origin = Origin::Arena(arena);
-        self.set_path(path_on(&self.stream, DropPath::planned(arena)));
+        self.set_path(path_on(&self.stream, DropPath::of_arena(arena)));
     }
 
     /// Lets a record of an arena go its own way: from now on it has memory of the range.
@@ -89,7 +89,7 @@ impl Record {
         }
         if let Origin::Arena(arena) = self.origin {
             drop(self.view.take());
-            self.set_path(path_on(&self.stream, DropPath::planned(arena)));
+            self.set_path(path_on(&self.stream, DropPath::of_arena(arena)));
         }
     }
 
@@ -126,7 +126,7 @@ impl Record {
 
     /// A drop has no more to do than to give the memory back, unless a device watches.
     pub(super) fn take_no_care(&mut self) {
-        let own = self.arena().map_or(DropPath::UNPLANNED, DropPath::planned);
+        let own = self.arena().map_or(DropPath::UNPLANNED, DropPath::of_arena);
         self.set_path(path_on(&self.stream, own));
     }
 

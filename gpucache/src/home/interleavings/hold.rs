@@ -27,12 +27,12 @@ struct Contents {
 
 impl Duties for Toy {
     fn is_due(&self) -> bool {
-        !self.returns.is_empty() || self.generations.is_unsettled()
+        !self.returns.is_empty() || self.generations.is_behind()
     }
 
-    fn settle(&self) {
+    fn catch_up(&self) {
         if self.generations.is_stale() {
-            self.generations.settle();
+            self.generations.follow();
             self.owned(|contents| contents.renewed += 1);
         }
         for node in self.returns.take() {
@@ -48,20 +48,20 @@ impl Toy {
         unsafe { self.hold.owned(act) }
     }
 
-    fn let_go(&self, me: u64) {
+    fn exit(&self, me: u64) {
         assert!(self.hold.is_mine(me));
         // SAFETY: this thread owns it.
-        unsafe { self.hold.let_go(me, self) };
+        unsafe { self.hold.exit(me, self) };
     }
 
     /// As `Cache::enter` and `Cache::leave`.
     fn visit(&self, me: u64) {
         self.hold.enter(me);
         if self.is_due() {
-            self.settle();
+            self.catch_up();
         }
         self.owned(|_| ());
-        self.let_go(me);
+        self.exit(me);
     }
 
     /// As `Cache::give_back_from_outside`.
@@ -79,8 +79,8 @@ impl Toy {
     /// As `Cache::release_idle`.
     fn release(&self, me: u64) {
         if self.hold.hold_unless_entered(me) {
-            self.settle();
-            self.let_go(me);
+            self.catch_up();
+            self.exit(me);
         }
     }
 }
@@ -151,7 +151,7 @@ fn an_entry_against_a_release() {
 fn a_release_while_nobody_is_inside() {
     fn insist(toy: &Toy, me: u64) {
         assert!(toy.hold.hold_unless_entered(me));
-        toy.let_go(me);
+        toy.exit(me);
     }
     check(&[insist, Toy::give_back], &[2], false);
 }
@@ -179,7 +179,7 @@ fn an_entry_within_an_entry() {
         toy.visit(me);
         assert!(toy.hold.is_entered());
         toy.invalidate(me);
-        toy.let_go(me);
+        toy.exit(me);
     }
     check(&[nested, Toy::give_back], &[2], true);
 }
