@@ -10,12 +10,13 @@ use crate::pressure::reclaim::{self, Idle};
 use crate::pressure::transit::{InNeed, Transit};
 use crate::range::{Carved, DeviceRange, Limit, Occupancy, Patience};
 
-/// Idle memory in this share of a range is given back.
-const IDLE: u64 = 512;
+/// Idle memory in this share of a range is given back: two of its handles. Less is not worth calls of the device that the next
+/// entries may have to undo.
+const WORTH_A_TRIM: u64 = 512;
 
-/// For a plan's block that was not to be had otherwise, the range may reserve more than it ever did by this share, or by
-/// two pages.
-const SLACK: u64 = 16;
+/// For an arena that was not to be had otherwise, the range may reserve more than it ever did by this share, or by two pages: a scope
+/// that goes without a plan for good costs more, since without one a range reserves a tenth more than is alive.
+const ARENA_SLACK: u64 = 16;
 
 impl Owner {
     /// Begins an entry of the scope. Its plans get their block if there is one to be had; without, it goes unplanned.
@@ -42,7 +43,7 @@ impl Owner {
         }
         let _transit = Transit::begin();
         let slack = if refused.is_some_and(|refused| refused.was_patient()) {
-            (peak_reserved / SLACK).max(2 * granule)
+            (peak_reserved / ARENA_SLACK).max(2 * granule)
         } else {
             0
         };
@@ -137,7 +138,7 @@ fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Op
 fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> u64 {
     let Occupancy { reserved, live, frees, .. } = range.occupancy();
     let keep = demand::of(device).max(live);
-    if last != Some(frees) && reserved.saturating_sub(keep) > reserved / IDLE {
+    if last != Some(frees) && reserved.saturating_sub(keep) > reserved / WORTH_A_TRIM {
         // A failure is the device's, which the next call meets as well.
         let _ = range.trim(keep, Patience::None);
     }

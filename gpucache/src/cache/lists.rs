@@ -49,11 +49,12 @@ struct List {
 
 /// With more keys than this a new one takes the list of one that is not in use: each takes about 200 bytes, and programs
 /// that repeat themselves ask for far fewer.
-const MANY: usize = 1024;
-/// So many lists are looked at for a new key, so that it costs no more the more there are.
-const LOOKS: usize = 4;
+const MANY_KEYS: usize = 1024;
+/// So many lists are looked at for a new key: few, so that a new key costs the same however many there are, and more than one,
+/// so that a list is found soon where most are in use.
+const LISTS_LOOKED_AT: usize = 4;
 /// What a block takes at least: blocks of a range begin at multiples of this.
-const LEAST: u64 = 256;
+const LEAST_BYTES: u64 = crate::device::ALIGNMENT;
 
 /// What a list is found to be, where one is looked for that can be given to a new key.
 enum Look {
@@ -144,11 +145,11 @@ impl Lists {
     /// Where there are many keys: takes the list of one away that has no blocks, if there is one among the next few; of those
     /// rather one that was not missed since it was looked at last (a clock's second chance).
     fn disused(&mut self) -> Option<usize> {
-        if self.lists.len() < MANY {
+        if self.lists.len() < MANY_KEYS {
             return None;
         }
         let mut found = None;
-        for _ in 0..LOOKS {
+        for _ in 0..LISTS_LOOKED_AT {
             self.hand = (self.hand + 1) % self.lists.len();
             match self.lists[self.hand].look() {
                 Look::InUse => {}
@@ -294,5 +295,5 @@ impl Lists {
 /// What a block takes in a range, where small ones take as much as the least that there is.
 #[inline]
 fn taken_by(record: &Record) -> u64 {
-    (record.bytes() as u64).max(LEAST)
+    (record.bytes() as u64).max(LEAST_BYTES)
 }

@@ -14,12 +14,14 @@ use crate::pressure::demand::Told;
 use crate::pressure::reclaim::Idle;
 use crate::record::{Door, Generation, Home, Place, Record, Request};
 
-/// Entries between two looks at which spare records are needed: more than orders that take turns.
-const LOOK_IN: u32 = 255;
-/// So many spare records are kept in any case, 16 KB.
+/// Entries between two looks at which spare records are needed: far more than orders that take turns, so that a record that one
+/// of them needs is not dropped.
+const SPARES_LOOK_IN: u32 = 255;
+/// So many spare records are kept in any case: they take 16 KB, and spare a step with as many misses the heap.
 const SPARES: usize = 64;
-/// Threads that come one after the other, each with a stream of its own, leave keys behind: so many are too many.
-const CLUTTER: usize = 64;
+/// Threads that come one after the other, each with a stream of its own, leave keys behind, of some 200 bytes each. With so many
+/// of them the cache begins anew, which costs the next thread its plan.
+const MANY_FOREIGN_KEYS: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Local {
@@ -135,7 +137,7 @@ impl Local {
             self.unneeded -= 1;
             return self.spares.pop();
         }
-        (self.unneeded, self.look_in) = (self.spares.len(), LOOK_IN);
+        (self.unneeded, self.look_in) = (self.spares.len(), SPARES_LOOK_IN);
         None
     }
 
@@ -268,7 +270,7 @@ impl Local {
 
     /// Whether there are many keys of streams that the next thread may not have.
     pub(super) fn is_cluttered(&self) -> bool {
-        self.lists.keys_of_other_streams() > CLUTTER
+        self.lists.keys_of_other_streams() > MANY_FOREIGN_KEYS
     }
 
     /// Whether no array of the cache is alive, and what is idle is not to be kept whatever happens.

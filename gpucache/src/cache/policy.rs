@@ -33,24 +33,24 @@ pub(super) struct Use {
 /// Idle memory in a list cannot merge with its neighbours. Measured on traces of seven training runs, the range alone
 /// reserves 1.057 of the live peak on average; with lists of 1/1024 of the mark in front of it 1.059, of 1/512 1.060, of
 /// 1/128 1.064, and of all that is not in use 1.26.
-const SHARE: u64 = 1024;
+const LIST_SHARE: u64 = 1024;
 /// What may be idle in any case: as little as a page or two, and all that a small scope needs.
-const FLOOR: u64 = 64 << 10;
+const LIST_FLOOR: u64 = 64 << 10;
 /// With so few keys the pieces stay large whatever is idle, and a scope may keep all that it does not use.
-const FEW: usize = 8;
+const FEW_KEYS: usize = 8;
 /// But no more than this: another thread cannot have it while the owner is inside the scope, and what a list saves, some 50 ns,
 /// is nothing beside work on such arrays.
-const GENEROUS: u64 = 32 << 20;
+const FEW_KEYS_MOST: u64 = 32 << 20;
 
 impl Recycle {
     /// The most bytes that may be idle in keyed lists.
     #[inline]
     pub(super) fn budget(self, Use { demand, busy, keys, lacks_arena }: Use) -> u64 {
-        let share = (demand / SHARE).max(FLOOR);
+        let share = (demand / LIST_SHARE).max(LIST_FLOOR);
         match self {
             Recycle::Keyed => u64::MAX,
-            Recycle::Range | Recycle::Auto if keys <= FEW && !lacks_arena => {
-                share.max(demand.saturating_sub(busy).min(GENEROUS))
+            Recycle::Range | Recycle::Auto if keys <= FEW_KEYS && !lacks_arena => {
+                share.max(demand.saturating_sub(busy).min(FEW_KEYS_MOST))
             }
             Recycle::Range | Recycle::Auto => share,
             // Its own blocks never reach a list.

@@ -48,8 +48,8 @@ struct Scopes {
 
 /// A name is forgotten only once so many others came up since it was entered last. A name takes some kilobytes.
 pub(crate) const LATELY: u64 = 1024;
-/// With fewer names nothing is forgotten.
-pub(crate) const FEW: usize = 512;
+/// With fewer names nothing is forgotten: together they take a few megabytes.
+pub(crate) const FEW_NAMES: usize = 512;
 
 /// Caches of names that were forgotten.
 static UNUSED: Mutex<Vec<&'static Cache>> = Mutex::new(Vec::new());
@@ -176,7 +176,7 @@ impl Scopes {
             return (scope.clone(), Vec::new());
         }
         let scope = Arc::new(Scope { name: name.into(), threads: Mutex::default() });
-        let left = if self.by_name.len() >= self.look_at.max(FEW) { self.left() } else { Vec::new() };
+        let left = if self.by_name.len() >= self.look_at.max(FEW_NAMES) { self.left() } else { Vec::new() };
         self.by_name.insert(scope.name.clone(), scope.clone());
         self.made += 1;
         (scope, left)

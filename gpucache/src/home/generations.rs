@@ -15,11 +15,11 @@ pub(crate) struct Generations {
 }
 
 /// Not that of records which no cache has served yet ([`Generation::default`]).
-const FIRST: u64 = 1;
+const FIRST_GENERATION: u64 = 1;
 
 impl Generations {
     pub(crate) fn new() -> Generations {
-        Generations { current: AtomicU64::new(FIRST), followed: AtomicU64::new(FIRST) }
+        Generations { current: AtomicU64::new(FIRST_GENERATION), followed: AtomicU64::new(FIRST_GENERATION) }
     }
 
     /// Makes every block of today an old one. Who calls this then tries to hold the cache: see [`Hold`](super::hold::Hold).

@@ -31,16 +31,17 @@ pub(super) struct Trimming {
 }
 
 /// So few allocations beside the plan say nothing of it.
-const FEW: u64 = 8;
-/// In an entry that goes by its plan the range may grow by this share of the arena before the arena itself is used.
+const TOO_FEW: u64 = 8;
+/// In an entry that goes by its plan the range may grow by this share of the arena before the arena itself is used: what one in a
+/// hundred deviates is cheaper beside the plan than without it.
 const GROWTH: u64 = 64;
-/// In an entry that does not, the range may grow by less: the arena serves it badly.
+/// In an entry that does not, the range may grow by less: the arena serves it badly, and what it holds is missing elsewhere.
 const GROWTH_OFF: u64 = 512;
 /// In an entry that goes by its plan throughout, the arena stays as long as it and what is in use beside it are at most this share
 /// more than was ever in use at once: the range would have to grow all the same.
 const KNOWN: u64 = 32;
 /// Entries between two looks at how much of a plan is in use: more than orders that take turns.
-const LOOK_IN: u32 = 16;
+const PEAK_LOOK_IN: u32 = 16;
 /// A plan may need this share more memory than all that was ever in use at once, as a range does that reserves up to 1.1 times what
 /// is alive.
 const WASTE: u64 = 10;
@@ -50,7 +51,7 @@ const LITTLE: u64 = 1 << 20;
 impl Footprint {
     /// Another layout is in use from now on.
     pub(super) fn begin_anew(&mut self) {
-        (self.peak, self.look_in) = (0, LOOK_IN);
+        (self.peak, self.look_in) = (0, PEAK_LOOK_IN);
     }
 
     pub(super) fn forget_waits(&mut self) {
@@ -96,7 +97,7 @@ impl Planner {
         if beside == 0 && self.is_enough(shared, arena.bytes, bytes) {
             return false;
         }
-        let is_off = beside >= FEW && beside * BESIDE > self.hot.cursor.served() - self.entry.served_before;
+        let is_off = beside >= TOO_FEW && beside * BESIDE > self.hot.cursor.served() - self.entry.served_before;
         self.entry.grown > arena.bytes / if is_off { GROWTH_OFF } else { GROWTH }
     }
 
@@ -117,7 +118,7 @@ impl Planner {
         if self.footprint.look_in > 0 {
             return false;
         }
-        (self.footprint.look_in, self.hot.room) = (LOOK_IN, 0);
+        (self.footprint.look_in, self.hot.room) = (PEAK_LOOK_IN, 0);
         // What goes beside the plan since it outlived its entry may have done so only once.
         if self.entry.aside > 0 && self.plans.may_change() {
             self.learning.curiosity.record_next();

@@ -36,14 +36,16 @@ struct Plan {
     used: u32,
 }
 
-/// Orders that a scope has plans for at one time.
+/// Orders that a scope has plans for at one time: training, validation and two more. Each takes some 100 bytes a position, and all
+/// are tried when an entry is recorded.
 const PLANS: usize = 4;
-/// A layout is made anew when one of so many positions was too small since the last one.
+/// A layout is made anew when one of so many positions was too small since the last one. Until then those go beside the plan.
 const WIDENED: u64 = 16;
-/// What is counted of the past.
-const MOST: u32 = 8;
+/// Counts of what followed what are halved at this one, so that the last ten entries or so decide.
+const MOST_FOLLOWED: u32 = 8;
+/// A new plan is forgotten once it served this many entries worse than well, and one that has proved itself after twice as many.
 const FIRST_SCORE: i32 = 4;
-const BEST_SCORE: i32 = 8;
+const BEST_SCORE: i32 = 2 * FIRST_SCORE;
 
 impl Plans {
     #[inline]
@@ -120,7 +122,7 @@ impl Plans {
     pub(super) fn note_followed(&mut self, plan: usize, entry: u32) {
         if let Some(count) = self.plans.get_mut(self.last).and_then(|last| last.next.get_mut(plan)) {
             *count += 1;
-            if *count == MOST {
+            if *count == MOST_FOLLOWED {
                 self.plans[self.last].next.iter_mut().for_each(|count| *count /= 2);
             }
         }

@@ -14,7 +14,7 @@ pub(crate) struct Refused {
 
 /// After a wait of so many entries, which all went without an arena, the range may reserve more for it than it ever did. Fewer
 /// would have the range grow for what is over soon, as warming up is.
-const PATIENCE: u32 = 4;
+const PATIENT: u32 = 4;
 
 impl Refused {
     /// No arena was to be had now, as `before` says perhaps not for the first time.
@@ -38,7 +38,7 @@ impl Refused {
 
     /// Whether it waited so long that the range may rather grow.
     pub(crate) fn was_patient(&self) -> bool {
-        self.waits.wait() > PATIENCE
+        self.waits.wait() > PATIENT
     }
 }
 

@@ -11,8 +11,9 @@ use crate::base::error::{Error, Result};
 use crate::device::Stream;
 use crate::range::{DeviceRange, Patience};
 
-/// How often it is made again while others give memory back, each time too late.
-const ROUNDS: u32 = 64;
+/// How often it is made again while others give memory back, each time too late: with so many threads in need at once one of them
+/// still gets an error that another attempt would have spared it.
+const MOST_ATTEMPTS: u32 = 64;
 
 /// Makes a call for so many bytes that may run out of memory, and makes it again, with `true`, once everything idle went back
 /// to the device, by this thread or by another one in need meanwhile, and the device gave back what it keeps for itself.
@@ -93,7 +94,7 @@ impl<C> Need<'_, C> {
         C: Fn(bool) -> Result<R>,
     {
         let _in_need = InNeed::begin();
-        for _ in 0..ROUNDS {
+        for _ in 0..MOST_ATTEMPTS {
             let patience = match self.found() {
                 Found::Nothing => break,
                 // The thread that had the arena may have work on it still.

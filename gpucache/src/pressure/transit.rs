@@ -11,8 +11,8 @@ static DEPARTURES: AtomicU64 = AtomicU64::new(0);
 static ARRIVALS: AtomicU64 = AtomicU64::new(0);
 static IN_NEED: AtomicU64 = AtomicU64::new(0);
 
-/// Yields for what is on its way, which may wait for a device.
-const PATIENCE: u32 = 1000;
+/// Yields for what is on its way, some hundred microseconds in all: a way waits for calls of a device at most, of that order.
+const MOST_YIELDS: u32 = 1000;
 
 /// A block is on its way while this lives.
 pub(crate) struct Transit(());
@@ -43,7 +43,7 @@ pub(super) fn is_still() -> bool {
 
 /// Waits for those that are on their way, for a bounded time.
 pub(crate) fn wait() {
-    (0..PATIENCE).take_while(|_| !is_still()).for_each(|_| yield_now());
+    (0..MOST_YIELDS).take_while(|_| !is_still()).for_each(|_| yield_now());
 }
 
 /// A thread takes blocks away from plans while this lives. No plan gets one meanwhile.

@@ -6,7 +6,7 @@ use super::identity::ArenaId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DropPath(u64);
 
-const _: () = assert!(DropPath::UNPLANNED.0 < ArenaId::FIRST);
+const _: () = assert!(DropPath::UNPLANNED.0 < ArenaId::FIRST_ARENA);
 
 impl DropPath {
     /// No record's: what a planner compares with that takes none back the fast way.

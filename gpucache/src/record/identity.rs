@@ -21,11 +21,11 @@ pub(crate) struct Place {
 
 impl ArenaId {
     /// The least number of an arena, far above those that stand for something else where arenas are named.
-    pub(super) const FIRST: u64 = 1 << 63;
+    pub(super) const FIRST_ARENA: u64 = 1 << 63;
 
     /// Another one than all before.
     pub(crate) fn next() -> ArenaId {
-        static NEXT: AtomicU64 = AtomicU64::new(ArenaId::FIRST);
+        static NEXT: AtomicU64 = AtomicU64::new(ArenaId::FIRST_ARENA);
         ArenaId(NonZeroU64::MIN.saturating_add(NEXT.fetch_add(1, Relaxed)))
     }
 

@@ -94,7 +94,7 @@ impl Stack {
     /// A cache of a name that this thread has none of.
     #[cold]
     fn add(&self, name: &str) -> &'static Cache {
-        if self.caches.borrow().len() >= self.look_at.get().max(registry::FEW) {
+        if self.caches.borrow().len() >= self.look_at.get().max(registry::FEW_NAMES) {
             self.forget_names();
         }
         let (scope, cache) = Scope::adopt(name);
