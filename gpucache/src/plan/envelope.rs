@@ -59,10 +59,18 @@ impl Envelope {
     /// that it has not.
     pub(crate) fn holds(&self, log: &Log) -> bool {
         let holds = |(expected, logged): (&Expected, &Logged)| {
-            let has_end = logged.upper == expected.upper || logged.upper < expected.upper && expected.is_planned();
-            expected.has(logged.bytes) && (has_end || !expected.is_planned() && !self.may_change())
+            expected.has(logged.bytes) && self.may_end(expected, logged.upper)
         };
         log.allocations().len() == self.positions.len() && self.positions.iter().zip(log.allocations()).all(holds)
+    }
+
+    /// Whether a life of this position may end there.
+    fn may_end(&self, expected: &Expected, upper: u32) -> bool {
+        match expected.is_planned() {
+            true => upper <= expected.upper,
+            // An end within the entry is news, as long as news of what outlives its entry are heard.
+            false => upper == OUTLIVES || !self.may_change(),
+        }
     }
 
     /// Whether entries may still tell what outlives its entry, and what does not: some do by turns.
