@@ -50,7 +50,7 @@ impl Ordered {
         let Ordered { range, streams, .. } = self;
         streams.look(false)?;
         if streams.are_several() {
-            range.settle(|tag| streams.is_idle(tag));
+            range.merge_idle(|tag| streams.is_idle(tag));
         }
         Ok(())
     }
