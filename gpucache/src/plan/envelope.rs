@@ -33,15 +33,18 @@ pub(super) struct Expected {
     upper: u32,
 }
 
-/// Positions begin at multiples of this many bytes.
+/// Positions begin at multiples of this many bytes, as blocks of a range do, and arrays of CUDA's own allocator.
 pub(super) const ALIGN: u64 = 256;
 /// So many bytes of positions and more are not planned, so that offsets fit [`u32`] in units of [`ALIGN`].
-const MOST: u128 = ALIGN as u128 * (1 << 31);
-/// The share of the larger entry's bound that an envelope of two may need more.
-const SLACK: u64 = 32;
-/// Changes of an order before what outlives its entry is taken for granted.
+const MOST_PLANNED: u128 = ALIGN as u128 * (1 << 31);
+/// The share of the larger entry's bound that an envelope of two may need more. With less, sizes that vary a little make orders
+/// of their own; with more, a plan reserves for what never is in use at once: 1/32 is 3%.
+const SAME_ORDER_SHARE: u64 = 32;
+/// Changes of an order before what outlives its entry is taken for granted. Some arrays outlive their entry by turns, and
+/// without an end to it each of those entries would be recorded and laid out again.
 const CHANGES: u32 = 64;
-/// Sizes may vary by this factor more than they were seen to.
+/// The factor by which sizes may be below the least or above the most that was seen, and still be taken for the same position
+/// in another size: as when a batch or a sequence is up to four times as long.
 const VARIATION: u64 = 4;
 
 impl Envelope {
@@ -162,7 +165,7 @@ impl Scratch {
         let mut all = std::mem::take(&mut self.positions);
         all.clear();
         all.extend(positions);
-        let is_same = self.bound(&all) <= bound + bound / SLACK && is_plannable(&all);
+        let is_same = self.bound(&all) <= bound + bound / SAME_ORDER_SHARE && is_plannable(&all);
         let envelope = is_same.then(|| Envelope { positions: all.clone(), changes });
         self.positions = all;
         envelope
@@ -189,7 +192,7 @@ impl Scratch {
 fn is_plannable(positions: &[Expected]) -> bool {
     let planned = positions.iter().filter(|expected| expected.is_planned());
     let rounded = planned.map(|expected| u128::from(expected.most).next_multiple_of(u128::from(ALIGN)));
-    (1..MOST).contains(&rounded.sum::<u128>())
+    (1..MOST_PLANNED).contains(&rounded.sum::<u128>())
 }
 
 impl Expected {

@@ -61,16 +61,21 @@ struct Frame {
     parts: usize,
 }
 
-/// Nodes of the shortest attempt; or the number of items, if larger.
-const NODES: u64 = 500;
-/// How far chance moves a key.
-const SPREAD: f64 = 0.1;
-/// Sections of duration that a size as large as the bound is worth.
-const SIZE: f64 = 10.0;
-/// Nodes between two questions whether to stop.
-const STRIDE: u64 = 16;
-/// Words of bit sets beyond which a node takes too long.
-const LARGEST: usize = 1 << 15;
+/// Nodes of the shortest attempt, unless there are more items: each item takes one node at least, and a restart is to come soon
+/// enough for a wrong early decision to be taken back.
+const SHORTEST_ATTEMPT: u64 = 500;
+/// How far chance moves a key of an attempt, as a share of it: half as far as that of a weighted pass, as weights of sections
+/// make attempts differ already.
+const NOISE: f64 = 0.1;
+/// Sections of duration that a size as large as the bound is worth: long items are placed before short ones, and size decides
+/// among those of like duration, since sizes are mostly far below the bound.
+const SIZE_WEIGHT: f64 = 10.0;
+/// Nodes between two questions whether to stop: one node of the largest problem that is searched takes longer than a look at the
+/// clock by far, one of a small problem does not.
+const NODES_PER_QUESTION: u64 = 16;
+/// Words of bit sets, 256 KiB, beyond which a problem is not searched: a node may walk a good part of them, and in larger
+/// problems weighted passes do more in the same time.
+const LARGEST_BIT_SETS: usize = 1 << 15;
 
 /// The search, with what its attempts have learned.
 #[derive(Clone, Debug)]
@@ -94,7 +99,7 @@ impl Search {
     /// `None` where the problem is too large for it.
     pub(super) fn new(problem: &Problem) -> Option<Self> {
         let (items, sections) = (problem.items.len(), problem.loads.len());
-        if items.div_ceil(64).saturating_mul(sections) > LARGEST {
+        if items.div_ceil(64).saturating_mul(sections) > LARGEST_BIT_SETS {
             return None;
         }
         Some(Self {
@@ -121,10 +126,10 @@ impl Search {
     pub(super) fn begin(&mut self, problem: &Problem, target: u64) {
         self.attempts += 1;
         self.nodes = 0;
-        self.limit = NODES.max(problem.items.len() as u64) * luby(self.attempts);
+        self.limit = SHORTEST_ATTEMPT.max(problem.items.len() as u64) * luby(self.attempts);
         for (key, item) in self.key.iter_mut().zip(&problem.items) {
             let share = item.size as f64 / problem.bound as f64;
-            *key = (item.duration() as f64 + SIZE * share) * self.random.around_one(SPREAD);
+            *key = (item.duration() as f64 + SIZE_WEIGHT * share) * self.random.around_one(NOISE);
         }
         self.branch.reset(problem, target);
         self.frames.clear();
@@ -139,7 +144,7 @@ impl Search {
                 return end;
             }
             self.nodes += 1;
-            if self.nodes.is_multiple_of(STRIDE) && stop() {
+            if self.nodes.is_multiple_of(NODES_PER_QUESTION) && stop() {
                 return Outcome::Paused;
             }
         }
@@ -202,6 +207,7 @@ impl Search {
         let part = self.part;
         let branch = &self.branch;
         self.lowest.clear();
+        // Above all floors, until one is seen.
         let mut height = u64::MAX;
         for i in branch.unplaced_between(part.lower, part.upper) {
             let floor = branch.floor_of(i);

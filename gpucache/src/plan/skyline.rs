@@ -66,13 +66,15 @@ pub(super) const UNLIMITED: u64 = LARGEST_SUM;
 /// The slack of a section in which nothing is left to place: it stays positive whatever is wasted there.
 const UNBOUNDED: i64 = i64::MAX;
 /// Lines looked at between two questions whether to stop: they take about 20 us, beside which a look at the clock is nothing.
-const STRIDE: usize = 64;
+const LINES_PER_QUESTION: usize = 64;
 
 impl Line {
     /// The start of a neighbour that is lower, if one is.
     #[inline]
     fn downhill(&self) -> Option<u32> {
-        (self.left.min(self.right) < self.height).then(|| if self.left < self.height { self.before } else { self.end })
+        let is_valley = self.left.min(self.right) >= self.height;
+        let lower = if self.left < self.height { self.before } else { self.end };
+        (!is_valley).then_some(lower)
     }
 }
 
@@ -113,7 +115,7 @@ impl Skyline {
     /// Goes on with the pass until it ends or `stop` says so.
     pub(super) fn advance(&mut self, problem: &Problem, stop: &mut dyn FnMut() -> bool) -> Step {
         loop {
-            for _ in 0..STRIDE {
+            for _ in 0..LINES_PER_QUESTION {
                 if self.left == 0 {
                     return Step::Done(self.top);
                 }

@@ -22,9 +22,10 @@ enum Job {
     Search,
 }
 
-/// Beyond so many buffers a pass takes 10 ms or more, and the portfolio alone settles for a share of the bound over it.
-const LARGE: usize = 1 << 15;
-const LARGE_SHARE: u64 = 128;
+/// Buffers beyond which a pass takes 10 ms or more, so that the portfolio alone stops before the bound.
+const LARGE_PROBLEM: usize = 1 << 15;
+/// The share of the bound by which the portfolio may be above it when it stops early: under 1%, against up to three passes more.
+const SPARE_SHARE: u64 = 128;
 
 /// Lays out one set of buffers, better the longer it may work.
 ///
@@ -118,7 +119,7 @@ impl Solver {
 
     /// Runs the portfolio alone.
     pub(super) fn run_portfolio(&mut self) {
-        let spare = if self.problem.items.len() > LARGE { self.problem.bound / LARGE_SHARE } else { 0 };
+        let spare = if self.problem.items.len() > LARGE_PROBLEM { self.problem.bound / SPARE_SHARE } else { 0 };
         while !self.done(self.bound + spare) && (self.jobs < PORTFOLIO.len() || self.job == Some(Job::Portfolio)) {
             self.go_on(0, &mut || false);
         }

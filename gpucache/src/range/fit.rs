@@ -30,6 +30,9 @@ impl Block {
     }
 }
 
+/// Leaves none of the free spans that fit out.
+pub(super) const EVERY_SPAN: usize = usize::MAX;
+
 #[derive(Debug)]
 pub(super) struct Fit {
     pub(super) spans: Spans,

@@ -14,7 +14,7 @@
 use std::cmp::Reverse;
 use std::convert::Infallible;
 
-use super::fit::Block;
+use super::fit::{Block, EVERY_SPAN};
 use super::handles::IdleHandle;
 use super::range::{Backing, Range, RangeError};
 use super::window::{self, Window};
@@ -30,9 +30,14 @@ pub(crate) struct Limit {
     pub(crate) most: u64,
 }
 
-#[cfg(test)]
 impl Limit {
+    /// No more than `bytes` as long as there are free handles to unmap, and however much it takes then.
+    pub(crate) fn aiming_at(bytes: u64) -> Limit {
+        Limit { aim: bytes, most: u64::MAX }
+    }
+
     /// No more than `bytes`.
+    #[cfg(test)]
     pub(crate) fn at(bytes: u64) -> Limit {
         Limit { aim: bytes, most: bytes }
     }
@@ -54,7 +59,7 @@ impl<P: Pages> Range<P> {
         is_idle: impl Fn(Tag) -> bool,
     ) -> Result<Option<Block>, RangeError<P::Error>> {
         let Some(rounded) = self.rounded(bytes) else { return Ok(None) };
-        let Ok(found) = self.fit.allocate_if(rounded, usize::MAX, |tag| Ok::<_, Infallible>(may_use(tag)));
+        let Ok(found) = self.fit.allocate_if(rounded, EVERY_SPAN, |tag| Ok::<_, Infallible>(may_use(tag)));
         if found.is_some() {
             self.count(rounded);
             return Ok(found);

@@ -16,8 +16,8 @@ use super::{ALIGN, sizing};
 use crate::device::Pages;
 use crate::order::Tag;
 
-/// Blocks of at least this share of a granule are large; smaller ones take few pages, however many there are.
-const LARGE: u64 = 4;
+/// Blocks of at least 1/4 of a granule count as large: they decide how many pages there are, while many smaller ones share one.
+const LARGE_BLOCK_SHARE: u64 = 4;
 
 /// Counters of a range. Sizes in bytes, blocks rounded up to [`ALIGN`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl<P: Pages> Range<P> {
     /// As [`allocate`](Range::allocate), from what is mapped already.
     #[cfg(test)]
     pub(super) fn reuse(&mut self, bytes: u64) -> Option<Block> {
-        let Ok(block) = self.reuse_if(bytes, usize::MAX, |_| Ok::<_, std::convert::Infallible>(true));
+        let Ok(block) = self.reuse_if(bytes, super::fit::EVERY_SPAN, |_| Ok::<_, std::convert::Infallible>(true));
         block
     }
 
@@ -180,7 +180,7 @@ impl<P: Pages> Range<P> {
     /// What a block of `bytes` adds to the number of large ones.
     #[inline]
     pub(super) fn large(&self, bytes: u64) -> u64 {
-        u64::from(bytes >= self.granule / LARGE)
+        u64::from(bytes >= self.granule / LARGE_BLOCK_SHARE)
     }
 
     /// Takes a block back, whose memory the work that `tag` names may still use, and returns its bytes; 0, and nothing
