@@ -12,10 +12,8 @@ use syn::visit::{self, Visit};
 const LONGEST: usize = 40;
 /// Conditions that a function goes by: `if`, `while`, `&&`, `||`.
 const CONDITIONS: usize = 5;
-/// Functions that go by more all the same; there are to be none.
-const TWISTED: usize = 8;
-/// `unsafe` blocks in the crate; there are to be 100 at most.
-const BLOCKS: usize = 95;
+/// `unsafe` blocks in the crate, at most.
+const BLOCKS: usize = 100;
 
 #[derive(Default)]
 struct Found {
@@ -157,6 +155,6 @@ fn the_house_keeps_its_measures() {
     println!("{} functions of more than {CONDITIONS} conditions", twisted.len());
     assert!(bare.is_empty(), "without an argument: {bare:#?}");
     assert!(long.is_empty(), "{long:#?}");
-    assert!(twisted.len() <= TWISTED, "{twisted:#?}");
+    assert!(twisted.is_empty(), "more than {CONDITIONS} conditions: {twisted:#?}");
     assert!(blocks.len() <= BLOCKS, "{} unsafe blocks", blocks.len());
 }

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 
-use super::epochs::{Epoch, Epochs, State};
+use super::epochs::{Epoch, Epochs, Progress};
 use crate::base::error::Result;
 use crate::device::{Backend, Event, Meter, Stream};
 
@@ -140,16 +140,16 @@ impl Slot {
     }
 
     pub(super) fn is_complete(&self, epoch: Epoch) -> bool {
-        matches!(self.epochs.state(epoch), State::Complete)
+        matches!(self.epochs.progress(epoch), Progress::Complete)
     }
 
     pub(super) fn is_open(&self, epoch: Epoch) -> bool {
-        matches!(self.epochs.state(epoch), State::Open)
+        matches!(self.epochs.progress(epoch), Progress::Open)
     }
 
     /// Asks whether a closed epoch is complete, and remembers it.
     pub(super) fn ask(&mut self, epoch: Epoch, meter: &Meter) -> Result<bool> {
-        let State::Closed(event) = self.epochs.state(epoch) else { return Ok(false) };
+        let Progress::Closed(event) = self.epochs.progress(epoch) else { return Ok(false) };
         meter.queried();
         let is_complete = event.is_complete()?;
         if is_complete {
@@ -165,9 +165,9 @@ impl Slot {
         }
         // One that is not there yet is taken for the one that was open.
         let epoch = epoch.min(self.epochs.newest());
-        Ok(match self.epochs.state(epoch) {
-            State::Closed(event) => Some((epoch, &**event)),
-            State::Complete | State::Open => None,
+        Ok(match self.epochs.progress(epoch) {
+            Progress::Closed(event) => Some((epoch, &**event)),
+            Progress::Complete | Progress::Open => None,
         })
     }
 

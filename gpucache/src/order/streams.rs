@@ -25,6 +25,29 @@ pub(crate) struct Streams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(usize);
 
+/// What brings a stream behind an epoch of another one that is not known to be complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Means {
+    /// A query of the epoch's event, if it has one, or else a wait.
+    QueryOrWait,
+    /// A wait alone, for an event that was recorded before the other stream's capture began: a captured stream is not queried.
+    Wait,
+    /// None: the one that waits is captured and can wait for nothing outside, or the event would become a part of the other's
+    /// graph.
+    Refused,
+}
+
+impl Means {
+    fn of(leader: &Slot, follower: &Slot, epoch: Epoch) -> Means {
+        match (leader.is_capturing(), follower.is_capturing()) {
+            (_, true) => Means::Refused,
+            (true, false) if leader.is_open(epoch) => Means::Refused,
+            (true, false) => Means::Wait,
+            (false, false) => Means::QueryOrWait,
+        }
+    }
+}
+
 impl Streams {
     /// For streams of the device whose calls `meter` counts.
     pub(crate) fn new(meter: Arc<Meter>) -> Streams {
@@ -240,24 +263,26 @@ impl Streams {
         }
     }
 
-    /// The rules of the module's table.
+    /// Brings one stream behind an epoch of another one, if it is not, by the rules of the module's table.
     #[cold]
     fn follow(&mut self, mine: usize, other: usize, epoch: Epoch) -> Result<()> {
         let Ok([follower, leader]) = self.slots.get_disjoint_mut([mine, other]) else { return Ok(()) };
-        if follower.queue == leader.queue || follower.waited_for(other) >= epoch || leader.is_complete(epoch) {
+        let is_behind = follower.queue == leader.queue || follower.waited_for(other) >= epoch;
+        if is_behind || leader.is_complete(epoch) {
             return Ok(());
         }
-        let is_captured = leader.is_capturing();
-        if follower.is_capturing() || is_captured && leader.is_open(epoch) {
-            return Err(captured());
+        match Means::of(leader, follower, epoch) {
+            Means::Refused => return Err(captured()),
+            Means::Wait => {}
+            // What is complete by that has no event to wait for any more.
+            Means::QueryOrWait => {
+                leader.ask(epoch, &self.meter)?;
+            }
         }
-        if !is_captured && leader.ask(epoch, &self.meter)? {
-            return Ok(());
+        match leader.event(epoch, &self.meter)? {
+            Some((epoch, event)) => follower.wait(other, epoch, event, &self.meter),
+            None => Ok(()),
         }
-        if let Some((epoch, event)) = leader.event(epoch, &self.meter)? {
-            follower.wait(other, epoch, event, &self.meter)?;
-        }
-        Ok(())
     }
 
     /// The slot of a stream; a program has few, so that a look at each is the fastest way to find it.

@@ -16,6 +16,8 @@ pub(super) enum Users {
     Several,
 }
 
+/// Bits of an epoch in a tag. A stream that ends an epoch every microsecond gets through them in twelve days, and 24 bits are left
+/// for slots, of which there are as many as streams that work at once.
 const EPOCH_BITS: u32 = 40;
 
 impl Tag {

@@ -9,6 +9,24 @@
 //! As long as all goes as planned, the reuser of a position is its first one: it blocks by being live alone, and a return
 //! is a mark. A position that blocks another one than planned is *displaced*, and counted there. In step with the plan a
 //! service is a comparison, a look at those that would block it, and a step; everything else is in `off_order`.
+//!
+//! ```text
+//!                  it is next, nothing blocks it: served
+//!          ┌───────────────────────────────────────────────────┐
+//!          │                                                   ▼
+//!      ┌───┴──┐                 comes back                 ┌──────┐
+//!      │ idle │ ◀───────────────────────────────────────── │ live │  blocks its first reuser, by a mark
+//!      └──────┘                                            └───┬──┘
+//!        ▲  │                                                  │  its first reuser is passed over,
+//!        │  │  served late,                                    │  or the entry before was cut short
+//!        │  │  after it was                                    ▼
+//!        │  │  passed over                               ┌───────────┐ ◀─┐  its reuser is passed over:
+//!        │  └──────────────────────────────────────────▶ │ displaced │   │  it blocks the next one
+//!        └─────────────── comes back ─────────────────── └───────────┘ ──┘
+//!                                                         blocks the reuser that `off_order` has for it, by a count
+//! ```
+//!
+//! When the plan's block is given up (`evict`), all become idle.
 
 mod off_order;
 #[cfg(test)]
@@ -30,8 +48,8 @@ use super::{Buffer, Layout};
 pub(crate) struct Cursor {
     /// The position that is expected next; their number at the end.
     next: usize,
-    slots: Vec<Slot>,
-    /// Of each position; behind them one that is never live, and one that always is.
+    positions: Vec<Position>,
+    /// Of each position; behind them [`SENTINELS`].
     lives: Vec<Life>,
     /// The bytes of positions that are live in part: that is all that they keep when the plan's block is given up.
     sizes: Vec<u64>,
@@ -42,14 +60,15 @@ pub(crate) struct Cursor {
     off_order: OffOrder,
 }
 
-/// A position, small, so that a step's slots stay in the processor's cache.
+/// A position, small, so that those of a step stay in the processor's cache.
 #[derive(Clone, Debug)]
-struct Slot {
+struct Position {
     /// Serves from `least` bytes to `spread` more. No request fits what is not planned.
     least: u64,
     spread: u64,
-    /// The positions whose first reuser it is: none of them may be live. One that always is stands for displaced ones that
-    /// it is the reuser of, or for the others where there are more than two.
+    /// The positions whose first reuser it is: none of them may be live. [`never_live`](FirstReusers::never_live) stands for
+    /// none, and [`always_live`](FirstReusers::always_live) for displaced ones that it is the reuser of, or for the others
+    /// where there are more than two.
     before: [u32; 2],
     /// In units of [`ALIGN`].
     offset: u32,
@@ -84,8 +103,13 @@ impl Life {
     }
 }
 
-/// Where nothing lies that is not planned.
+/// The lives of the two positions that stand behind a plan's own: [`never_live`](FirstReusers::never_live), then
+/// [`always_live`](FirstReusers::always_live). With them a look at who blocks a position needs no case for none or many.
+const SENTINELS: [Life; 2] = [Life::IDLE, Life::WHOLE];
+/// The offset of a position without a place. No place has it: a plan's block is half as long at most.
 const NOWHERE: u32 = u32::MAX;
+/// The bytes that a position without a place serves: more than any array has, so that nothing fits it.
+const UNASKED: u64 = u64::MAX;
 
 /// A position that serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,28 +125,28 @@ impl Cursor {
     /// A cursor over a layout of the envelope's buffers.
     pub(crate) fn new(envelope: &Envelope, buffers: &[Buffer], layout: &Layout) -> Cursor {
         let first_reusers = FirstReusers::of(buffers, layout);
-        let slot = |position: usize| {
-            let before = first_reusers.first_two(position);
-            let Some(expected) = envelope.at(position).filter(|_| buffers[position].size > 0) else {
-                return Slot { least: u64::MAX, spread: 0, offset: NOWHERE, blockers: 0, before };
+        let position = |number: usize| {
+            let before = first_reusers.first_two(number);
+            let Some(expected) = envelope.at(number).filter(|_| buffers[number].size > 0) else {
+                return Position { least: UNASKED, spread: 0, offset: NOWHERE, blockers: 0, before };
             };
-            let (least, spread) = (expected.least, buffers[position].size - expected.least);
-            Slot { least, spread, offset: (layout.offsets[position] / ALIGN) as u32, blockers: 0, before }
+            let (least, spread) = (expected.least, buffers[number].size - expected.least);
+            Position { least, spread, offset: (layout.offsets[number] / ALIGN) as u32, blockers: 0, before }
         };
-        let slots: Vec<Slot> = (0..buffers.len()).map(slot).collect();
-        let mut lives = vec![Life::IDLE; slots.len() + 1];
-        lives.push(Life::WHOLE);
-        let sizes = vec![0; slots.len()];
-        let (next, passed_over) = (slots.len(), slots.len() as u64);
-        Cursor { slots, lives, sizes, next, passed_over, first_reusers, ..Cursor::default() }
+        let positions: Vec<Position> = (0..buffers.len()).map(position).collect();
+        let mut lives = vec![Life::IDLE; positions.len()];
+        lives.extend(SENTINELS);
+        let sizes = vec![0; positions.len()];
+        let (next, passed_over) = (positions.len(), positions.len() as u64);
+        Cursor { positions, lives, sizes, next, passed_over, first_reusers, ..Cursor::default() }
     }
 
     /// Begins an entry, while positions are live if it `has_live` ones.
     pub(crate) fn begin(&mut self, has_live: bool) {
-        let was_complete = self.next == self.slots.len() && !self.off_order.is_cut;
+        let was_complete = self.next == self.positions.len() && !self.off_order.is_cut;
         (self.served, self.passed_over) = (self.served(), 0);
         self.next = 0;
-        self.off_order.begin(self.slots.len());
+        self.off_order.begin(self.positions.len());
         if has_live && !was_complete {
             self.rebase();
         }
@@ -132,10 +156,10 @@ impl Cursor {
     /// that nothing alive lies there.
     #[inline]
     pub(crate) fn expects(&self, bytes: u64) -> Option<Served> {
-        let slot = self.slots.get(self.next)?;
-        let [one, other] = slot.before;
+        let next = self.positions.get(self.next)?;
+        let [one, other] = next.before;
         // A live position blocks itself at the latest.
-        (slot.fits(bytes) && self.is_idle(one) && self.is_idle(other)).then(|| slot.serve(self.next, bytes))
+        (next.fits(bytes) && self.is_idle(one) && self.is_idle(other)).then(|| next.serve(self.next, bytes))
     }
 
     /// Serves so many bytes at the position that [`expects`](Cursor::expects) gave. (It is known to the caller: nothing is
@@ -159,10 +183,9 @@ impl Cursor {
 
     /// Serves the expected position, if this is the expected request.
     pub(crate) fn serve(&mut self, bytes: u64) -> Option<Served> {
-        let position = self.next;
-        let slot = self.slots.get(position).filter(|slot| slot.fits(bytes) && slot.blockers == 0)?;
-        let served = slot.serve(position, bytes);
-        let is_free = self.first_reusers.before(position).iter().all(|&other| self.is_idle(other));
+        let next = self.positions.get(self.next).filter(|next| next.fits(bytes) && next.blockers == 0)?;
+        let served = next.serve(self.next, bytes);
+        let is_free = self.first_reusers.before(self.next).iter().all(|&other| self.is_idle(other));
         is_free.then(|| self.step(served, bytes))?;
         Some(served)
     }
@@ -204,12 +227,12 @@ impl Cursor {
 
     /// How many positions are live.
     pub(crate) fn live(&self) -> u64 {
-        (0..self.slots.len()).filter(|&position| self.is_live(position)).count() as u64
+        (0..self.positions.len()).filter(|&position| self.is_live(position)).count() as u64
     }
 
     /// How many positions were not reached.
     pub(crate) fn left(&self) -> u64 {
-        (self.slots.len() - self.next) as u64
+        (self.positions.len() - self.next) as u64
     }
 
     /// Takes every live position out of the plan: hands out its number and offset, and the bytes that it was served with,
@@ -217,11 +240,11 @@ impl Cursor {
     pub(crate) fn evict(&mut self) -> Vec<Evicted> {
         let mut evicted = Vec::new();
         self.forget_displaced();
-        for (position, slot) in self.slots.iter().enumerate() {
-            let life = std::mem::replace(&mut self.lives[position], Life::IDLE);
+        for (number, position) in self.positions.iter().enumerate() {
+            let life = std::mem::replace(&mut self.lives[number], Life::IDLE);
             if life != Life::IDLE {
-                let bytes = if life.is_partial() { self.sizes[position] } else { slot.size() };
-                evicted.push(Evicted { position: position as u32, offset: slot.start(), bytes });
+                let bytes = if life.is_partial() { self.sizes[number] } else { position.size() };
+                evicted.push(Evicted { position: number as u32, offset: position.start(), bytes });
             }
         }
         evicted.sort_unstable_by_key(|evicted| evicted.offset);
@@ -238,17 +261,17 @@ pub(crate) struct Evicted {
     pub(crate) bytes: u64,
 }
 
-impl Slot {
+impl Position {
     #[inline]
     fn fits(&self, bytes: u64) -> bool {
         bytes.wrapping_sub(self.least) <= self.spread
     }
 
-    /// The position of this number serves a request that fits. Less than a unit is no part that could be given up.
+    /// Serves a request that fits, as the position of this number. Less than a unit is no part that could be given up.
     #[inline]
-    fn serve(&self, position: usize, bytes: u64) -> Served {
+    fn serve(&self, number: usize, bytes: u64) -> Served {
         let is_whole = self.spread.wrapping_sub(bytes.wrapping_sub(self.least)) < ALIGN;
-        Served { position: position as u32, offset: self.start(), is_whole }
+        Served { position: number as u32, offset: self.start(), is_whole }
     }
 
     fn is_planned(&self) -> bool {
@@ -266,7 +289,7 @@ impl Slot {
         self.least.wrapping_add(self.spread)
     }
 
-    fn overlaps(&self, other: &Slot) -> bool {
+    fn overlaps(&self, other: &Position) -> bool {
         let are_planned = self.is_planned() && other.is_planned();
         are_planned && self.start() < other.start() + other.size() && other.start() < self.start() + self.size()
     }

@@ -33,15 +33,18 @@ pub(super) struct Expected {
     upper: u32,
 }
 
-/// Positions begin at multiples of this many bytes.
+/// Positions begin at multiples of this many bytes, as blocks of a range do, and arrays of CUDA's own allocator.
 pub(super) const ALIGN: u64 = 256;
 /// So many bytes of positions and more are not planned, so that offsets fit [`u32`] in units of [`ALIGN`].
-const MOST: u128 = ALIGN as u128 * (1 << 31);
-/// The share of the larger entry's bound that an envelope of two may need more.
-const SLACK: u64 = 32;
-/// Changes of an order before what outlives its entry is taken for granted.
+const MOST_PLANNED: u128 = ALIGN as u128 * (1 << 31);
+/// The share of the larger entry's bound that an envelope of two may need more. With less, sizes that vary a little make orders
+/// of their own; with more, a plan reserves for what never is in use at once: 1/32 is 3%.
+const SAME_ORDER_SHARE: u64 = 32;
+/// Changes of an order before what outlives its entry is taken for granted. Some arrays outlive their entry by turns, and
+/// without an end to it each of those entries would be recorded and laid out again.
 const CHANGES: u32 = 64;
-/// Sizes may vary by this factor more than they were seen to.
+/// The factor by which sizes may be below the least or above the most that was seen, and still be taken for the same position
+/// in another size: as when a batch or a sequence is up to four times as long.
 const VARIATION: u64 = 4;
 
 impl Envelope {
@@ -59,10 +62,18 @@ impl Envelope {
     /// that it has not.
     pub(crate) fn holds(&self, log: &Log) -> bool {
         let holds = |(expected, logged): (&Expected, &Logged)| {
-            let has_end = logged.upper == expected.upper || logged.upper < expected.upper && expected.is_planned();
-            expected.has(logged.bytes) && (has_end || !expected.is_planned() && !self.may_change())
+            expected.has(logged.bytes) && self.may_end(expected, logged.upper)
         };
         log.allocations().len() == self.positions.len() && self.positions.iter().zip(log.allocations()).all(holds)
+    }
+
+    /// Whether a life of this position may end there.
+    fn may_end(&self, expected: &Expected, upper: u32) -> bool {
+        match expected.is_planned() {
+            true => upper <= expected.upper,
+            // An end within the entry is news, as long as news of what outlives its entry are heard.
+            false => upper == OUTLIVES || !self.may_change(),
+        }
     }
 
     /// Whether entries may still tell what outlives its entry, and what does not: some do by turns.
@@ -154,7 +165,7 @@ impl Scratch {
         let mut all = std::mem::take(&mut self.positions);
         all.clear();
         all.extend(positions);
-        let is_same = self.bound(&all) <= bound + bound / SLACK && is_plannable(&all);
+        let is_same = self.bound(&all) <= bound + bound / SAME_ORDER_SHARE && is_plannable(&all);
         let envelope = is_same.then(|| Envelope { positions: all.clone(), changes });
         self.positions = all;
         envelope
@@ -181,7 +192,7 @@ impl Scratch {
 fn is_plannable(positions: &[Expected]) -> bool {
     let planned = positions.iter().filter(|expected| expected.is_planned());
     let rounded = planned.map(|expected| u128::from(expected.most).next_multiple_of(u128::from(ALIGN)));
-    (1..MOST).contains(&rounded.sum::<u128>())
+    (1..MOST_PLANNED).contains(&rounded.sum::<u128>())
 }
 
 impl Expected {

@@ -5,13 +5,15 @@
 //! descends only where a box straddles the span and a better rank is possible.
 //!
 //! Invariants: node 1 is the root, node `i` has children `2i` and `2i + 1`, leaf `k` is node `leaves + k`; a node without
-//! unplaced items has rank `NONE`; slots past the last item have rank `NONE`.
+//! unplaced items has rank `NO_RANK`; slots past the last item have rank `NO_RANK`.
 
 use crate::plan::problem::{Item, Problem};
 use crate::plan::sort;
 
-/// No rank: nothing fits.
-pub(super) const NONE: u32 = u32::MAX;
+/// No rank, worse than any: nothing fits. A problem has fewer items than that.
+pub(super) const NO_RANK: u32 = u32::MAX;
+/// Items of a leaf, 96 bytes. Passes over 30,000 and 100,000 buffers take 1.2 times as long with 4, and 0.95 times with 16, which
+/// small problems gain nothing by.
 const LEAF: usize = 8;
 
 /// The extent of a node's items.
@@ -23,14 +25,17 @@ struct Extent {
     last_upper: u32,
 }
 
-const EMPTY: Extent = Extent { first_lower: NONE, last_lower: 0, first_upper: NONE, last_upper: 0 };
+impl Extent {
+    /// Of no items: joined with another one it is that one, and no span meets it.
+    const EMPTY: Extent = Extent { first_lower: u32::MAX, last_lower: 0, first_upper: u32::MAX, last_upper: 0 };
+}
 
 /// A leaf's items, in columns.
 #[derive(Clone, Copy, Debug)]
 struct Leaf {
     lower: [u32; LEAF],
     upper: [u32; LEAF],
-    /// `NONE` once placed.
+    /// `NO_RANK` once placed.
     rank: [u32; LEAF],
 }
 
@@ -54,21 +59,22 @@ impl Index {
         let codes: Vec<u64> = items.iter().map(|i| morton(i.lower, i.upper)).collect();
         let order = sort::ascending(&codes);
         let leaves = items.len().div_ceil(LEAF).next_power_of_two();
-        let mut slots = vec![Leaf { lower: [0; LEAF], upper: [NONE; LEAF], rank: [NONE; LEAF] }; leaves];
+        let mut slots = vec![Leaf { lower: [0; LEAF], upper: [u32::MAX; LEAF], rank: [NO_RANK; LEAF] }; leaves];
         let mut slot = vec![0; items.len()];
         for (at, &id) in order.iter().enumerate() {
             slot[id as usize] = at as u32;
             slots[at / LEAF].lower[at % LEAF] = items[id as usize].lower;
             slots[at / LEAF].upper[at % LEAF] = items[id as usize].upper;
         }
-        let mut extents = vec![EMPTY; leaves];
-        extents.extend(order.chunks(LEAF).map(|ids| ids.iter().fold(EMPTY, |e, &id| e.with(items[id as usize]))));
-        extents.resize(2 * leaves, EMPTY);
+        let mut extents = vec![Extent::EMPTY; leaves];
+        extents
+            .extend(order.chunks(LEAF).map(|ids| ids.iter().fold(Extent::EMPTY, |e, &id| e.with(items[id as usize]))));
+        extents.resize(2 * leaves, Extent::EMPTY);
         for node in (1..leaves).rev() {
             extents[node] = extents[2 * node].join(extents[2 * node + 1]);
         }
         let reach = reach(problem.loads.len() as u32, &order, &codes);
-        Self { extents, ranks: vec![NONE; 2 * leaves], slots, slot, leaves, reach }
+        Self { extents, ranks: vec![NO_RANK; 2 * leaves], slots, slot, leaves, reach }
     }
 
     /// All items are unplaced, and `order[r]` has rank `r` (the lower the better).
@@ -85,9 +91,9 @@ impl Index {
         }
     }
 
-    /// The best rank unplaced within sections `lower..upper`, or `NONE`.
+    /// The best rank unplaced within sections `lower..upper`, or `NO_RANK`.
     pub(super) fn best(&self, lower: u32, upper: u32) -> u32 {
-        let mut best = NONE;
+        let mut best = NO_RANK;
         let mut left = self.leaves + self.reach[lower as usize].0 as usize / LEAF;
         let mut right = self.leaves + (self.reach[upper as usize - 1].1 as usize).div_ceil(LEAF);
         while left < right {
@@ -109,7 +115,7 @@ impl Index {
     pub(super) fn take(&mut self, id: u32) {
         let at = self.slot[id as usize] as usize;
         let leaf = &mut self.slots[at / LEAF];
-        leaf.rank[at % LEAF] = NONE;
+        leaf.rank[at % LEAF] = NO_RANK;
         let mut now = leaf.best();
         let mut node = self.leaves + at / LEAF;
         while self.ranks[node] != now {
@@ -125,16 +131,15 @@ impl Index {
     /// Whether an item is not placed yet.
     pub(super) fn holds(&self, id: u32) -> bool {
         let at = self.slot[id as usize] as usize;
-        self.slots[at / LEAF].rank[at % LEAF] != NONE
+        self.slots[at / LEAF].rank[at % LEAF] != NO_RANK
     }
 
     /// The best rank below a node within the span, if better than `best`.
     fn descend(&self, at: usize, lower: u32, upper: u32, best: u32) -> u32 {
-        let rank = self.ranks[at];
-        let extent = &self.extents[at];
-        if rank >= best || extent.last_lower < lower || extent.first_upper > upper {
+        let (rank, extent) = (self.ranks[at], &self.extents[at]);
+        if rank >= best || extent.is_outside(lower, upper) {
             best
-        } else if extent.first_lower >= lower && extent.last_upper <= upper {
+        } else if extent.is_within(lower, upper) {
             rank
         } else if at >= self.leaves {
             self.slots[at - self.leaves].best_within(lower, upper).min(best)
@@ -148,20 +153,32 @@ impl Index {
 
 impl Leaf {
     fn best(&self) -> u32 {
-        self.rank.iter().fold(NONE, |best, &r| best.min(r))
+        self.rank.iter().fold(NO_RANK, |best, &r| best.min(r))
     }
 
     fn best_within(&self, lower: u32, upper: u32) -> u32 {
-        let mut best = NONE;
+        let mut best = NO_RANK;
         for i in 0..LEAF {
             let within = (self.lower[i] >= lower) & (self.upper[i] <= upper);
-            best = best.min(if within { self.rank[i] } else { NONE });
+            best = best.min(if within { self.rank[i] } else { NO_RANK });
         }
         best
     }
 }
 
 impl Extent {
+    /// Whether none of the items lives wholly within the span.
+    #[inline]
+    fn is_outside(&self, lower: u32, upper: u32) -> bool {
+        self.last_lower < lower || self.first_upper > upper
+    }
+
+    /// Whether all of the items live wholly within the span.
+    #[inline]
+    fn is_within(&self, lower: u32, upper: u32) -> bool {
+        self.first_lower >= lower && self.last_upper <= upper
+    }
+
     fn with(self, item: Item) -> Self {
         let Item { lower, upper, .. } = item;
         self.join(Self { first_lower: lower, last_lower: lower, first_upper: upper, last_upper: upper })
@@ -236,8 +253,8 @@ mod tests {
                 let fits = |i: &Item| lower <= i.lower && i.upper <= upper;
                 let scan = order.iter().position(|&id| index.holds(id) && fits(&problem.items[id as usize]));
                 let best = index.best(lower, upper);
-                prop_assert_eq!(best, scan.map_or(NONE, |rank| rank as u32));
-                if best != NONE {
+                prop_assert_eq!(best, scan.map_or(NO_RANK, |rank| rank as u32));
+                if best != NO_RANK {
                     index.take(order[best as usize]);
                 }
             }

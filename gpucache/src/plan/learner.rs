@@ -22,12 +22,15 @@ pub(crate) struct Learner {
     pause: u32,
 }
 
-/// Orders that may alternate and are still recognised.
-const CANDIDATES: usize = 3;
-/// So many recordings in vain, and recording pauses.
+/// Orders that may alternate and are still recognised, as those of training, evaluation and a step that logs do. Each entry is
+/// compared with so many.
+const ORDERS: usize = 3;
+/// Recordings in vain after which recording pauses: several rounds of orders that alternate, with some entries that warm up.
 const TRIES: u32 = 16;
-/// Entries of the first pause.
-const PAUSE: u32 = 64;
+/// Entries of the first pause, four for each that was recorded in vain.
+const SHORTEST_PAUSE: u32 = 64;
+/// How often a pause may double: the longest is of four million entries.
+const DOUBLINGS: u32 = 16;
 
 impl Learner {
     /// Begins an entry, which is recorded if that is wanted and no pause holds.
@@ -87,7 +90,7 @@ impl Learner {
 
     /// Keeps the log for later entries, in the place of the oldest.
     fn keep(&mut self) {
-        let full = self.candidates.len() == CANDIDATES;
+        let full = self.candidates.len() == ORDERS;
         let oldest = if full { self.candidates.pop_front() } else { None };
         self.candidates.push_back(std::mem::replace(&mut self.log, oldest.unwrap_or_default()));
     }
@@ -96,9 +99,9 @@ impl Learner {
     fn count_in_vain(&mut self) {
         self.in_vain += 1;
         if self.in_vain >= TRIES {
-            self.pause = PAUSE << self.pauses.min(16);
+            self.pause = SHORTEST_PAUSE << self.pauses.min(DOUBLINGS);
             self.pauses += 1;
-            self.in_vain = TRIES - CANDIDATES as u32;
+            self.in_vain = TRIES - ORDERS as u32;
             // Their memory stays, for those that come after the pause.
             self.candidates.iter_mut().for_each(Log::clear);
         }

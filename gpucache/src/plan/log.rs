@@ -3,8 +3,8 @@
 //! Time counts allocations: one that is dropped before allocation `n` of its entry lives until `n`. The order of drops
 //! between two allocations changes no load, and so no layout.
 
-/// The longest entry that is logged, in allocations: 2 MiB a log.
-const LONGEST: usize = 1 << 17;
+/// The longest entry that is logged, in allocations: a log takes 2 MiB at most, and longer entries go without a plan.
+const LONGEST_ENTRY: usize = 1 << 17;
 
 /// One entry, bounded whatever its length.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +21,7 @@ pub(super) struct Logged {
     pub(super) upper: u32,
 }
 
-/// The end of what outlived its entry.
+/// The end of what outlived its entry: later than any, as an entry is no longer than [`LONGEST_ENTRY`].
 pub(super) const OUTLIVES: u32 = u32::MAX;
 
 impl Log {
@@ -44,7 +44,7 @@ impl Log {
             return None;
         }
         let number = self.allocations.len();
-        self.is_cut |= number == LONGEST;
+        self.is_cut |= number == LONGEST_ENTRY;
         if self.is_cut {
             return None;
         }

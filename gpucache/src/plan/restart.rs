@@ -5,9 +5,11 @@ use crate::plan::problem::{Item, Problem};
 use crate::plan::random::Random;
 use crate::plan::sort;
 
-/// How far chance moves a key.
-const SPREAD: f64 = 0.2;
-/// How much more the fullest sections count.
+/// How far chance moves a key of a weighted pass, as a share of it. Without it passes that failed at the same place would go the
+/// same way again; with much more, what was learned would drown in it.
+const NOISE: f64 = 0.2;
+/// The power by which the fullest sections count: at half the highest load an item's area counts 1/256 of what it would at the
+/// highest one, where a pass has least to waste.
 const PEAK_POWER: i32 = 8;
 
 /// What passes have learned.
@@ -29,7 +31,7 @@ impl Restarts {
             let area = item.duration() as f64 * item.size as f64 / bound;
             let key = area * (peak as f64 / bound).powi(PEAK_POWER) * weight * weight;
             // Positive floats sort like their bits.
-            !u64::from(((key * self.random.around_one(SPREAD)) as f32).to_bits())
+            !u64::from(((key * self.random.around_one(NOISE)) as f32).to_bits())
         };
         let keys: Vec<u64> = problem.items.iter().zip(peaks).zip(&self.weight).map(key).collect();
         sort::ascending(&keys)

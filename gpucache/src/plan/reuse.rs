@@ -29,21 +29,25 @@ impl FirstReusers {
         &self.positions[self.starts[position] as usize..self.starts[position + 1] as usize]
     }
 
-    /// Two of them. The number of positions stands for none, and [`always`](FirstReusers::always) for the others where
-    /// they are more.
+    /// Two of them: [`never_live`](FirstReusers::never_live) where there are fewer, and
+    /// [`always_live`](FirstReusers::always_live) for the others where there are more.
     pub(crate) fn first_two(&self, position: usize) -> [u32; 2] {
-        let none = self.positions.len() as u32;
         match *self.before(position) {
-            [] => [none; 2],
-            [one] => [one, none],
+            [] => [self.never_live(); 2],
+            [one] => [one, self.never_live()],
             [one, other] => [one, other],
-            [one, ..] => [one, self.always()],
+            [one, ..] => [one, self.always_live()],
         }
     }
 
-    /// Stands for a position that always is live.
-    pub(crate) fn always(&self) -> u32 {
-        self.positions.len() as u32 + 1
+    /// The number behind those of the positions, which stands for one that is never live.
+    fn never_live(&self) -> u32 {
+        self.positions.len() as u32
+    }
+
+    /// The number behind that of [`never_live`](FirstReusers::never_live), which stands for one that always is.
+    pub(crate) fn always_live(&self) -> u32 {
+        self.never_live() + 1
     }
 }
 

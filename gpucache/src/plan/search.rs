@@ -9,11 +9,12 @@
 //!
 //! Invariant: `frames[k].mark` is the length of the trail before decision `k`.
 
-mod state;
+mod branch;
+
+use branch::Branch;
 
 use crate::plan::problem::Problem;
 use crate::plan::random::Random;
-use state::State;
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +34,21 @@ pub(super) enum Outcome {
 struct Part {
     lower: u32,
     upper: u32,
-    /// The decision that made it; `NONE` for the whole.
-    parent: usize,
-    /// The part to solve after this one, in `Search::parts`; `NONE` for no more.
-    next: usize,
+    /// The decision that made it, but for the whole.
+    parent: Option<u32>,
+    /// The part to solve after this one, in `Search::parts`, if there is one.
+    next: Option<u32>,
+}
+
+impl Part {
+    /// The whole, or what is left of it once nothing is.
+    fn of(lower: u32, upper: u32) -> Part {
+        Part { lower, upper, parent: None, next: None }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lower == self.upper
+    }
 }
 
 /// A decision: an item placed in a part.
@@ -49,22 +61,26 @@ struct Frame {
     parts: usize,
 }
 
-const NONE: usize = usize::MAX;
-/// Nodes of the shortest attempt; or the number of items, if larger.
-const NODES: u64 = 500;
-/// How far chance moves a key.
-const SPREAD: f64 = 0.1;
-/// Sections of duration that a size as large as the bound is worth.
-const SIZE: f64 = 10.0;
-/// Nodes between two questions whether to stop.
-const STRIDE: u64 = 16;
-/// Words of bit sets beyond which a node takes too long.
-const LARGEST: usize = 1 << 15;
+/// Nodes of the shortest attempt, unless there are more items: each item takes one node at least, and a restart is to come soon
+/// enough for a wrong early decision to be taken back.
+const SHORTEST_ATTEMPT: u64 = 500;
+/// How far chance moves a key of an attempt, as a share of it: half as far as that of a weighted pass, as weights of sections
+/// make attempts differ already.
+const NOISE: f64 = 0.1;
+/// Sections of duration that a size as large as the bound is worth: long items are placed before short ones, and size decides
+/// among those of like duration, since sizes are mostly far below the bound.
+const SIZE_WEIGHT: f64 = 10.0;
+/// Nodes between two questions whether to stop: one node of the largest problem that is searched takes longer than a look at the
+/// clock by far, one of a small problem does not.
+const NODES_PER_QUESTION: u64 = 16;
+/// Words of bit sets, 256 KiB, beyond which a problem is not searched: a node may walk a good part of them, and in larger
+/// problems weighted passes do more in the same time.
+const LARGEST_BIT_SETS: usize = 1 << 15;
 
 /// The search, with what its attempts have learned.
 #[derive(Clone, Debug)]
 pub(super) struct Search {
-    state: State,
+    branch: Branch,
     key: Vec<f64>,
     frames: Vec<Frame>,
     parts: Vec<Part>,
@@ -83,15 +99,15 @@ impl Search {
     /// `None` where the problem is too large for it.
     pub(super) fn new(problem: &Problem) -> Option<Self> {
         let (items, sections) = (problem.items.len(), problem.loads.len());
-        if items.div_ceil(64).saturating_mul(sections) > LARGEST {
+        if items.div_ceil(64).saturating_mul(sections) > LARGEST_BIT_SETS {
             return None;
         }
         Some(Self {
-            state: State::new(problem),
+            branch: Branch::new(problem),
             key: vec![0.0; items],
             frames: Vec::new(),
             parts: Vec::new(),
-            part: Part { lower: 0, upper: 0, parent: NONE, next: NONE },
+            part: Part::of(0, 0),
             options: vec![0; sections + 1],
             lowest: Vec::new(),
             nodes: 0,
@@ -103,58 +119,60 @@ impl Search {
 
     /// The layout found.
     pub(super) fn offsets(&self) -> &[u64] {
-        &self.state.offsets
+        &self.branch.offsets
     }
 
     /// Starts an attempt.
     pub(super) fn begin(&mut self, problem: &Problem, target: u64) {
         self.attempts += 1;
         self.nodes = 0;
-        self.limit = NODES.max(problem.items.len() as u64) * luby(self.attempts);
+        self.limit = SHORTEST_ATTEMPT.max(problem.items.len() as u64) * luby(self.attempts);
         for (key, item) in self.key.iter_mut().zip(&problem.items) {
             let share = item.size as f64 / problem.bound as f64;
-            *key = (item.duration() as f64 + SIZE * share) * self.random.around_one(SPREAD);
+            *key = (item.duration() as f64 + SIZE_WEIGHT * share) * self.random.around_one(NOISE);
         }
-        self.state.reset(problem, target);
+        self.branch.reset(problem, target);
         self.frames.clear();
         self.parts.clear();
-        self.part = Part { lower: 0, upper: problem.loads.len() as u32, parent: NONE, next: NONE };
+        self.part = Part::of(0, problem.loads.len() as u32);
     }
 
     /// Goes on with the attempt until it ends or `stop` says so.
     pub(super) fn advance(&mut self, problem: &Problem, stop: &mut dyn FnMut() -> bool) -> Outcome {
         while self.nodes < self.limit {
-            let item = self.choose(problem);
-            self.frames.push(Frame { part: self.part, item, mark: self.state.mark(), parts: self.parts.len() });
-            if self.state.place(problem, item) {
-                self.split(problem);
-                if self.part.lower == self.part.upper {
-                    return Outcome::Found;
-                }
-            } else if !self.backtrack(problem) {
-                return Outcome::Impossible;
+            if let Some(end) = self.decide(problem) {
+                return end;
             }
             self.nodes += 1;
-            if self.nodes.is_multiple_of(STRIDE) && stop() {
+            if self.nodes.is_multiple_of(NODES_PER_QUESTION) && stop() {
                 return Outcome::Paused;
             }
         }
         Outcome::Exhausted
     }
 
+    /// Places one more item, or takes back what led to where none can be placed. How the attempt ended, if it did by that.
+    fn decide(&mut self, problem: &Problem) -> Option<Outcome> {
+        let item = self.choose(problem);
+        self.frames.push(Frame { part: self.part, item, mark: self.branch.mark(), parts: self.parts.len() });
+        if !self.branch.place(problem, item) {
+            return (!self.backtrack(problem)).then_some(Outcome::Impossible);
+        }
+        self.split(problem);
+        self.part.is_empty().then_some(Outcome::Found)
+    }
+
     /// Takes back decisions until one can be forbidden instead.
     fn backtrack(&mut self, problem: &Problem) -> bool {
         while let Some(frame) = self.frames.pop() {
-            self.state.undo(problem, frame.mark);
+            self.branch.undo(problem, frame.mark);
             self.parts.truncate(frame.parts);
             self.part = frame.part;
-            if self.state.forbid(problem, frame.item) {
+            if self.branch.forbid(problem, frame.item) {
                 return true;
             }
-            if frame.part.parent == NONE {
-                return false;
-            }
-            self.frames.truncate(frame.part.parent + 1);
+            let Some(parent) = frame.part.parent else { return false };
+            self.frames.truncate(parent as usize + 1);
         }
         false
     }
@@ -164,34 +182,35 @@ impl Search {
         let whole = self.part;
         let mut next = whole.next;
         let mut piece: Option<(u32, u32)> = None;
-        let parent = self.frames.len() - 1;
-        for i in self.state.unplaced_between(whole.lower, whole.upper) {
+        let parent = Some(self.frames.len() as u32 - 1);
+        for i in self.branch.unplaced_between(whole.lower, whole.upper) {
             let item = problem.items[i];
             piece = match piece {
                 Some((lower, upper)) if item.lower < upper => Some((lower, upper.max(item.upper))),
                 Some((lower, upper)) => {
                     self.parts.push(Part { lower, upper, parent, next });
-                    next = self.parts.len() - 1;
+                    next = Some(self.parts.len() as u32 - 1);
                     Some((item.lower, item.upper))
                 }
                 None => Some((item.lower, item.upper)),
             };
         }
-        self.part = match piece {
-            Some((lower, upper)) => Part { lower, upper, parent, next },
-            None if next == NONE => Part { lower: 0, upper: 0, parent, next },
-            None => self.parts[next],
+        self.part = match (piece, next) {
+            (Some((lower, upper)), _) => Part { lower, upper, parent, next },
+            (None, Some(next)) => self.parts[next as usize],
+            (None, None) => Part::of(0, 0),
         };
     }
 
     /// The next item to place: at the lowest height, in the section with the fewest options for its weight.
     fn choose(&mut self, problem: &Problem) -> u32 {
         let part = self.part;
-        let state = &self.state;
+        let branch = &self.branch;
         self.lowest.clear();
+        // Above all floors, until one is seen.
         let mut height = u64::MAX;
-        for i in state.unplaced_between(part.lower, part.upper) {
-            let floor = state.floor_of(i);
+        for i in branch.unplaced_between(part.lower, part.upper) {
+            let floor = branch.floor_of(i);
             if floor < height {
                 height = floor;
                 self.lowest.clear();
@@ -208,7 +227,7 @@ impl Search {
         for s in part.lower..=part.upper {
             options += std::mem::take(&mut self.options[s as usize]);
             if options > 0 {
-                let score = (f64::from(options) + f64::from(state.has_slack(s))) / state.weight(s);
+                let score = (f64::from(options) + f64::from(branch.has_slack(s))) / branch.weight(s);
                 if score < least {
                     (section, least) = (s, score);
                 }
@@ -216,6 +235,7 @@ impl Search {
         }
         let lives = |i: &u32| problem.items[*i as usize].sections().contains(&(section as usize));
         let best = |a: &u32, b: &u32| self.key[*a as usize].total_cmp(&self.key[*b as usize]);
+        // Of a part that is not empty, some item is at the lowest floor: there always is one.
         self.lowest.drain(..).filter(lives).max_by(best).unwrap_or(0)
     }
 }

@@ -4,13 +4,13 @@
 //! The lowest line comes first in the books (Burke, Kendall and Whitwell 2004), but valleys fill independently of each
 //! other until they rise to a neighbour, so any valley will do, and walking downhill to the next one needs no heap.
 //!
-//! A line is a run of sections of one height. What a raise covers is wasted; a pass towards a target ends as soon as a
+//! A line is a run of sections of one height, a valley one that is no higher than its neighbours. What a raise covers is wasted; a pass towards a target ends as soon as a
 //! section has wasted more than the target leaves over its load, unless all that lives there is placed already.
 //!
 //! Invariants: lines tile the sections; neighbouring lines differ in height; every buffer rests on the ground or on another
 //! one, so heights stay within the sum of all sizes.
 
-use crate::plan::index::{Index, NONE};
+use crate::plan::index::{Index, NO_RANK};
 use crate::plan::problem::{Item, LARGEST_SUM, Problem};
 
 /// Where a pass stands.
@@ -37,7 +37,7 @@ pub(super) struct Skyline {
     start: Vec<u32>,
     /// Start of the line in hand.
     at: u32,
-    /// Per section, the bytes that may still be wasted under the target; `SPENT` where all is placed.
+    /// Per section, the bytes that may still be wasted under the target; `UNBOUNDED` where all is placed.
     slack: Vec<i64>,
     target: u64,
     left: usize,
@@ -46,14 +46,37 @@ pub(super) struct Skyline {
     pub offsets: Vec<u64>,
 }
 
+/// A line with its neighbours.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    start: u32,
+    end: u32,
+    height: u64,
+    /// Start of the line to the left, if there is one.
+    before: u32,
+    /// Heights of the neighbours, `GONE` at the ends of time.
+    left: u64,
+    right: u64,
+}
+
 /// Beyond the ends of time: above all heights.
 const GONE: u64 = u64::MAX;
-/// No target.
+/// No target: no sum of sizes is above it, and so no height.
 pub(super) const UNLIMITED: u64 = LARGEST_SUM;
-/// Stays positive whatever is wasted.
-const SPENT: i64 = i64::MAX;
-/// Lines looked at between two questions whether to stop: about 20 us.
-const STRIDE: usize = 64;
+/// The slack of a section in which nothing is left to place: it stays positive whatever is wasted there.
+const UNBOUNDED: i64 = i64::MAX;
+/// Lines looked at between two questions whether to stop: they take about 20 us, beside which a look at the clock is nothing.
+const LINES_PER_QUESTION: usize = 64;
+
+impl Line {
+    /// The start of a neighbour that is lower, if one is.
+    #[inline]
+    fn downhill(&self) -> Option<u32> {
+        let is_valley = self.left.min(self.right) >= self.height;
+        let lower = if self.left < self.height { self.before } else { self.end };
+        (!is_valley).then_some(lower)
+    }
+}
 
 impl Skyline {
     pub(super) fn new(problem: &Problem) -> Self {
@@ -92,7 +115,7 @@ impl Skyline {
     /// Goes on with the pass until it ends or `stop` says so.
     pub(super) fn advance(&mut self, problem: &Problem, stop: &mut dyn FnMut() -> bool) -> Step {
         loop {
-            for _ in 0..STRIDE {
+            for _ in 0..LINES_PER_QUESTION {
                 if self.left == 0 {
                     return Step::Done(self.top);
                 }
@@ -114,43 +137,61 @@ impl Skyline {
         items.filter(|&id| self.index.holds(id as u32))
     }
 
-    /// Walks a line downhill, or places a buffer on the line in hand, or raises it.
+    /// Walks downhill, or places a buffer on the line in hand, or raises it.
     fn step(&mut self, problem: &Problem) -> Result<(), u32> {
+        let valley = self.line_in_hand();
+        if let Some(lower) = valley.downhill() {
+            self.at = lower;
+            return Ok(());
+        }
+        match self.index.best(valley.start, valley.end) {
+            NO_RANK => self.raise(valley),
+            rank => self.place(problem, valley, self.order[rank as usize]),
+        }
+    }
+
+    #[inline]
+    fn line_in_hand(&self) -> Line {
         let start = self.at;
         let (end, height) = (self.end[start as usize], self.height[start as usize]);
         let before = if start > 0 { self.start[start as usize - 1] } else { start };
         let left = if start > 0 { self.height[before as usize] } else { GONE };
         let right = self.height.get(end as usize).copied().unwrap_or(GONE);
-        if left.min(right) < height {
-            self.at = if left < height { before } else { end };
-            return Ok(());
+        Line { start, end, height, before, left, right }
+    }
+
+    /// Raises a line on which nothing fits to its lower neighbour.
+    #[inline]
+    fn raise(&mut self, line: Line) -> Result<(), u32> {
+        let to = line.left.min(line.right);
+        if self.target != UNLIMITED {
+            self.waste(line.start, line.end, line.height, to - line.height)?;
         }
-        let rank = self.index.best(start, end);
-        if rank == NONE {
-            let to = left.min(right);
-            if self.target != UNLIMITED {
-                self.waste(start, end, height, to - height)?;
-            }
-            self.level(start, end, (before, left), right, to);
-            return Ok(());
-        }
-        let id = self.order[rank as usize];
+        self.level(line.start, line.end, (line.before, line.left), line.right, to);
+        Ok(())
+    }
+
+    /// Places an item on a line that it fits on wholly; what the item leaves of the line stays at its height.
+    #[inline]
+    fn place(&mut self, problem: &Problem, line: Line, id: u32) -> Result<(), u32> {
         let item = problem.items[id as usize];
-        let top = height + item.size;
+        let top = line.height + item.size;
         if top > self.target {
             return Err(item.lower);
         }
         self.index.take(id);
-        self.offsets[id as usize] = height;
+        self.offsets[id as usize] = line.height;
         self.top = self.top.max(top);
         self.left -= 1;
-        let sides = (if start == item.lower { left } else { GONE }, if item.upper == end { right } else { GONE });
-        self.level(item.lower, item.upper, (before, sides.0), sides.1, top);
-        if start < item.lower {
-            self.line(start, item.lower, height);
+        // Beside the item is the neighbour, or what it leaves of the line, which is lower than its top.
+        let left = if line.start == item.lower { line.left } else { GONE };
+        let right = if line.end == item.upper { line.right } else { GONE };
+        self.level(item.lower, item.upper, (line.before, left), right, top);
+        if line.start < item.lower {
+            self.line(line.start, item.lower, line.height);
         }
-        if item.upper < end {
-            self.line(item.upper, end, height);
+        if item.upper < line.end {
+            self.line(item.upper, line.end, line.height);
         }
         Ok(())
     }
@@ -162,6 +203,7 @@ impl Skyline {
         self.line(from, to, height);
     }
 
+    /// Notes that a raise by so many bytes covers the line at `height`; fails where the target is out of reach by that.
     fn waste(&mut self, start: u32, end: u32, height: u64, by: u64) -> Result<(), u32> {
         let range = start as usize..end as usize;
         let mut signs = 0;
@@ -177,11 +219,12 @@ impl Skyline {
             if self.target as i64 - *slack - by as i64 != height as i64 {
                 return Err(s as u32);
             }
-            *slack = SPENT;
+            *slack = UNBOUNDED;
         }
         Ok(())
     }
 
+    /// Makes a line, and takes it in hand.
     fn line(&mut self, start: u32, end: u32, height: u64) {
         self.height[start as usize] = height;
         self.end[start as usize] = end;

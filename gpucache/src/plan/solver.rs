@@ -15,7 +15,6 @@ use crate::plan::{Buffer, Layout, TooLarge};
 /// What is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Job {
-    None,
     /// A pass of the portfolio.
     Portfolio,
     /// A weighted pass.
@@ -23,9 +22,10 @@ enum Job {
     Search,
 }
 
-/// Beyond so many buffers a pass takes 10 ms or more, and the portfolio alone settles for a share of the bound over it.
-const LARGE: usize = 1 << 15;
-const LARGE_SHARE: u64 = 128;
+/// Buffers beyond which a pass takes 10 ms or more, so that the portfolio alone stops before the bound.
+const LARGE_PROBLEM: usize = 1 << 15;
+/// The share of the bound by which the portfolio may be above it when it stops early: under 1%, against up to three passes more.
+const SPARE_SHARE: u64 = 128;
 
 /// Lays out one set of buffers, better the longer it may work.
 ///
@@ -46,7 +46,7 @@ pub struct Solver {
     skyline: Skyline,
     restarts: Restarts,
     search: Option<Search>,
-    job: Job,
+    job: Option<Job>,
     /// Jobs begun.
     jobs: usize,
     pass_aim: Aim,
@@ -77,7 +77,7 @@ impl Solver {
             skyline: Skyline::new(&problem),
             restarts: Restarts::new(&problem),
             search: None,
-            job: Job::None,
+            job: None,
             jobs: 0,
             pass_aim: Aim::new(1),
             search_aim: Aim::new(2),
@@ -109,11 +109,8 @@ impl Solver {
     /// Returns whether the target is met, or nothing lower is possible.
     pub fn improve(&mut self, target: u64, stop: &mut dyn FnMut() -> bool) -> bool {
         while !self.done(target) {
-            if self.job == Job::None {
-                self.begin(target);
-            }
-            let ended = if self.job == Job::Search { self.go_on_searching(stop) } else { self.go_on_passing(stop) };
-            if !ended || (!self.done(target) && stop()) {
+            let has_ended = self.go_on(target, stop);
+            if !has_ended || (!self.done(target) && stop()) {
                 return false;
             }
         }
@@ -122,12 +119,9 @@ impl Solver {
 
     /// Runs the portfolio alone.
     pub(super) fn run_portfolio(&mut self) {
-        let spare = if self.problem.items.len() > LARGE { self.problem.bound / LARGE_SHARE } else { 0 };
-        while !self.done(self.bound + spare) && (self.jobs < PORTFOLIO.len() || self.job == Job::Portfolio) {
-            if self.job == Job::None {
-                self.begin(0);
-            }
-            self.go_on_passing(&mut || false);
+        let spare = if self.problem.items.len() > LARGE_PROBLEM { self.problem.bound / SPARE_SHARE } else { 0 };
+        while !self.done(self.bound + spare) && (self.jobs < PORTFOLIO.len() || self.job == Some(Job::Portfolio)) {
+            self.go_on(0, &mut || false);
         }
     }
 
@@ -147,7 +141,7 @@ impl Solver {
             let order = portfolio::order(&self.problem, key, &self.peaks);
             let target = if job == 0 { UNLIMITED } else { self.height - 1 };
             self.skyline.begin(&self.problem, order, target);
-            self.job = Job::Portfolio;
+            self.job = Some(Job::Portfolio);
             return;
         }
         if job == PORTFOLIO.len() {
@@ -156,14 +150,25 @@ impl Solver {
         match &mut self.search {
             Some(search) if job.is_multiple_of(2) => {
                 search.begin(&self.problem, self.search_aim.next(low, self.height, grain));
-                self.job = Job::Search;
+                self.job = Some(Job::Search);
             }
             _ => {
                 let order = self.restarts.order(&self.problem, &self.peaks);
                 let aim = self.pass_aim.next(low, self.height, grain);
                 self.skyline.begin(&self.problem, order, aim);
-                self.job = Job::Restart;
+                self.job = Some(Job::Restart);
             }
+        }
+    }
+
+    /// Goes on with what is under way, or with the next job; false if asked to stop.
+    fn go_on(&mut self, target: u64, stop: &mut dyn FnMut() -> bool) -> bool {
+        if self.job.is_none() {
+            self.begin(target);
+        }
+        match self.job {
+            Some(Job::Search) => self.go_on_searching(stop),
+            _ => self.go_on_passing(stop),
         }
     }
 
@@ -178,10 +183,10 @@ impl Solver {
             }
             Step::Failed(section) => self.restarts.failed(self.skyline.unplaced(&self.problem, section)),
         }
-        if self.job == Job::Restart {
+        if self.job == Some(Job::Restart) {
             self.pass_aim.report(matches!(step, Step::Done(_)));
         }
-        self.job = Job::None;
+        self.job = None;
         true
     }
 
@@ -201,7 +206,7 @@ impl Solver {
             }
         }
         self.search_aim.report(outcome == Outcome::Found);
-        self.job = Job::None;
+        self.job = None;
         true
     }
 

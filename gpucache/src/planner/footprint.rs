@@ -32,8 +32,8 @@ pub(super) struct Trimming {
 
 /// So few allocations beside the plan say nothing of it.
 const TOO_FEW: u64 = 8;
-/// In an entry that goes by its plan the range may grow by this share of the arena before the arena itself is used: what one in a
-/// hundred deviates is cheaper beside the plan than without it.
+/// In an entry that goes by its plan the range may grow by this share of the arena before the arena itself is used: little
+/// against the tenth that a range reserves beyond what is alive, and enough for the odd array.
 const GROWTH: u64 = 64;
 /// In an entry that does not, the range may grow by less: the arena serves it badly, and what it holds is missing elsewhere.
 const GROWTH_OFF: u64 = 512;

@@ -15,6 +15,8 @@
 use super::ALIGN;
 use super::spans::{NIL, Node, Spans};
 
+/// Rows of 64 classes. The largest size, 2^64 - 1 bytes, has 56 bits in units of [`ALIGN`]: it is in row 50, the last one, as
+/// each row but the first is a doubling, and the first two are of 64 units each.
 const ROWS: usize = 51;
 
 #[derive(Debug)]

@@ -9,7 +9,7 @@
 //! that repeats never needs more than it did the first time.
 
 use super::bins::Bins;
-use super::spans::{END, NIL, Node, Span, Spans, State};
+use super::spans::{END, NIL, Node, Span, SpanState, Spans};
 use crate::order::Tag;
 
 /// Memory given to one holder, who hands it back to [`Range::free`](super::Range::free) of the same range.
@@ -29,6 +29,9 @@ impl Block {
         self.offset
     }
 }
+
+/// Leaves none of the free spans that fit out.
+pub(super) const EVERY_SPAN: usize = usize::MAX;
 
 #[derive(Debug)]
 pub(super) struct Fit {
@@ -83,7 +86,7 @@ impl Fit {
         }
         self.unlist(id);
         let node = self.spans.at_mut(id);
-        let front = Span { offset: node.offset, bytes: offset - node.offset, state: State::Free };
+        let front = Span { offset: node.offset, bytes: offset - node.offset, state: SpanState::Free };
         let tag = node.tag;
         node.offset = offset;
         node.bytes -= front.bytes;
@@ -115,14 +118,14 @@ impl Fit {
     }
 
     /// Merges what is free side by side and `is_idle` by its tag: it has no user any more.
-    pub(super) fn settle(&mut self, is_idle: impl Fn(Tag) -> bool) {
+    pub(super) fn merge_idle(&mut self, is_idle: impl Fn(Tag) -> bool) {
         let mut idle = self.free_spans(0);
         idle.retain(|&id| self.spans.at(id).tag != Tag::NOBODY && is_idle(self.spans.at(id).tag));
         // All of them before any merges with one that has a user.
         idle.iter().for_each(|&id| self.spans.at_mut(id).tag = Tag::NOBODY);
         for id in idle {
             // One that another one swallowed is no span any more.
-            if self.spans.state(id) == Some(State::Free) {
+            if self.spans.state(id) == Some(SpanState::Free) {
                 self.unlist(id);
                 self.coalesce(id);
             }
@@ -135,13 +138,13 @@ impl Fit {
         let node = self.spans.at_mut(id);
         let offset = node.offset;
         if node.bytes == bytes {
-            node.state = Some(State::Live);
+            node.state = Some(SpanState::Live);
             return Block { node: id, offset };
         }
         let tag = node.tag;
         node.offset += bytes;
         node.bytes -= bytes;
-        let live = self.spans.insert_before(id, Span { offset, bytes, state: State::Live });
+        let live = self.spans.insert_before(id, Span { offset, bytes, state: SpanState::Live });
         self.spans.at_mut(live).tag = tag;
         self.list(id);
         Block { node: live, offset }
@@ -159,7 +162,7 @@ impl Fit {
     /// The bytes of a block; `None` if it is none of this range, or no longer.
     #[inline]
     pub(super) fn bytes(&self, block: &Block) -> Option<u64> {
-        let live = self.spans.state(block.node) == Some(State::Live);
+        let live = self.spans.state(block.node) == Some(SpanState::Live);
         let node = live.then(|| self.spans.at(block.node))?;
         (node.offset == block.offset).then_some(node.bytes)
     }
@@ -177,7 +180,7 @@ impl Fit {
             self.swallow(prev, id, tag);
             id = prev;
         }
-        self.spans.at_mut(id).state = Some(State::Free);
+        self.spans.at_mut(id).state = Some(SpanState::Free);
         self.list(id);
         id
     }
@@ -185,7 +188,7 @@ impl Fit {
     /// The tag of node `id` and its neighbour as one, if that is free and they may be.
     #[inline]
     fn merged(&self, id: u32, neighbour: u32) -> Option<Tag> {
-        let is_free = self.spans.state(neighbour) == Some(State::Free);
+        let is_free = self.spans.state(neighbour) == Some(SpanState::Free);
         is_free.then(|| self.spans.at(id).tag.merge(self.spans.at(neighbour).tag))?
     }
 
@@ -204,7 +207,7 @@ impl Fit {
     /// A piece of the last hole begins where that begins.
     pub(super) fn map(&mut self, hole: u32, offset: u64, bytes: u64) -> u32 {
         let node = self.spans.at_mut(hole);
-        let before = Span { offset: node.offset, bytes: offset - node.offset, state: State::Hole };
+        let before = Span { offset: node.offset, bytes: offset - node.offset, state: SpanState::Hole };
         let behind = node.end() - (offset + bytes);
         node.offset = offset + bytes;
         node.bytes = behind;
@@ -212,7 +215,7 @@ impl Fit {
             let before = self.spans.insert_before(hole, before);
             self.spans.link_hole(before);
         }
-        let id = self.spans.insert_before(hole, Span { offset, bytes, state: State::Live });
+        let id = self.spans.insert_before(hole, Span { offset, bytes, state: SpanState::Live });
         if behind == 0 && hole != END {
             self.spans.unlink_hole(hole);
             self.spans.remove(hole);
@@ -225,12 +228,12 @@ impl Fit {
     pub(super) fn unmap(&mut self, id: u32, offset: u64, bytes: u64) -> u32 {
         self.unlist(id);
         let node = self.spans.at_mut(id);
-        let front = Span { offset: node.offset, bytes: offset - node.offset, state: State::Free };
+        let front = Span { offset: node.offset, bytes: offset - node.offset, state: SpanState::Free };
         let tag = node.tag;
         node.offset = offset + bytes;
         node.bytes -= front.bytes + bytes;
         let rest = node.bytes;
-        let hole = self.spans.insert_before(id, Span { offset, bytes, state: State::Hole });
+        let hole = self.spans.insert_before(id, Span { offset, bytes, state: SpanState::Hole });
         self.spans.link_hole(hole);
         if front.bytes > 0 {
             let front = self.spans.insert_before(hole, front);
@@ -249,16 +252,16 @@ impl Fit {
     /// Merges a hole with the holes beside it.
     fn merge_hole(&mut self, mut hole: u32) {
         let prev = self.spans.at(hole).prev;
-        if self.spans.state(prev) == Some(State::Hole) {
+        if self.spans.state(prev) == Some(SpanState::Hole) {
             self.absorb(prev, hole);
         }
         let next = self.spans.at(hole).next;
-        if self.spans.state(next) == Some(State::Hole) {
+        if self.spans.state(next) == Some(SpanState::Hole) {
             self.absorb(hole, next);
             hole = next;
         }
         let before = self.spans.at(hole).prev;
-        if hole == END && self.spans.state(before) == Some(State::Free) {
+        if hole == END && self.spans.state(before) == Some(SpanState::Free) {
             self.bins.remove(&mut self.spans, before);
             self.tail = before;
         }
@@ -276,7 +279,7 @@ impl Fit {
 
     /// A new chunk, free as a whole.
     pub(super) fn add_chunk(&mut self, offset: u64, bytes: u64) -> u32 {
-        let id = self.spans.alone(Span { offset, bytes, state: State::Free });
+        let id = self.spans.alone(Span { offset, bytes, state: SpanState::Free });
         self.list(id);
         id
     }

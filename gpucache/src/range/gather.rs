@@ -3,13 +3,20 @@
 //! The block goes where the fewest bytes are missing (see `window`). As many bytes are unmapped first as would be too
 //! many then: handles in free spans that the block's place does not meet. Nothing is unmapped if too much would be
 //! reserved even so. What other streams still use can be neither used nor unmapped, and does not count as reserved.
+//!
+//! ```text
+//!   0                    reserved      aim           most    reserved + missing
+//!   ├───────────────────────┼───────────┼──────────────┼──────────────┤
+//!                                       │              ├── required ──┤  if less is idle, there is no block
+//!                                       ├─────────── wanted ──────────┤  unmapped first, or all that is idle
+//! ```
 
 use std::cmp::Reverse;
 use std::convert::Infallible;
 
-use super::fit::Block;
-use super::handles::Idle;
-use super::range::{Layout, Range, RangeError};
+use super::fit::{Block, EVERY_SPAN};
+use super::handles::IdleHandle;
+use super::range::{Backing, Range, RangeError};
 use super::window::{self, Window};
 use crate::device::Pages;
 use crate::order::Tag;
@@ -23,9 +30,14 @@ pub(crate) struct Limit {
     pub(crate) most: u64,
 }
 
-#[cfg(test)]
 impl Limit {
+    /// No more than `bytes` as long as there are free handles to unmap, and however much it takes then.
+    pub(crate) fn aiming_at(bytes: u64) -> Limit {
+        Limit { aim: bytes, most: u64::MAX }
+    }
+
     /// No more than `bytes`.
+    #[cfg(test)]
     pub(crate) fn at(bytes: u64) -> Limit {
         Limit { aim: bytes, most: bytes }
     }
@@ -47,7 +59,7 @@ impl<P: Pages> Range<P> {
         is_idle: impl Fn(Tag) -> bool,
     ) -> Result<Option<Block>, RangeError<P::Error>> {
         let Some(rounded) = self.rounded(bytes) else { return Ok(None) };
-        let Ok(found) = self.fit.allocate_if(rounded, usize::MAX, |tag| Ok::<_, Infallible>(may_use(tag)));
+        let Ok(found) = self.fit.allocate_if(rounded, EVERY_SPAN, |tag| Ok::<_, Infallible>(may_use(tag)));
         if found.is_some() {
             self.count(rounded);
             return Ok(found);
@@ -70,70 +82,85 @@ impl<P: Pages> Range<P> {
         limit: Limit,
         may_use: &impl Fn(Tag) -> bool,
         is_idle: impl Fn(Tag) -> bool,
-    ) -> Option<Vec<Idle>> {
-        let (missing, window) = match self.layout {
-            Layout::Span => {
-                let window = window::best(&self.fit.spans, bytes, self.granule, may_use)?;
-                (window.missing, Some(window))
-            }
-            Layout::Chunks => (bytes.checked_next_multiple_of(self.granule)?, None),
-        };
+    ) -> Option<Vec<IdleHandle>> {
+        let (missing, window) = self.lacking(bytes, may_use)?;
         let reserved = self.stats.reserved - self.barred(may_use);
-        let beyond = |bytes: u64| missing.saturating_sub(bytes.saturating_sub(reserved));
-        if beyond(limit.aim) == 0 {
+        let wanted = excess(reserved, missing, limit.aim);
+        if wanted == 0 {
             return Some(Vec::new());
         }
         let idle = self.idle_outside(window, is_idle);
-        let all = idle.iter().map(|idle| idle.bytes).sum();
-        match beyond(limit.aim).min(all) {
-            need if need < beyond(limit.most) => None,
-            0 => Some(Vec::new()),
-            need => choose(idle, need),
+        let available = idle.iter().map(|handle| handle.bytes).sum();
+        let goal = wanted.min(available);
+        let required = excess(reserved, missing, limit.most);
+        if goal < required { None } else { choose(idle, goal) }
+    }
+
+    /// How many bytes have to be mapped for a block of `bytes`, and its window, which a chunk of its own does not have.
+    /// `None` if nowhere so many addresses are free.
+    fn lacking(&self, bytes: u64, may_use: &impl Fn(Tag) -> bool) -> Option<(u64, Option<Window>)> {
+        match self.backing {
+            Backing::Span => {
+                let window = window::best(&self.fit.spans, bytes, self.granule, may_use)?;
+                Some((window.missing, Some(window)))
+            }
+            Backing::Chunks => Some((bytes.checked_next_multiple_of(self.granule)?, None)),
         }
     }
 
     /// The handles that lie in a free span whose memory `is_idle`, and have no address of `window`.
-    fn idle_outside(&self, window: Option<Window>, is_idle: impl Fn(Tag) -> bool) -> Vec<Idle> {
+    fn idle_outside(&self, window: Option<Window>, is_idle: impl Fn(Tag) -> bool) -> Vec<IdleHandle> {
         let spans = &self.fit.spans;
         // Shorter ones hold no handle.
         let free = self.fit.free_spans(self.granule).into_iter().filter(|&id| is_idle(spans.at(id).tag));
         let handles = |span| {
             let within = self.handles.within(spans.at(span).offset, spans.at(span).end());
-            within.into_iter().map(move |(offset, bytes)| Idle { span, offset, bytes })
+            within.into_iter().map(move |(offset, bytes)| IdleHandle { span, offset, bytes })
         };
-        let is_outside = |idle: &Idle| window.is_none_or(|window| !window.meets(idle.offset, idle.bytes));
+        let is_outside = |idle: &IdleHandle| window.is_none_or(|window| !window.meets(idle.offset, idle.bytes));
         free.flat_map(handles).filter(is_outside).collect()
     }
+}
+
+/// How many of the bytes `reserved` have to go so that with those that are `missing` there are no more than `allowed`, or
+/// than before.
+fn excess(reserved: u64, missing: u64, allowed: u64) -> u64 {
+    let room = allowed.saturating_sub(reserved);
+    missing.saturating_sub(room)
 }
 
 /// The fewest of the handles that make at least `need` bytes, in order of address; `None` if all make less.
 ///
 /// The longest ones, but for the last, which is the shortest that suffices: the excess is less than that one. Among
 /// equals those at the highest addresses, which best fit uses last, and which leave few holes.
-fn choose(mut idle: Vec<Idle>, need: u64) -> Option<Vec<Idle>> {
+fn choose(mut idle: Vec<IdleHandle>, need: u64) -> Option<Vec<IdleHandle>> {
+    if need == 0 {
+        return Some(Vec::new());
+    }
     idle.sort_unstable_by_key(|handle| Reverse((handle.bytes, handle.offset)));
-    let mut rest = need;
-    let last = idle.iter().position(|handle| {
-        let is_last = handle.bytes >= rest;
-        rest = if is_last { rest } else { rest - handle.bytes };
-        is_last
-    })?;
-    let shortest = idle[idle.partition_point(|handle| handle.bytes >= rest) - 1].bytes;
-    let place = idle.partition_point(|handle| handle.bytes > shortest);
-    idle.swap(last, place);
-    idle.truncate(last + 1);
+    let (mut whole, mut rest) = (0, need);
+    while idle.get(whole)?.bytes < rest {
+        rest -= idle[whole].bytes;
+        whole += 1;
+    }
+    // The next one would do for the rest, and so would shorter ones: the first of the shortest takes its place.
+    let enough = idle.partition_point(|handle| handle.bytes >= rest);
+    let shortest = idle[..enough].last()?.bytes;
+    let last = idle.partition_point(|handle| handle.bytes > shortest);
+    idle.swap(whole, last);
+    idle.truncate(whole + 1);
     idle.sort_unstable_by_key(|handle| handle.offset);
     Some(idle)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Idle, choose};
+    use super::{IdleHandle, choose};
 
     /// What is chosen of handles of these bytes, one behind the other.
     fn chosen(bytes: &[u64], need: u64) -> Option<Vec<u64>> {
         let offset = |i: usize| bytes[..i].iter().sum();
-        let idle = bytes.iter().enumerate().map(|(i, &bytes)| Idle { span: 0, offset: offset(i), bytes });
+        let idle = bytes.iter().enumerate().map(|(i, &bytes)| IdleHandle { span: 0, offset: offset(i), bytes });
         choose(idle.collect(), need).map(|idle| idle.iter().map(|handle| handle.offset).collect())
     }
 
@@ -155,6 +182,7 @@ mod tests {
         assert_eq!(chosen(&[3, 3], 6), Some(vec![0, 3]));
         assert_eq!(chosen(&[3, 3], 7), None);
         assert_eq!(chosen(&[], 1), None);
+        assert_eq!((chosen(&[], 0), chosen(&[3], 0)), (Some(vec![]), Some(vec![])));
         assert_eq!(chosen(&[u64::MAX / 2, 1], u64::MAX), None);
     }
 }

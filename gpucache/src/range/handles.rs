@@ -1,7 +1,7 @@
 //! Which pieces the device was asked for.
 //!
 //! A handle is a contiguous piece of whole granules that can only be unmapped as a whole. Large ones make mapping and
-//! moving cheap, small ones can be given back sooner; how long they are is decided in `growth`. Handles side by side are
+//! moving cheap, small ones can be given back sooner; how long they are is decided in `sizing`. Handles side by side are
 //! mapped and unmapped together where the device can (see `mapping`).
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ impl Handles {
 
 /// A handle without a block in it, and the free span in which it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Idle {
+pub(super) struct IdleHandle {
     pub(super) span: u32,
     pub(super) offset: u64,
     pub(super) bytes: u64,

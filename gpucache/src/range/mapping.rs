@@ -5,8 +5,8 @@
 //! cost of a call for each.
 
 use super::fit::Fit;
-use super::handles::Idle;
-use super::range::{Layout, Range};
+use super::handles::IdleHandle;
+use super::range::{Backing, Range};
 use super::spans::NIL;
 use super::window::Stretch;
 use crate::device::{Pages, Unfinished};
@@ -29,7 +29,7 @@ impl<P: Pages> Range<P> {
     }
 
     /// Unmaps handles, given in order of address, so that in each span what is left lies behind.
-    pub(super) fn unmap_idle(&mut self, idle: &[Idle]) -> Result<(), P::Error> {
+    pub(super) fn unmap_idle(&mut self, idle: &[IdleHandle]) -> Result<(), P::Error> {
         let (mut span, mut rest) = (NIL, NIL);
         for run in idle.chunk_by(|left, right| left.span == right.span && left.offset + left.bytes == right.offset) {
             if run[0].span != span {
@@ -47,9 +47,9 @@ impl<P: Pages> Range<P> {
         let (left, gone) = pieces.split_at(unmapped.as_ref().err().map_or(0, |left| left.mapped));
         let mut rest = id;
         if !gone.is_empty() {
-            match self.layout {
-                Layout::Span => rest = self.fit.unmap(id, offset + left.iter().sum::<u64>(), gone.iter().sum()),
-                Layout::Chunks => self.fit.remove_chunk(id),
+            match self.backing {
+                Backing::Span => rest = self.fit.unmap(id, offset + left.iter().sum::<u64>(), gone.iter().sum()),
+                Backing::Chunks => self.fit.remove_chunk(id),
             }
         }
         unmapped.map(|()| rest).map_err(|unfinished| unfinished.error)

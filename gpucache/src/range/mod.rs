@@ -20,14 +20,13 @@
 //! | `window` | where pages are missing least, when no mapped span is long enough |
 //! | `gather` | how pages move under a large block, so that no more are reserved |
 //! | `split` | how a block is taken apart |
-//! | `growth` | how much to map at a time |
+//! | `sizing` | how much to map at a time |
 //! | `mapping` | what the device is asked for, and what is known of it afterwards |
 //! | `handles` | which pieces the device was asked for |
 
 mod bins;
 mod fit;
 mod gather;
-mod growth;
 mod handles;
 mod mapping;
 mod ordered;
@@ -35,6 +34,7 @@ mod patience;
 #[expect(clippy::module_inception, reason = "the range proper, among what it is made of")]
 mod range;
 mod shared;
+mod sizing;
 mod spans;
 mod split;
 #[cfg(test)]
@@ -53,8 +53,8 @@ pub(crate) use shared::{DeviceRange, Occupancy, trim_all};
 #[cfg(test)]
 use {
     crate::device::{Pages, Unfinished},
-    range::Stats,
-    spans::{Span, State},
+    range::{Backing, Stats},
+    spans::{Span, SpanState},
 };
 
 /// Every block starts at a multiple of this many bytes, and its size is rounded up to one.

@@ -3,6 +3,7 @@
 //! Invariant: the stream of a block that is handed out comes behind whatever work used its memory before. Everything here is
 //! done under the lock of [`DeviceRange`](super::DeviceRange), and waits for nobody.
 
+use super::fit::EVERY_SPAN;
 use super::{Block, Range, RangeError};
 use crate::base::error::{Error, Result};
 use crate::device::{Source, Stream};
@@ -17,8 +18,9 @@ pub(crate) struct Carved {
     pub(crate) calls: u64,
 }
 
-/// So many free spans are looked at for one that a stream may use at once, where a miss is to cost little.
-pub(super) const CANDIDATES: usize = 16;
+/// Free spans that a miss looks at for one that the stream may use at once. More of them find memory where many streams share a
+/// range, at a question to the device for each stream whose memory is met; the range looks at all before it grows.
+pub(super) const MISS_CANDIDATES: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Ordered {
@@ -50,7 +52,7 @@ impl Ordered {
         let Ordered { range, streams, .. } = self;
         streams.look(false)?;
         if streams.are_several() {
-            range.settle(|tag| streams.is_idle(tag));
+            range.merge_idle(|tag| streams.is_idle(tag));
         }
         Ok(())
     }
@@ -64,7 +66,7 @@ impl Ordered {
 
     /// Memory for `bytes` that is free, or else for which the device gives the pages that are missing.
     pub(super) fn extend(&mut self, stream: &Stream, bytes: u64) -> Result<Carved> {
-        if let Some(carved) = self.reuse(stream, bytes, usize::MAX)? {
+        if let Some(carved) = self.reuse(stream, bytes, EVERY_SPAN)? {
             return Ok(carved);
         }
         let carved = self.carve(stream, |range, may_use, _| range.extend(bytes, may_use).map(Some))?;
@@ -75,7 +77,7 @@ impl Ordered {
     /// device said before is returned where neither helps.
     pub(super) fn seize(&mut self, stream: &Stream, bytes: u64, error: Error) -> Result<Carved> {
         let Ordered { range, streams, .. } = self;
-        let block = range.reuse_if(bytes, CANDIDATES, |tag| match streams.claim(stream, tag) {
+        let block = range.reuse_if(bytes, MISS_CANDIDATES, |tag| match streams.claim(stream, tag) {
             Err(error) if error.is_unavailable() => Ok(false),
             claimed => claimed.map(|()| true),
         })?;

@@ -6,18 +6,18 @@
 //! * A call that fails leaves everything as it was, counters of calls aside.
 
 use super::fit::{Block, Fit};
-use super::growth::Sizes;
-use super::handles::{Handles, Idle};
+use super::handles::{Handles, IdleHandle};
+use super::sizing::Sizes;
 use super::spans::NIL;
 #[cfg(test)]
 use super::spans::Span;
 use super::window;
-use super::{ALIGN, growth};
+use super::{ALIGN, sizing};
 use crate::device::Pages;
 use crate::order::Tag;
 
-/// Blocks of at least this share of a granule are large; smaller ones take few pages, however many there are.
-const LARGE: u64 = 4;
+/// Blocks of at least 1/4 of a granule count as large: they decide how many pages there are, while many smaller ones share one.
+const LARGE_BLOCK_SHARE: u64 = 4;
 
 /// Counters of a range. Sizes in bytes, blocks rounded up to [`ALIGN`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,9 +73,12 @@ impl<E: std::error::Error + 'static> std::error::Error for RangeError<E> {
     }
 }
 
+/// How the device gives memory to a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Layout {
+pub(super) enum Backing {
+    /// Pages behind one span of reserved addresses.
     Span,
+    /// Contiguous pieces where the device likes.
     Chunks,
 }
 
@@ -84,7 +87,7 @@ pub(super) enum Layout {
 pub(super) struct Range<P> {
     pub(super) pages: P,
     pub(super) granule: u64,
-    pub(super) layout: Layout,
+    pub(super) backing: Backing,
     pub(super) fit: Fit,
     pub(super) handles: Handles,
     pub(super) stats: Stats,
@@ -94,18 +97,18 @@ impl<P: Pages> Range<P> {
     /// A range over a reserved span of `capacity` bytes of addresses, rounded down to whole granules; nothing is mapped
     /// yet.
     pub(super) fn span(pages: P, capacity: u64) -> Self {
-        Self::new(pages, Layout::Span, capacity)
+        Self::new(pages, Backing::Span, capacity)
     }
 
     /// A range over chunks that the device places where it likes; none is taken yet.
     pub(super) fn chunks(pages: P) -> Self {
-        Self::new(pages, Layout::Chunks, 0)
+        Self::new(pages, Backing::Chunks, 0)
     }
 
-    fn new(pages: P, layout: Layout, capacity: u64) -> Self {
+    fn new(pages: P, backing: Backing, capacity: u64) -> Self {
         let granule = pages.granularity().max(1);
         let fit = Fit::new(capacity / granule * granule);
-        Self { pages, granule, layout, fit, handles: Handles::default(), stats: Stats::default() }
+        Self { pages, granule, backing, fit, handles: Handles::default(), stats: Stats::default() }
     }
 
     /// A block of at least `bytes`, and never less than [`ALIGN`].
@@ -137,7 +140,7 @@ impl<P: Pages> Range<P> {
     /// As [`allocate`](Range::allocate), from what is mapped already.
     #[cfg(test)]
     pub(super) fn reuse(&mut self, bytes: u64) -> Option<Block> {
-        let Ok(block) = self.reuse_if(bytes, usize::MAX, |_| Ok::<_, std::convert::Infallible>(true));
+        let Ok(block) = self.reuse_if(bytes, super::fit::EVERY_SPAN, |_| Ok::<_, std::convert::Infallible>(true));
         block
     }
 
@@ -177,7 +180,7 @@ impl<P: Pages> Range<P> {
     /// What a block of `bytes` adds to the number of large ones.
     #[inline]
     pub(super) fn large(&self, bytes: u64) -> u64 {
-        u64::from(bytes >= self.granule / LARGE)
+        u64::from(bytes >= self.granule / LARGE_BLOCK_SHARE)
     }
 
     /// Takes a block back, whose memory the work that `tag` names may still use, and returns its bytes; 0, and nothing
@@ -232,8 +235,8 @@ impl<P: Pages> Range<P> {
     }
 
     /// Merges what is free side by side and `is_idle` by its tag.
-    pub(super) fn settle(&mut self, is_idle: impl Fn(Tag) -> bool) {
-        self.fit.settle(is_idle);
+    pub(super) fn merge_idle(&mut self, is_idle: impl Fn(Tag) -> bool) {
+        self.fit.merge_idle(is_idle);
     }
 
     /// The counters.
@@ -259,9 +262,9 @@ impl<P: Pages> Range<P> {
 
     #[cold]
     fn grow(&mut self, bytes: u64, may_use: impl Fn(Tag) -> bool) -> Result<Option<Block>, RangeError<P::Error>> {
-        let grown = match self.layout {
-            Layout::Span => self.grow_span(bytes, growth::step(self.high_water(bytes), self.granule), &may_use),
-            Layout::Chunks => self.grow_chunks(bytes),
+        let grown = match self.backing {
+            Backing::Span => self.grow_span(bytes, sizing::step(self.high_water(bytes), self.granule), &may_use),
+            Backing::Chunks => self.grow_chunks(bytes),
         };
         self.stats.peak_reserved = self.stats.peak_reserved.max(self.stats.reserved);
         grown.map_err(RangeError::Pages)
@@ -273,9 +276,9 @@ impl<P: Pages> Range<P> {
         bytes: u64,
         may_use: impl Fn(Tag) -> bool,
     ) -> Result<Option<Block>, RangeError<P::Error>> {
-        let grown = match self.layout {
-            Layout::Span => self.grow_span(bytes, 0, &may_use),
-            Layout::Chunks => self.grow_chunk(bytes, bytes.next_multiple_of(self.granule)),
+        let grown = match self.backing {
+            Backing::Span => self.grow_span(bytes, 0, &may_use),
+            Backing::Chunks => self.grow_chunk(bytes, bytes.next_multiple_of(self.granule)),
         };
         self.stats.peak_reserved = self.stats.peak_reserved.max(self.stats.reserved);
         grown.map_err(RangeError::Pages)
@@ -286,7 +289,7 @@ impl<P: Pages> Range<P> {
         let Some(window) = window::best(&self.fit.spans, bytes, self.granule, may_use) else { return Ok(None) };
         let mean = self.stats.live.saturating_add(bytes) / (self.stats.large_blocks + 1);
         let sizes = Sizes { bytes, mean, high_water: self.high_water(bytes), capacity: self.pages.capacity() };
-        let handle = growth::handle(sizes, self.granule);
+        let handle = sizing::handle(sizes, self.granule);
         let extra = step.saturating_sub(window.missing);
         match self.map_all(&window.stretches(&self.fit.spans, self.granule, handle, extra)) {
             Ok(id) => Ok(id.map(|id| self.fit.carve(id, window.offset, bytes))),
@@ -298,7 +301,7 @@ impl<P: Pages> Range<P> {
     fn grow_chunks(&mut self, bytes: u64) -> Result<Option<Block>, P::Error> {
         let granule = self.granule;
         let exact = bytes.checked_next_multiple_of(granule);
-        let sizes = exact.zip(growth::chunk(bytes, self.high_water(bytes), granule));
+        let sizes = exact.zip(sizing::chunk(bytes, self.high_water(bytes), granule));
         let Some((exact, chunk)) = sizes else { return Ok(None) };
         match self.grow_chunk(bytes, chunk) {
             Err(_) if exact < chunk => self.grow_chunk(bytes, exact),
@@ -327,7 +330,8 @@ impl<P: Pages> Range<P> {
             spare -= if goes { bytes } else { 0 };
             goes
         });
-        let idle: Vec<Idle> = idle.into_iter().map(|(offset, bytes)| Idle { span: id, offset, bytes }).collect();
+        let idle: Vec<IdleHandle> =
+            idle.into_iter().map(|(offset, bytes)| IdleHandle { span: id, offset, bytes }).collect();
         self.unmap_idle(&idle)
     }
 }

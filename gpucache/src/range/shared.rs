@@ -6,7 +6,8 @@
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError, TryLockError, Weak};
 
-use super::ordered::{CANDIDATES, Carved, Ordered};
+use super::fit::EVERY_SPAN;
+use super::ordered::{Carved, MISS_CANDIDATES, Ordered};
 use super::patience::{LONG, Patience, SHORT, patiently};
 use super::{Block, Limit, Range};
 use crate::base::error::Result;
@@ -23,15 +24,24 @@ pub(crate) struct DeviceRange {
     has_late: AtomicBool,
 }
 
-/// So many blocks come back while a thread has the lock before there is to be more room for them.
-const LATE: usize = 64;
-/// What is in use may lie apart in a range that reserves this share more than was in use at once.
-const APART: u64 = 5;
-/// Or by so many pages, if that is more.
-const PAGES_APART: u64 = 4;
-/// Beyond that pages move before the range grows, by so many calls and one for so many frees.
-const CALLS: u64 = 2048;
-const FREES: u64 = 16;
+/// Blocks for which there is room from the start that come back while another thread has the lock, so that the drop of one does
+/// not allocate on the host: it is held for a moment, and few threads drop in that.
+const LATE_BLOCKS: usize = 64;
+/// Blocks may lie apart in a range that reserves 1/5 more than ever was in use at once. Pages that move cost calls, and best fit
+/// alone reserves 1.057 times the live peak of seven traces on average: gaps beyond 1/5 are those that few large blocks leave.
+const APART_SHARE: u64 = 5;
+/// Granules that a range may reserve more than ever was in use at once, where that is more than [`APART_SHARE`]: in a range of
+/// few granules a single gap is a large share.
+const APART_GRANULES: u64 = 4;
+/// Calls by which pages may move before the range grows, whatever is freed: twice as many as the 1024 handles of a range that
+/// has grown step by step.
+const FREE_CALLS: u64 = 2048;
+/// Frees that earn one more call by which pages move before the range grows, so that a scope whose sizes never repeat ends up
+/// with more memory, and not with calls for most of its allocations.
+const FREES_PER_CALL: u64 = 16;
+
+/// Kept of a device whose range a trim is to leave alone.
+const EVERYTHING: u64 = u64::MAX;
 
 /// How much of a range is in use, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +79,7 @@ impl DeviceRange {
             devices().push(Arc::downgrade(memory));
             let streams = Streams::new(memory.meter().clone());
             let inner = Mutex::new(Ordered::new(range, streams));
-            let late = Mutex::new(Vec::with_capacity(LATE));
+            let late = Mutex::new(Vec::with_capacity(LATE_BLOCKS));
             DeviceRange { inner, late, has_late: AtomicBool::new(false) }
         })
     }
@@ -91,7 +101,7 @@ impl DeviceRange {
     pub(crate) fn reuse(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
         let inner = &mut *self.inner();
         inner.check()?;
-        inner.reuse(stream, bytes, CANDIDATES)
+        inner.reuse(stream, bytes, MISS_CANDIDATES)
     }
 
     /// As [`reuse`](DeviceRange::reuse), where the range is to grow otherwise: looks at all that is free, and waits a moment
@@ -106,7 +116,7 @@ impl DeviceRange {
         let found = patiently(SHORT, || {
             let inner = &mut *self.inner();
             inner.look()?;
-            let found = inner.reuse(stream, bytes, usize::MAX)?;
+            let found = inner.reuse(stream, bytes, EVERY_SPAN)?;
             let may_come = inner.range.is_long_enough(bytes) && inner.streams.may_be_done_soon();
             Ok((found.is_some() || !may_come).then_some(found))
         })?;
@@ -179,11 +189,11 @@ impl DeviceRange {
         let Occupancy { reserved, live, peak_live, frees, exchanged, granule, .. } = self.occupancy();
         let due = peak_live.max(live.saturating_add(bytes));
         // Where there is little memory, blocks and pages are of like size, and lie apart by whole pages.
-        let aim = due.saturating_add((due / APART).max(PAGES_APART * granule));
-        if reserved.saturating_add(bytes) <= aim || exchanged > CALLS + frees / FREES {
+        let aim = due.saturating_add((due / APART_SHARE).max(APART_GRANULES * granule));
+        if reserved.saturating_add(bytes) <= aim || exchanged > FREE_CALLS + frees / FREES_PER_CALL {
             return Ok(None);
         }
-        let carved = self.gather(stream, bytes, Limit { aim, most: u64::MAX })?;
+        let carved = self.gather(stream, bytes, Limit::aiming_at(aim))?;
         self.inner().exchanged += carved.as_ref().map_or(0, |carved| carved.calls);
         Ok(carved)
     }
@@ -303,7 +313,7 @@ pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, patience: Patience) {
     for memory in memories {
         let keep = keep(memory.id());
         // Nor under a lock of devices that keep everything.
-        if keep < u64::MAX
+        if keep < EVERYTHING
             && let Some(range) = memory.known_range::<DeviceRange>()
             && let Err(error) = range.trim(keep, patience)
             && patience == Patience::Some

@@ -16,7 +16,7 @@ pub(super) const END: u32 = 0;
 
 /// What stands behind a stretch of addresses, and who has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum SpanState {
     /// Given to a block.
     Live,
     /// Free, with pages behind all of it.
@@ -33,7 +33,7 @@ pub(super) struct Span {
     /// Its length in bytes.
     pub(super) bytes: u64,
     /// What it is.
-    pub(super) state: State,
+    pub(super) state: SpanState,
 }
 
 #[cfg(test)]
@@ -53,7 +53,7 @@ pub(super) struct Node {
     pub(super) left: u32,
     pub(super) right: u32,
     /// `None`: the slot is spare, and `next` leads to another.
-    pub(super) state: Option<State>,
+    pub(super) state: Option<SpanState>,
     /// Whose work may still use the memory, if it is free.
     pub(super) tag: Tag,
 }
@@ -75,7 +75,7 @@ impl Spans {
     /// A list of one hole of `capacity` bytes.
     pub(super) fn new(capacity: u64) -> Self {
         let mut spans = Self { nodes: Vec::new(), spare: NIL, holes: NIL };
-        let end = spans.alone(Span { offset: 0, bytes: capacity, state: State::Hole });
+        let end = spans.alone(Span { offset: 0, bytes: capacity, state: SpanState::Hole });
         spans.link_hole(end);
         spans
     }
@@ -93,7 +93,7 @@ impl Spans {
 
     /// The state of node `id`; `None` for a spare slot, for [`NIL`] and for a number that is no slot.
     #[inline]
-    pub(super) fn state(&self, id: u32) -> Option<State> {
+    pub(super) fn state(&self, id: u32) -> Option<SpanState> {
         self.nodes.get(id as usize).and_then(|node| node.state)
     }
 

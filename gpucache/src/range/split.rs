@@ -2,7 +2,7 @@
 
 use super::fit::{Block, Fit};
 use super::range::Range;
-use super::spans::{Span, State};
+use super::spans::{Span, SpanState};
 use super::{ALIGN, Tag};
 use crate::device::Pages;
 
@@ -54,7 +54,7 @@ impl Fit {
         let (offset, tag) = (node.offset, node.tag);
         node.offset += bytes;
         node.bytes -= bytes;
-        let front = self.spans.insert_before(id, Span { offset, bytes, state: State::Live });
+        let front = self.spans.insert_before(id, Span { offset, bytes, state: SpanState::Live });
         self.spans.at_mut(front).tag = tag;
         front
     }

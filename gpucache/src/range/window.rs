@@ -8,7 +8,7 @@
 //! The search visits every hole. It runs only when pages have to be mapped, which costs far more; a range that was
 //! never trimmed has one hole.
 
-use super::spans::{NIL, Spans, State};
+use super::spans::{NIL, SpanState, Spans};
 use crate::order::Tag;
 
 /// The place of a block, and what it takes to put pages behind all of it.
@@ -72,7 +72,7 @@ impl<F: Fn(Tag) -> bool> Search<'_, F> {
         let (mut border, mut bytes) = (hole, 0);
         loop {
             let id = towards(border);
-            if self.spans.state(id) != Some(State::Free) || !(self.may_use)(self.spans.at(id).tag) {
+            if self.spans.state(id) != Some(SpanState::Free) || !(self.may_use)(self.spans.at(id).tag) {
                 return border;
             }
             bytes += self.spans.at(id).bytes;
@@ -90,11 +90,11 @@ impl<F: Fn(Tag) -> bool> Search<'_, F> {
             let state = self.spans.state(at)?;
             let node = self.spans.at(at);
             match state {
-                State::Live => return None,
-                State::Free if !(self.may_use)(node.tag) => return None,
-                State::Free => {}
+                SpanState::Live => return None,
+                SpanState::Free if !(self.may_use)(node.tag) => return None,
+                SpanState::Free => {}
                 // Cannot overflow: a hole is a whole number of granules.
-                State::Hole => missing += rest.min(node.bytes).next_multiple_of(self.granule),
+                SpanState::Hole => missing += rest.min(node.bytes).next_multiple_of(self.granule),
             }
             if rest <= node.bytes {
                 return Some((missing, at));
@@ -123,7 +123,7 @@ impl Window {
         let mut at = self.first;
         while at != NIL && spans.at(at).offset < end {
             let node = spans.at(at);
-            if node.state == Some(State::Hole) {
+            if node.state == Some(SpanState::Hole) {
                 let offset = low.max(node.offset) / granule * granule;
                 let bytes = (high.min(node.end()) - offset).next_multiple_of(granule);
                 stretches.push(Stretch { hole: at, offset, pieces: cut(bytes, handle) });

@@ -33,7 +33,7 @@ enum Step {
     Replace(usize),
     Fail,
     Capture(usize),
-    Settle,
+    LookWhatIsIdle,
     Retire,
 }
 
@@ -47,7 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => stream.clone().prop_map(Step::Replace),
         1 => Just(Step::Fail),
         1 => stream.prop_map(Step::Capture),
-        1 => Just(Step::Settle),
+        1 => Just(Step::LookWhatIsIdle),
         1 => Just(Step::Retire),
     ]
 }
@@ -162,12 +162,12 @@ impl Program {
                 let capturing = &mut *self.world.capturing.lock().unwrap();
                 _ = capturing.remove(&lane) || capturing.insert(lane);
             }
-            Step::Settle => self.settle(),
+            Step::LookWhatIsIdle => self.look_what_is_idle(),
             Step::Retire => self.streams.retire(),
         }
     }
 
-    fn settle(&mut self) {
+    fn look_what_is_idle(&mut self) {
         if self.streams.look(false).is_ok() {
             let is_idle = |cell: &&Cell| cell.tags.iter().all(|&tag| self.streams.is_idle(tag));
             for cell in self.cells.iter().filter(is_idle) {

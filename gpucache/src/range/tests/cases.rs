@@ -1,15 +1,15 @@
 //! Single cases that a reader can follow, and that a property would hide.
 
-use super::super::{ALIGN, Range, State, Tag};
+use super::super::{ALIGN, Backing, Range, SpanState, Tag};
 use super::device::{Device, GRANULE};
-use super::model::{Kind, by_address};
+use super::model::by_address;
 use super::properties::range;
 
 const MEMORY: u64 = 64 * GRANULE;
 
 #[test]
 fn equal_holes_are_filled_from_the_lowest_address() {
-    let mut range = range(Kind::Span, MEMORY);
+    let mut range = range(Backing::Span, MEMORY);
     let blocks: Vec<_> = (0..8).map(|_| range.allocate(ALIGN).unwrap()).collect();
     for (i, block) in blocks.into_iter().enumerate().filter(|(i, _)| [5, 1, 3].contains(i)) {
         assert_eq!(range.free(block, Tag::NOBODY), ALIGN, "block {i}");
@@ -20,7 +20,7 @@ fn equal_holes_are_filled_from_the_lowest_address() {
 
 #[test]
 fn the_tail_is_spared_even_where_it_fits_better() {
-    let mut range = range(Kind::Span, MEMORY);
+    let mut range = range(Backing::Span, MEMORY);
     let low = range.allocate(3 * GRANULE).unwrap();
     let _keep = range.allocate(GRANULE / 2).unwrap();
     range.free(low, Tag::NOBODY);
@@ -29,12 +29,12 @@ fn the_tail_is_spared_even_where_it_fits_better() {
 
 #[test]
 fn a_trimmed_hole_is_mapped_again_before_the_span_gets_longer() {
-    let mut range = range(Kind::Span, MEMORY);
+    let mut range = range(Backing::Span, MEMORY);
     let hole = range.allocate(4 * GRANULE).unwrap();
     let keep = range.allocate(GRANULE).unwrap();
     range.free(hole, Tag::NOBODY);
     assert_eq!(range.trim(0, |_| true), Ok(4 * GRANULE));
-    assert_eq!(by_address(&range)[0].state, State::Hole);
+    assert_eq!(by_address(&range)[0].state, SpanState::Hole);
     let block = range.allocate(2 * GRANULE).unwrap();
     assert_eq!((block.offset(), range.stats().reserved), (0, 3 * GRANULE));
     assert_eq!(range.free(keep, Tag::NOBODY), GRANULE);
@@ -42,7 +42,7 @@ fn a_trimmed_hole_is_mapped_again_before_the_span_gets_longer() {
 
 #[test]
 fn only_what_the_free_tail_lacks_is_mapped() {
-    let mut range = range(Kind::Span, MEMORY);
+    let mut range = range(Backing::Span, MEMORY);
     let _keep = range.allocate(GRANULE / 4).unwrap();
     let _long = range.allocate(5 * GRANULE).unwrap();
     assert_eq!(range.stats().reserved, 6 * GRANULE);
@@ -65,7 +65,7 @@ fn a_handle_with_a_block_in_it_stays_whole() {
 
 #[test]
 fn chunks_side_by_side_do_not_merge() {
-    let mut range = range(Kind::Chunks, MEMORY);
+    let mut range = range(Backing::Chunks, MEMORY);
     let (one, two) = (range.allocate(2 * GRANULE).unwrap(), range.allocate(2 * GRANULE).unwrap());
     assert_eq!(one.offset() + 2 * GRANULE, two.offset());
     range.free(one, Tag::NOBODY);
@@ -77,8 +77,8 @@ fn chunks_side_by_side_do_not_merge() {
 
 #[test]
 fn the_whole_device_is_one_block() {
-    for kind in [Kind::Span, Kind::Chunks] {
-        let mut range = range(kind, MEMORY);
+    for backing in [Backing::Span, Backing::Chunks] {
+        let mut range = range(backing, MEMORY);
         let block = range.allocate(MEMORY).unwrap();
         assert!(range.allocate(1).is_err());
         assert_eq!(range.free(block, Tag::NOBODY), MEMORY);
@@ -107,7 +107,7 @@ fn a_growing_load_takes_few_calls_and_little_slack() {
 
 #[test]
 fn a_foreign_block_changes_nothing() {
-    let (mut one, mut two) = (range(Kind::Span, MEMORY), range(Kind::Span, MEMORY));
+    let (mut one, mut two) = (range(Backing::Span, MEMORY), range(Backing::Span, MEMORY));
     let _first = one.allocate(ALIGN).unwrap();
     let foreign = one.allocate(ALIGN).unwrap();
     let _own = (two.allocate(GRANULE).unwrap(), two.allocate(ALIGN).unwrap());
@@ -118,7 +118,7 @@ fn a_foreign_block_changes_nothing() {
 
 #[test]
 fn a_steady_load_makes_no_new_nodes() {
-    let mut range = range(Kind::Span, MEMORY);
+    let mut range = range(Backing::Span, MEMORY);
     let mut slots = 0;
     for round in 0..50 {
         let blocks: Vec<_> = (1..40).map(|i| range.allocate(i * 37 % 900).unwrap()).collect();

@@ -7,9 +7,9 @@
 
 use proptest::prelude::*;
 
-use super::super::{Block, Limit, Range, Span, State, Stats, Tag};
+use super::super::{Backing, Block, Limit, Range, Span, SpanState, Stats, Tag};
 use super::device::{Device, GRANULE};
-use super::model::{CAPACITY, Kind, by_address};
+use super::model::{CAPACITY, by_address};
 use super::properties::{Op, granules, ops, over, pieces};
 
 /// Calls that fail in a case.
@@ -26,7 +26,7 @@ pub(super) fn picture(range: &Range<Device>) -> (Vec<Span>, Stats, Vec<(u64, u64
 pub(super) fn consistent(range: &Range<Device>) {
     assert_eq!(range.stats().reserved, range.pages().used());
     let mut backed = 0;
-    for span in by_address(range).into_iter().filter(|span| span.state != State::Hole) {
+    for span in by_address(range).into_iter().filter(|span| span.state != SpanState::Hole) {
         assert!(range.pages().backs(span.offset, span.bytes), "{span:?}");
         backed += span.bytes;
     }
@@ -34,12 +34,12 @@ pub(super) fn consistent(range: &Range<Device>) {
 }
 
 fn live(spans: &[Span]) -> Vec<Span> {
-    spans.iter().filter(|span| span.state == State::Live).copied().collect()
+    spans.iter().filter(|span| span.state == SpanState::Live).copied().collect()
 }
 
 /// Runs `ops` with the calls of `fails` failing; returns how many calls were made.
-fn run(kind: Kind, granule: u64, ops: &[Op], fails: std::ops::Range<u64>) -> u64 {
-    let mut range = over(kind, Device { granule, ..Device::new(CAPACITY) });
+fn run(backing: Backing, granule: u64, ops: &[Op], fails: std::ops::Range<u64>) -> u64 {
+    let mut range = over(backing, Device { granule, ..Device::new(CAPACITY) });
     let can_roll_back = fails.end.saturating_sub(fails.start) <= 1;
     range.pages.fails = fails;
     let mut blocks: Vec<Block> = Vec::new();
@@ -95,13 +95,13 @@ proptest! {
 
     #[test]
     fn every_call_may_fail(ops in ops(), granule in granules(), chunks in any::<bool>()) {
-        let kind = if chunks { Kind::Chunks } else { Kind::Span };
-        let calls = run(kind, granule, &ops, 0..0) as usize;
+        let backing = if chunks { Backing::Chunks } else { Backing::Span };
+        let calls = run(backing, granule, &ops, 0..0) as usize;
         // All of few calls, and of many as many as are quickly tried, another part in each case.
         let apart = calls.div_ceil(MOST).max(1);
         for failing in (ops.len() % apart..calls).step_by(apart).map(|call| call as u64) {
             for row in 1..=3 {
-                run(kind, granule, &ops, failing..failing + row);
+                run(backing, granule, &ops, failing..failing + row);
             }
         }
     }

@@ -1,16 +1,16 @@
 //! Large blocks out of fragmented memory: where the pages come from, and what stays.
 
-use super::super::{Block, Limit, Range, RangeError, State, Tag};
+use super::super::{Backing, Block, Limit, Range, RangeError, SpanState, Tag};
 use super::device::{Device, GRANULE, Refusal};
 use super::failure::{consistent, picture};
-use super::model::{Kind, by_address};
+use super::model::by_address;
 use super::properties::range;
 
 const MEMORY: u64 = 64 * GRANULE;
 
 /// 12 places of 2 granules each, every other one free, and the blocks in between. A handle is 1 granule.
 fn fragmented() -> (Range<Device>, Vec<Block>) {
-    let mut range = range(Kind::Span, MEMORY);
+    let mut range = range(Backing::Span, MEMORY);
     let blocks: Vec<_> = (0..12).map(|_| range.allocate(2 * GRANULE).unwrap()).collect();
     let (free, pinned): (Vec<_>, Vec<_>) =
         blocks.into_iter().partition(|block| (block.offset() / GRANULE).is_multiple_of(4));
@@ -19,7 +19,7 @@ fn fragmented() -> (Range<Device>, Vec<Block>) {
 }
 
 /// The granules at which spans of this state begin.
-fn starts(range: &Range<Device>, state: State) -> Vec<u64> {
+fn starts(range: &Range<Device>, state: SpanState) -> Vec<u64> {
     by_address(range).into_iter().filter(|span| span.state == state).map(|span| span.offset / GRANULE).collect()
 }
 
@@ -30,8 +30,8 @@ fn pages_move_from_the_highest_free_spans() {
     assert_eq!((block.offset(), range.fit.bytes(&block)), (24 * GRANULE, Some(8 * GRANULE)));
     let stats = range.stats();
     assert_eq!((stats.reserved, stats.peak_reserved, stats.unmap_calls), (24 * GRANULE, 24 * GRANULE, 8));
-    assert_eq!(starts(&range, State::Free), [0, 4]);
-    assert_eq!(starts(&range, State::Hole), [8, 12, 16, 20, 32]);
+    assert_eq!(starts(&range, SpanState::Free), [0, 4]);
+    assert_eq!(starts(&range, SpanState::Hole), [8, 12, 16, 20, 32]);
     consistent(&range);
 }
 
@@ -62,7 +62,7 @@ fn the_rest_is_mapped_once_all_that_is_free_has_moved() {
     let (mut range, _pinned) = fragmented();
     let _block = range.gather(14 * GRANULE, limit, |_| true, |_| true).unwrap().unwrap();
     assert_eq!((range.stats().reserved, range.stats().unmap_calls), (26 * GRANULE, 12));
-    assert_eq!(starts(&range, State::Free), []);
+    assert_eq!(starts(&range, SpanState::Free), []);
     consistent(&range);
     let (mut range, _pinned) = fragmented();
     assert_eq!(range.gather(15 * GRANULE, limit, |_| true, |_| true), Ok(None));
@@ -124,7 +124,7 @@ fn after_a_call_that_failed_the_next_gather_succeeds() {
 
 #[test]
 fn few_idle_chunks_make_a_new_one() {
-    let mut range = range(Kind::Chunks, MEMORY);
+    let mut range = range(Backing::Chunks, MEMORY);
     let blocks: Vec<_> = [2, 6, 3, 4].map(|granules| range.allocate(granules * GRANULE).unwrap()).into();
     let mut blocks = blocks.into_iter();
     blocks.by_ref().take(3).for_each(|block| assert!(range.free(block, Tag::NOBODY) > 0));

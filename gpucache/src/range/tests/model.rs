@@ -1,20 +1,14 @@
 //! The naive model: a list of the blocks alive and the device's map; everything else is worked out from these anew.
 
-use super::super::{ALIGN, Range, Span, State};
+use super::super::{ALIGN, Backing, Range, Span, SpanState};
 use super::device::{Device, GRANULE};
 
 /// Addresses of the ranges under test.
 pub(super) const CAPACITY: u64 = 64 * GRANULE;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Span,
-    Chunks,
-}
-
 #[derive(Debug)]
 pub(super) struct Model {
-    pub(super) kind: Kind,
+    pub(super) backing: Backing,
     /// Addresses at the start that one block takes all the time, at which nothing needs to be looked.
     pub(super) pinned: u64,
     /// (offset, bytes), in no order.
@@ -24,8 +18,8 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(kind: Kind, pinned: u64) -> Self {
-        Self { kind, pinned, live: Vec::new(), peak_live: 0, peak_reserved: 0 }
+    pub(super) fn new(backing: Backing, pinned: u64) -> Self {
+        Self { backing, pinned, live: Vec::new(), peak_live: 0, peak_reserved: 0 }
     }
 
     /// Takes in a block; fails if it meets another, is not aligned or has a byte without memory.
@@ -33,7 +27,7 @@ impl Model {
         let apart = |&(start, length): &(u64, u64)| start + length <= offset || offset + bytes <= start;
         assert!(self.live.iter().all(apart), "{bytes} bytes at {offset} meet another block");
         assert!(offset.is_multiple_of(ALIGN) && device.backs(offset, bytes));
-        if self.kind == Kind::Chunks {
+        if self.backing == Backing::Chunks {
             assert!(device.mapped.iter().any(|(start, length)| *start <= offset && offset + bytes <= start + length));
         }
         self.live.push((offset, bytes));
@@ -65,7 +59,8 @@ impl Model {
         let mut free: Vec<(u64, u64)> = Vec::new();
         for (&start, &bytes) in device.mapped.range(self.pinned..) {
             for at in (start..start + bytes).step_by(ALIGN as usize).filter(|&at| !self.is_live(at)) {
-                let merges = |last: &&mut (u64, u64)| last.0 + last.1 == at && (self.kind == Kind::Span || at > start);
+                let merges =
+                    |last: &&mut (u64, u64)| last.0 + last.1 == at && (self.backing == Backing::Span || at > start);
                 match free.last_mut().filter(merges) {
                     Some(last) => last.1 += ALIGN,
                     None => free.push((at, ALIGN)),
@@ -79,7 +74,7 @@ impl Model {
     /// hole of a span only if nothing else fits.
     pub(super) fn best_fit(&self, device: &Device, bytes: u64) -> Option<u64> {
         let last = device.mapped.last_key_value().map_or(0, |(start, bytes)| start + bytes);
-        let is_tail = |span: &(u64, u64)| self.kind == Kind::Span && span.0 + span.1 == last;
+        let is_tail = |span: &(u64, u64)| self.backing == Backing::Span && span.0 + span.1 == last;
         let fitting = self.free(device).into_iter().filter(|span| span.1 >= bytes);
         fitting.min_by_key(|span| (is_tail(span), span.1, span.0)).map(|span| span.0)
     }
@@ -110,7 +105,7 @@ impl Model {
     /// For every place at which the fewest bytes are missing for a block of `bytes`: how many, and how many there are in
     /// idle handles elsewhere.
     pub(super) fn exchanges(&self, device: &Device, bytes: u64) -> Vec<(u64, u64)> {
-        if self.kind == Kind::Chunks {
+        if self.backing == Backing::Chunks {
             let missing = bytes.checked_next_multiple_of(device.granule);
             return missing.map(|missing| (missing, self.idle_bytes(device))).into_iter().collect();
         }
@@ -126,10 +121,10 @@ impl Model {
         let of = |state| spans.iter().filter(move |span| span.state == state).map(|span| (span.offset, span.bytes));
         let mut live = self.live.clone();
         live.sort_unstable();
-        assert_eq!(of(State::Live).collect::<Vec<_>>(), live);
-        assert_eq!(of(State::Free).collect::<Vec<_>>(), self.free(range.pages()));
-        if self.kind == Kind::Span {
-            let holes_apart = |pair: &[Span]| pair[0].state != State::Hole || pair[1].state != State::Hole;
+        assert_eq!(of(SpanState::Live).collect::<Vec<_>>(), live);
+        assert_eq!(of(SpanState::Free).collect::<Vec<_>>(), self.free(range.pages()));
+        if self.backing == Backing::Span {
+            let holes_apart = |pair: &[Span]| pair[0].state != SpanState::Hole || pair[1].state != SpanState::Hole;
             assert!(spans.windows(2).all(|pair| pair[0].end() == pair[1].offset && holes_apart(pair)));
             assert_eq!(spans.iter().map(|span| span.bytes).sum::<u64>(), self.pinned + CAPACITY);
         }

@@ -12,9 +12,9 @@
 
 use proptest::prelude::*;
 
-use super::super::{ALIGN, Block, Limit, Range, RangeError, Tag};
+use super::super::{ALIGN, Backing, Block, Limit, Range, RangeError, Tag};
 use super::device::{Device, GRANULE, Refusal};
-use super::model::{CAPACITY, Kind, Model};
+use super::model::{CAPACITY, Model};
 
 /// Pieces of a block by the gap before each, in units of [`ALIGN`], and its bytes.
 pub(super) type Cuts = Vec<(u64, u64)>;
@@ -73,14 +73,14 @@ pub(super) fn pieces(cuts: &Cuts) -> Vec<(u64, u64)> {
     cuts.iter().map(place).collect()
 }
 
-pub(super) fn range(kind: Kind, memory: u64) -> Range<Device> {
-    over(kind, Device::new(memory))
+pub(super) fn range(backing: Backing, memory: u64) -> Range<Device> {
+    over(backing, Device::new(memory))
 }
 
-pub(super) fn over(kind: Kind, device: Device) -> Range<Device> {
-    match kind {
-        Kind::Span => Range::span(device, CAPACITY + ALIGN / 2),
-        Kind::Chunks => Range::chunks(device),
+pub(super) fn over(backing: Backing, device: Device) -> Range<Device> {
+    match backing {
+        Backing::Span => Range::span(device, CAPACITY + ALIGN / 2),
+        Backing::Chunks => Range::chunks(device),
     }
 }
 
@@ -125,7 +125,7 @@ impl Pair {
         if let Some(offset) = best {
             assert_eq!(got.as_ref().map(Block::offset), Ok(offset), "best fit for {bytes} bytes");
             assert_eq!(after.calls, before.calls, "a call though mapped memory fits");
-        } else if self.model.kind == Kind::Span {
+        } else if self.model.backing == Backing::Span {
             self.expect_growth(bytes, &got, least, &before);
         } else if let Err(error) = &got {
             let rounded = bytes
@@ -236,12 +236,12 @@ fn expect_few_unmapped(before: &Device, after: &Device, need: u64) {
     assert!(sum == 0 || sum - shortest < need, "{gone:?} unmapped for {need}");
 }
 
-fn agree(kind: Kind, pinned: u64, device: Device, ops: &[Op]) {
+fn agree(backing: Backing, pinned: u64, device: Device, ops: &[Op]) {
     let range = match pinned {
-        0 => over(kind, device),
+        0 => over(backing, device),
         pinned => Range::span(device, pinned + CAPACITY),
     };
-    let mut pair = Pair { range, model: Model::new(kind, pinned), blocks: Vec::new() };
+    let mut pair = Pair { range, model: Model::new(backing, pinned), blocks: Vec::new() };
     let first = (pinned > 0).then(|| pair.range.allocate(pinned).unwrap());
     pair.model.live.extend(first.as_ref().map(|block| (block.offset(), pinned)));
     (pair.model.peak_live, pair.model.peak_reserved) = (pinned, pinned);
@@ -261,12 +261,12 @@ proptest! {
 
     #[test]
     fn a_span_agrees_with_the_model(ops in ops(), granule in granules(), memory in 8..=64_u64) {
-        agree(Kind::Span, 0, Device { granule, ..Device::new(memory * GRANULE) }, &ops);
+        agree(Backing::Span, 0, Device { granule, ..Device::new(memory * GRANULE) }, &ops);
     }
 
     #[test]
     fn chunks_agree_with_the_model(ops in ops(), granule in granules(), memory in 8..=64_u64) {
-        agree(Kind::Chunks, 0, Device { granule, ..Device::new(memory * GRANULE) }, &ops);
+        agree(Backing::Chunks, 0, Device { granule, ..Device::new(memory * GRANULE) }, &ops);
     }
 }
 
@@ -277,6 +277,6 @@ proptest! {
     #[test]
     fn a_span_with_long_handles_agrees_with_the_model(ops in ops(), memory in 8..=64_u64) {
         let pinned = 4096 * ALIGN;
-        agree(Kind::Span, pinned, Device { granule: ALIGN, ..Device::new(pinned + memory * GRANULE) }, &ops);
+        agree(Backing::Span, pinned, Device { granule: ALIGN, ..Device::new(pinned + memory * GRANULE) }, &ops);
     }
 }

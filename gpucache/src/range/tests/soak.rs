@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{ALIGN, Block, Range, Span, State, Tag};
+use super::super::{ALIGN, Block, Range, Span, SpanState, Tag};
 use super::device::Device;
 
 const OPERATIONS: u64 = 100_000_000;
@@ -72,7 +72,7 @@ impl Soak {
         spans.sort_by_key(|span| span.offset);
         for pair in spans.windows(2) {
             let (left, right) = (pair[0], pair[1]);
-            let apart = left.state == State::Live || left.state != right.state || chunks;
+            let apart = left.state == SpanState::Live || left.state != right.state || chunks;
             let tiled = left.end() == right.offset || chunks && left.end() < right.offset;
             assert!(tiled && apart, "{left:?} beside {right:?}");
         }

@@ -2,16 +2,16 @@
 
 use proptest::prelude::*;
 
-use super::super::{ALIGN, Block, Range, State, Tag};
+use super::super::{ALIGN, Backing, Block, Range, SpanState, Tag};
 use super::device::{Device, GRANULE};
-use super::model::{Kind, by_address};
+use super::model::by_address;
 use super::properties::{Cuts, cuts, pieces, range};
 
 const MEMORY: u64 = 64 * GRANULE;
 
 /// A block of `granules` granules: behind it what is free, before it another block, or free memory too.
-fn beside_free(kind: Kind, granules: u64, is_after_free: bool) -> (Range<Device>, Block, Option<Block>) {
-    let mut range = range(kind, MEMORY);
+fn beside_free(backing: Backing, granules: u64, is_after_free: bool) -> (Range<Device>, Block, Option<Block>) {
+    let mut range = range(backing, MEMORY);
     let whole = range.allocate((granules + 4) * GRANULE).unwrap();
     range.free(whole, Tag::NOBODY);
     let first = range.allocate(GRANULE).unwrap();
@@ -25,14 +25,14 @@ fn beside_free(kind: Kind, granules: u64, is_after_free: bool) -> (Range<Device>
 
 #[test]
 fn pieces_live_and_the_rest_is_free() {
-    for kind in [Kind::Span, Kind::Chunks] {
-        let mut range = range(kind, MEMORY);
+    for backing in [Backing::Span, Backing::Chunks] {
+        let mut range = range(backing, MEMORY);
         let block = range.allocate(8 * GRANULE).unwrap();
         let start = block.offset();
         let blocks = range.split(block, &[(0, 1), (ALIGN, GRANULE), (7 * GRANULE, GRANULE)], Tag::NOBODY);
         let places: Vec<_> = blocks.iter().map(|block| (block.offset() - start, range.fit.bytes(block))).collect();
         assert_eq!(places, [(0, Some(ALIGN)), (ALIGN, Some(GRANULE)), (7 * GRANULE, Some(GRANULE))]);
-        let free: Vec<_> = by_address(&range).into_iter().filter(|span| span.state == State::Free).collect();
+        let free: Vec<_> = by_address(&range).into_iter().filter(|span| span.state == SpanState::Free).collect();
         assert_eq!((free.len(), free[0].bytes), (1, 6 * GRANULE - ALIGN));
         assert_eq!(range.stats().live, 2 * GRANULE + ALIGN);
     }
@@ -52,7 +52,7 @@ fn the_first_piece_that_is_not_one_ends_them() {
         (GRANULE, u64::MAX),
     ];
     for wrong in wrong {
-        let mut range = range(Kind::Span, MEMORY);
+        let mut range = range(Backing::Span, MEMORY);
         let block = range.allocate(8 * GRANULE).unwrap();
         let blocks = range.split(block, &[good, wrong, (6 * GRANULE, ALIGN)], Tag::NOBODY);
         assert_eq!((blocks.len(), range.stats().live), (1, GRANULE), "{wrong:?}");
@@ -62,7 +62,7 @@ fn the_first_piece_that_is_not_one_ends_them() {
 
 #[test]
 fn a_foreign_block_has_no_pieces() {
-    let (mut one, mut two) = (range(Kind::Span, MEMORY), range(Kind::Span, MEMORY));
+    let (mut one, mut two) = (range(Backing::Span, MEMORY), range(Backing::Span, MEMORY));
     let _first = one.allocate(ALIGN).unwrap();
     let foreign = one.allocate(ALIGN).unwrap();
     let _own = two.allocate(GRANULE).unwrap();
@@ -70,9 +70,9 @@ fn a_foreign_block_has_no_pieces() {
     assert_eq!(two.stats().live, GRANULE);
 }
 
-fn leaves_no_trace(kind: Kind, granules: u64, cuts: &Cuts, order: &[usize], is_after_free: bool) {
-    let (mut apart, block, _first) = beside_free(kind, granules, is_after_free);
-    let (mut whole, twin, _other) = beside_free(kind, granules, is_after_free);
+fn leaves_no_trace(backing: Backing, granules: u64, cuts: &Cuts, order: &[usize], is_after_free: bool) {
+    let (mut apart, block, _first) = beside_free(backing, granules, is_after_free);
+    let (mut whole, twin, _other) = beside_free(backing, granules, is_after_free);
     let mut blocks = apart.split(block, &pieces(cuts), Tag::NOBODY);
     for rank in order.iter().cycle() {
         if blocks.is_empty() {
@@ -101,7 +101,7 @@ proptest! {
         is_after_free in any::<bool>(),
         chunks in any::<bool>(),
     ) {
-        let kind = if chunks { Kind::Chunks } else { Kind::Span };
-        leaves_no_trace(kind, granules, &cuts, &order, is_after_free);
+        let backing = if chunks { Backing::Chunks } else { Backing::Span };
+        leaves_no_trace(backing, granules, &cuts, &order, is_after_free);
     }
 }

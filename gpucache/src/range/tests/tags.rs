@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::super::{ALIGN, Block, Limit, Range};
+use super::super::{ALIGN, Backing, Block, Limit, Range};
 use super::device::{Device, GRANULE, Refusal};
-use super::model::{Kind, Model};
+use super::model::Model;
 use super::properties::range;
 use crate::device::{Device as _, Memory, Stream, Virtual};
 use crate::order::{Place, Streams};
@@ -16,7 +16,7 @@ use crate::order::{Place, Streams};
 enum Op {
     Allocate { stream: usize, bytes: u64, gathers: bool },
     Free(prop::sample::Index),
-    Settle,
+    MergeIdle,
     Trim,
 }
 
@@ -26,7 +26,7 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (0..STREAMS, bytes, any::<bool>())
             .prop_map(|(stream, bytes, gathers)| Op::Allocate { stream, bytes, gathers }),
         5 => any::<prop::sample::Index>().prop_map(Op::Free),
-        1 => Just(Op::Settle),
+        1 => Just(Op::MergeIdle),
         1 => Just(Op::Trim),
     ]
 }
@@ -45,10 +45,10 @@ struct Program {
 }
 
 impl Program {
-    fn new(kind: Kind) -> Program {
+    fn new(backing: Backing) -> Program {
         let streams = Streams::new(Arc::<Memory>::default().meter().clone());
         let handles = (0..STREAMS).map(|_| Virtual::new(1).stream_handle().clone()).collect();
-        let (range, model) = (range(kind, MEMORY), Model::new(kind, 0));
+        let (range, model) = (range(backing, MEMORY), Model::new(backing, 0));
         Program { range, model, streams, handles, blocks: Vec::new(), users: BTreeMap::new() }
     }
 
@@ -82,8 +82,8 @@ impl Program {
     }
 
     /// All work is done.
-    fn settle(&mut self) {
-        self.range.settle(|_| true);
+    fn merge_idle(&mut self) {
+        self.range.merge_idle(|_| true);
         self.users.clear();
         self.model.peak_live = self.range.stats().peak_live;
         self.model.peak_reserved = self.range.stats().peak_reserved;
@@ -95,9 +95,9 @@ impl Program {
             Op::Allocate { stream, bytes, gathers } => self.allocate(stream, bytes, gathers),
             Op::Free(_) if self.blocks.is_empty() => {}
             Op::Free(place) => self.free(place.index(self.blocks.len())),
-            Op::Settle => self.settle(),
+            Op::MergeIdle => self.merge_idle(),
             Op::Trim => {
-                self.settle();
+                self.merge_idle();
                 self.range.trim(0, |_| true).unwrap();
                 assert_eq!(self.model.idle_bytes(self.range.pages()), 0);
             }
@@ -111,12 +111,12 @@ proptest! {
     #[test]
     fn nobody_gets_what_another_stream_may_still_use(
         ops in prop::collection::vec(op(), 1..120),
-        kind in prop_oneof![Just(Kind::Span), Just(Kind::Chunks)],
+        backing in prop_oneof![Just(Backing::Span), Just(Backing::Chunks)],
     ) {
-        let mut program = Program::new(kind);
+        let mut program = Program::new(backing);
         ops.iter().for_each(|op| program.step(op));
         (0..program.blocks.len()).for_each(|_| program.free(0));
-        program.settle();
+        program.merge_idle();
         program.range.trim(0, |_| true).unwrap();
         prop_assert_eq!(program.range.pages().used(), 0);
     }

@@ -10,8 +10,11 @@
 
 use crate::plan::problem::{Item, Problem};
 
-/// What weights keep from attempt to attempt: all of it, and some problems lock in on the wrong sections.
-const MEMORY: f64 = 0.2;
+/// The share of what they gained that weights keep from attempt to attempt: where it is all, some problems lock in on the
+/// wrong sections, and where it is nothing, restarts learn nothing.
+const WEIGHT_KEPT: f64 = 0.2;
+/// A section's words before its first item is known: any item narrows them to its own.
+const NO_WORDS: (u32, u32) = (u32::MAX, 0);
 
 #[derive(Clone, Copy, Debug)]
 enum Undo {
@@ -22,7 +25,7 @@ enum Undo {
 
 /// Bit sets are over items, in the order of the problem.
 #[derive(Clone, Debug)]
-pub(in crate::plan) struct State {
+pub(in crate::plan) struct Branch {
     /// Per item.
     floors: Vec<u64>,
     /// Per item; where it is placed.
@@ -46,12 +49,12 @@ pub(in crate::plan) struct State {
     target: u64,
 }
 
-impl State {
+impl Branch {
     pub(super) fn new(problem: &Problem) -> Self {
         let (items, sections) = (problem.items.len(), problem.loads.len());
         let width = items.div_ceil(64);
         let mut members = vec![0u64; sections * width];
-        let mut words = vec![(u32::MAX, 0); sections];
+        let mut words = vec![NO_WORDS; sections];
         for (i, item) in problem.items.iter().enumerate() {
             let word = (i / 64) as u32;
             for s in item.sections() {
@@ -86,7 +89,7 @@ impl State {
         self.section_floors.fill(0);
         self.tops.fill(0);
         self.left.copy_from_slice(&problem.loads);
-        self.weights.iter_mut().for_each(|w| *w = 1.0 + (*w - 1.0) * MEMORY);
+        self.weights.iter_mut().for_each(|w| *w = 1.0 + (*w - 1.0) * WEIGHT_KEPT);
         for i in 0..problem.items.len() {
             self.unplaced[i / 64] |= 1 << (i % 64);
         }
@@ -139,7 +142,10 @@ impl State {
             self.left[s] -= this.size;
         }
         // What rests on nothing could sink: another branch has that layout.
-        rests && self.lift_neighbours(problem, at, top).is_some_and(|(lower, upper)| self.settle(lower, upper))
+        rests
+            && self
+                .lift_neighbours(problem, at, top)
+                .is_some_and(|(lower, upper)| self.raise_section_floors(lower, upper))
     }
 
     /// Forbids an unplaced item, and those like it, at its floor; false if the branch fails.
@@ -149,18 +155,16 @@ impl State {
         let floor = self.floors[at];
         let around = self.neighbours_of(at).enumerate();
         let others = around.flat_map(|(w, near)| bits(w, near)).filter(|&i| i != at);
-        let next = others.map(|i| self.floors[i] + problem.items[i].size).min().unwrap_or(u64::MAX);
         // Above its floor, it rests on something unplaced.
-        if next == u64::MAX || next + this.size > self.target {
-            return false;
-        }
+        let next = others.map(|i| self.floors[i] + problem.items[i].size).min();
+        let Some(next) = next.filter(|next| next + this.size <= self.target) else { return false };
         let (from, to) = (self.first[this.lower as usize] as usize, self.first[this.lower as usize + 1] as usize);
         for i in (from..to).filter(|&i| problem.items[i] == this) {
-            if self.unplaced[i / 64] >> (i % 64) & 1 == 1 && self.floors[i] == floor {
+            if self.is_unplaced(i) && self.floors[i] == floor {
                 self.lift(i, next);
             }
         }
-        self.settle(this.lower, this.upper)
+        self.raise_section_floors(this.lower, this.upper)
     }
 
     /// Takes back what was done since the mark.
@@ -206,13 +210,11 @@ impl State {
         self.trail.push(Undo::Floor { item: i as u32, floor: old });
     }
 
-    /// Brings the floors of sections `lower..upper` up to date; false if one fails.
-    fn settle(&mut self, lower: u32, upper: u32) -> bool {
+    /// Raises the floors of sections `lower..upper` to the least of what is unplaced there; false if one fails.
+    fn raise_section_floors(&mut self, lower: u32, upper: u32) -> bool {
         for s in lower as usize..upper as usize {
             let floor = self.section_floors[s];
-            let holder = self.holders[s] as usize;
-            let held = self.unplaced[holder / 64] >> (holder % 64) & 1 == 1 && self.floors[holder] == floor;
-            if self.left[s] == 0 || (held && floor + self.left[s] <= self.target) {
+            if self.left[s] == 0 || (self.is_held(s) && floor + self.left[s] <= self.target) {
                 continue;
             }
             let (least, holder) = self.least(s, floor);
@@ -229,8 +231,21 @@ impl State {
         true
     }
 
+    /// Whether the holder of a section still has its floor.
+    #[inline]
+    fn is_held(&self, section: usize) -> bool {
+        let holder = self.holders[section] as usize;
+        self.is_unplaced(holder) && self.floors[holder] == self.section_floors[section]
+    }
+
+    #[inline]
+    fn is_unplaced(&self, item: usize) -> bool {
+        self.unplaced[item / 64] >> (item % 64) & 1 == 1
+    }
+
     /// The least floor of what is unplaced in a section, and whose it is; `enough` is as low as it gets.
     fn least(&self, section: usize, enough: u64) -> (u64, usize) {
+        // Above all floors, of which a section where something is unplaced has one.
         let mut least = (u64::MAX, 0);
         for i in self.members_of(section) {
             if self.floors[i] < least.0 {

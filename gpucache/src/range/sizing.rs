@@ -36,25 +36,30 @@
 //! | 1/1024, or half of a block among its like up to 1/16 | 1.007 | 1.011 | 418 |
 //! | 1/1024, or a very large block among its like up to 1/16, as here | 1.007 | 1.011 | 293 to 307 |
 
-/// The share of the high-water mark in a step of a span: a slack of 0.8%.
-const SHARE: u64 = 128;
-/// The share of the high-water mark in a handle.
+/// The share of the high-water mark in a step of a span: a slack of 0.8% at most, 0.05% on average on the traces.
+const STEP_SHARE: u64 = 128;
+/// The share of the high-water mark in a handle: with 1/128 a trim after a step left up to 1.70 of what was live, with 1/1024
+/// up to 1.11.
 const HANDLE_SHARE: u64 = 1024;
 /// Granules of the smallest block that is one handle: smaller ones need few calls in any case, and in a small range what a
 /// handle pins is much. With 32 a test's scope of 80 MB went without its plan.
-const LEAST: u64 = 40;
-/// The same for the high-water mark.
+const LEAST_BLOCK: u64 = 40;
+/// Granules of the least high-water mark at which a block is one handle: below it a handle that one small block pins is a large
+/// share of the range.
 const LEAST_MARK: u64 = 128;
-/// The share of the high-water mark in a handle at most.
-const MOST_SHARE: u64 = 16;
-/// The share of the high-water mark in a chunk.
+/// The share of the high-water mark that a handle of a very large block is at most, so that what a small block pins stays small.
+/// Scopes with plans hold 1.007 times the live peak of the traces with it as without, and 200 blocks of 100 MB take some 300
+/// handles instead of 3771.
+const LONG_HANDLE_SHARE: u64 = 16;
+/// The share of the high-water mark in a chunk: ranges of chunks then hold 1.28 times the live peak of the traces on average, and
+/// 1.34 times with 1/32.
 const CHUNK_SHARE: u64 = 8;
 
 /// Bytes that a step in a span maps at least, when `high_water` bytes were alive at most, the request at hand included.
 ///
 /// A multiple of `granule`, and at most 1/128 of `high_water`; 0 as long as that is less than a granule.
 pub(super) fn step(high_water: u64, granule: u64) -> u64 {
-    floor(high_water / SHARE, granule)
+    floor(high_water / STEP_SHARE, granule)
 }
 
 /// What the length of handles depends on, in bytes.
@@ -73,9 +78,9 @@ pub(super) struct Sizes {
 pub(super) fn handle(sizes: Sizes, granule: u64) -> u64 {
     let Sizes { bytes, mean, high_water, capacity } = sizes;
     let is_usual =
-        bytes >= LEAST * granule && high_water >= LEAST_MARK * granule && bytes <= mean.saturating_add(mean / 2);
+        bytes >= LEAST_BLOCK * granule && high_water >= LEAST_MARK * granule && bytes <= mean.saturating_add(mean / 2);
     let part = if is_usual { bytes.min(mean) } else { 0 };
-    let part = part.min(high_water / MOST_SHARE).min(capacity / HANDLE_SHARE);
+    let part = part.min(high_water / LONG_HANDLE_SHARE).min(capacity / HANDLE_SHARE);
     floor(part.max(high_water / HANDLE_SHARE), granule).max(granule)
 }
 
