@@ -26,7 +26,7 @@ pub(super) const OUTLIVES: u32 = u32::MAX;
 
 impl Log {
     /// Begins anew, with the memory of before.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.stream = 0;
         self.allocations.clear();
         self.is_cut = false;
@@ -62,12 +62,12 @@ impl Log {
     }
 
     /// Whether it tells of a whole entry, and of one that allocated.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         !self.is_cut && !self.allocations.is_empty()
     }
 
     /// Whether any allocation ended within the entry.
-    pub(super) fn has_lives(&self) -> bool {
+    pub(crate) fn has_lives(&self) -> bool {
         self.allocations.iter().any(|logged| logged.upper != OUTLIVES)
     }
 

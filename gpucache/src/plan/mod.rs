@@ -9,7 +9,7 @@
 //! weighted by what failed before (`restart`); small tight problems are searched exactly at a fixed target (`search`),
 //! whose schedule `aim` decides. `check` proves a layout.
 //!
-//! Scopes plan with it: the `log`s of two entries of the same order (`learner`) give an `envelope`, its `draft` a layout, and
+//! Scopes plan with it: the `log`s of two entries of the same order give an `envelope`, its `draft` a layout, and
 //! a `cursor` serves that, guarded by first reusers (`reuse`).
 
 mod aim;
@@ -19,7 +19,6 @@ mod cursor;
 mod draft;
 mod envelope;
 mod index;
-mod learner;
 mod log;
 mod portfolio;
 mod problem;
@@ -37,7 +36,6 @@ pub use check::check;
 pub(crate) use cursor::{Answer, Cursor, Deviation, Evicted, Served};
 pub(crate) use draft::Draft;
 pub(crate) use envelope::{Envelope, Scratch};
-pub(crate) use learner::Learner;
 pub(crate) use log::Log;
 pub use solver::Solver;
 pub use types::{Buffer, Layout, Overlap, TooLarge};

@@ -54,6 +54,16 @@ impl Backoff {
         self.last = entry;
     }
 
+    /// Waits for so many entries at least.
+    pub(super) fn wait_for(&mut self, entry: u32, entries: u32) {
+        self.not_before = self.not_before.max(entry.saturating_add(entries));
+    }
+
+    /// Something speaks for trying sooner: halves what is left of the wait.
+    pub(super) fn halve(&mut self, entry: u32) {
+        self.not_before -= self.not_before.saturating_sub(entry).div_ceil(2);
+    }
+
     /// How many entries the wait takes that is on now, or was the last one.
     pub(super) fn wait(&self) -> u32 {
         self.wait

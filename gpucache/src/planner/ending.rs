@@ -7,9 +7,10 @@ use super::backoff::{Backoff, Pace};
 use super::curiosity::Curiosity;
 use super::effects::{Effects, Trim};
 use super::fate::{Course, Fate, Findings};
+use super::learner::Learner;
 use crate::device::Stream;
 use crate::home::Shared;
-use crate::plan::{Learner, Scratch};
+use crate::plan::Scratch;
 
 /// What is recorded, and what for.
 #[derive(Default)]

@@ -13,6 +13,7 @@
 //! | file | its one matter |
 //! |---|---|
 //! | `serve` | one allocation and one drop |
+//! | `learner` | which entries are recorded, and which of them have the same order |
 //! | `recording` | what is noted of an entry that is recorded |
 //! | `ending` | the end of an entry: what it teaches |
 //! | `fate` | how it went, and what becomes of the plans: pure |
@@ -31,6 +32,7 @@ mod effects;
 mod ending;
 mod fate;
 mod footprint;
+mod learner;
 mod plans;
 mod recording;
 mod refused;

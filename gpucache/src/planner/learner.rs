@@ -5,21 +5,21 @@
 
 use std::collections::VecDeque;
 
-use super::envelope::{Envelope, Scratch};
-use super::log::Log;
+use super::backoff::{Backoff, Pace};
+use crate::plan::{Envelope, Log, Scratch};
 
 /// What was recorded, and what it led to.
 #[derive(Debug, Default)]
-pub(crate) struct Learner {
+pub(super) struct Learner {
     log: Log,
     /// Entries that no other one resembles yet, the latest last.
     candidates: VecDeque<Log>,
     is_recording: bool,
     /// Recordings in vain since the last pause.
     in_vain: u32,
-    pauses: u32,
-    /// Entries until recording goes on.
-    pause: u32,
+    /// Counts entries.
+    entry: u32,
+    pauses: Backoff,
 }
 
 /// Orders that may alternate and are still recognised, as those of training, evaluation and a step that logs do. Each entry is
@@ -27,51 +27,50 @@ pub(crate) struct Learner {
 const ORDERS: usize = 3;
 /// Recordings in vain after which recording pauses: several rounds of orders that alternate, with some entries that warm up.
 const TRIES: u32 = 16;
-/// Entries of the first pause, four for each that was recorded in vain.
-const SHORTEST_PAUSE: u32 = 64;
-/// How often a pause may double: the longest is of four million entries.
-const DOUBLINGS: u32 = 16;
+/// The first pause is as long as four such series of recordings, and the longest as some hundred thousand entries, which nobody waits
+/// for: a program that changes its way begins anew by an invalidation.
+const PAUSES: Pace = Pace { first: 4 * TRIES, factor: 2, longest: 1 << 18 };
 
 impl Learner {
     /// Begins an entry, which is recorded if that is wanted and no pause holds.
-    pub(crate) fn begin(&mut self, is_wanted: bool) {
-        self.pause = self.pause.saturating_sub(1);
-        self.is_recording = is_wanted && self.pause == 0;
+    pub(super) fn begin(&mut self, is_wanted: bool) {
+        self.entry = self.entry.saturating_add(1);
+        self.is_recording = is_wanted && !self.has_stopped();
         self.log.clear();
     }
 
     #[inline]
-    pub(crate) fn is_recording(&self) -> bool {
+    pub(super) fn is_recording(&self) -> bool {
         self.is_recording
     }
 
-    pub(crate) fn has_stopped(&self) -> bool {
-        self.pause > 0
+    pub(super) fn has_stopped(&self) -> bool {
+        !self.pauses.is_over(self.entry)
     }
 
     #[inline]
-    pub(crate) fn log_mut(&mut self) -> &mut Log {
+    pub(super) fn log_mut(&mut self) -> &mut Log {
         &mut self.log
     }
 
     /// An entry went by its plan: what was in vain counts less.
-    pub(crate) fn went_well(&mut self) {
+    pub(super) fn went_well(&mut self) {
         self.in_vain = self.in_vain.saturating_sub(1);
-        self.pause /= 2;
+        self.pauses.halve(self.entry);
     }
 
     /// Lets recording rest for so many entries.
-    pub(crate) fn rest(&mut self, entries: u32) {
-        self.pause = self.pause.max(entries);
+    pub(super) fn rest(&mut self, entries: u32) {
+        self.pauses.wait_for(self.entry, entries);
     }
 
     /// The entry that was recorded whole.
-    pub(crate) fn recorded(&self) -> Option<&Log> {
+    pub(super) fn recorded(&self) -> Option<&Log> {
         (self.is_recording && self.log.is_whole()).then_some(&self.log)
     }
 
     /// Ends the entry: what it has in common with an earlier one of the same order, if there is one that can be laid out.
-    pub(crate) fn end(&mut self, scratch: &mut Scratch) -> Option<Envelope> {
+    pub(super) fn end(&mut self, scratch: &mut Scratch) -> Option<Envelope> {
         let log = self.recorded()?;
         if !log.has_lives() {
             self.count_in_vain();
@@ -99,8 +98,7 @@ impl Learner {
     fn count_in_vain(&mut self) {
         self.in_vain += 1;
         if self.in_vain >= TRIES {
-            self.pause = SHORTEST_PAUSE << self.pauses.min(DOUBLINGS);
-            self.pauses += 1;
+            self.pauses.tried(self.entry, PAUSES);
             self.in_vain = TRIES - ORDERS as u32;
             // Their memory stays, for those that come after the pause.
             self.candidates.iter_mut().for_each(Log::clear);
