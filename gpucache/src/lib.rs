@@ -32,9 +32,10 @@
 //! - Everything builds without CUDA; the driver is loaded when a GPU is asked for.
 //!
 //! # The way through the code
-//! `scope` (names, guards) → `array` (types) → `cache` (blocks of bytes under a key) → `plan` (which addresses an entry
-//! will need) → `range` (addresses) → `order` (streams) → `device` (a machine) → `base`. Each module uses only those after
-//! it; `DESIGN.md` says why.
+//! `scope` (names, guards) → `array` (types) → `cache` (blocks of bytes under a key) → `planner` (which plan serves an entry) →
+//! `home` (who may touch a cache) → `pressure` (who gives memory back) and `record` (a block's lives) → `range` (addresses) →
+//! `order` (streams) → `device` (a machine) → `base` and `plan` (pure: which addresses an entry will need). Each module uses
+//! only those after it; `DESIGN.md` says why.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -22,9 +22,11 @@ struct Found {
     /// Path, name, lines and conditions of each function.
     functions: Vec<(String, String, usize, usize)>,
     blocks: Vec<(String, usize)>,
-    /// Blocks and impls without an argument above them, or with one that leans on one further up.
+    /// Blocks and impls without an argument above them, or with one that leans on another.
     bare: Vec<(String, usize)>,
     conditions: usize,
+    /// Each argument of each file, and the line of the block that it was met at last.
+    said: std::collections::HashMap<(String, String), usize>,
 }
 
 impl Found {
@@ -51,12 +53,16 @@ impl Found {
             above -= 1;
         }
         let comment = (above..=last).map(text).collect::<Vec<_>>().join(" ");
-        comment.contains("SAFETY:").then_some(comment)
+        let is_own = ["as above", "as there", "see above", "the same as"].iter().all(|words| !comment.contains(words));
+        (comment.contains("SAFETY:") && is_own).then_some(comment)
     }
 
     fn note_unsafe(&mut self, line: usize) {
-        if self.argument(line).is_none() {
-            self.bare.push((self.path.clone(), line));
+        match self.argument(line) {
+            // A statement may have two blocks under one argument; the same words elsewhere are not one's own.
+            Some(words)
+                if self.said.insert((self.path.clone(), words.clone()), line).is_none_or(|other| line - other < 6) => {}
+            _ => self.bare.push((self.path.clone(), line)),
         }
     }
 }

@@ -63,7 +63,8 @@ pub(super) fn take_back_planned(record: Box<Record>) -> Option<Box<Record>> {
 pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
     match KEEPING.get() {
         Some(cache) if record.returns_to(cache.door()) => {
-            // SAFETY: a cache that stands in `KEEPING` was entered by this thread.
+            // SAFETY: a cache that stands in `KEEPING` was entered by this thread, which so owns it, and the proof is gone before
+            // a guard of the thread can leave the scope.
             unsafe { Owner::assume(cache) }.put(record);
             None
         }
@@ -74,7 +75,8 @@ pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
 /// A record for `request`: from the innermost scope, or straight from the device where there is none.
 #[inline]
 pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    // SAFETY: a cache that stands in either was entered by this thread.
+    // SAFETY: a cache that stands in `KEEPING` or `CURRENT` was entered by this thread, which so owns it, and each proof is gone
+    // when the one call that it is made for returns.
     let owner = |cache| unsafe { Owner::assume(cache) };
     match (KEEPING.get(), CURRENT.get()) {
         (Some(cache), _) => owner(cache).allocate(stream, request),

@@ -1,11 +1,25 @@
 //! One scope's cache on one thread, and what finds it. Serves bytes on a stream under a key; types are `array`'s affair.
 //!
-//! An allocation: [`Block::planned`] → the innermost scope's cache ([`current`]) → the cursor of its plan ([`planner`]); what that
-//! does not expect: [`Block::allocate`] → its keyed lists ([`lists`]) → the device's range ([`supply`]). A drop: [`Block`]
-//! → its home cache, on the owner's side ([`local`]) where the dropping thread is inside the scope, else through everyone's side
-//! ([`shared`], [`returns`]). What a graph is to use whenever it is launched is of no scope ([`reservation`]). An entry begins
-//! and ends in [`entry`], where plans get their block and give it up. What happens when the device has no memory left stands in
-//! [`shortage`]; how a plan's block is taken from a thread that is inside, in [`lease`].
+//! An allocation that a plan expects is served by [`current::serve_planned`], straight from the innermost scope's planner. Any
+//! other one: [`Block::allocate`] → that scope's [`Owner`](owner) → what the plan has a place for off the order, or its keyed lists
+//! ([`local`], [`lists`]) → the device's range ([`supply`]). A drop: [`Block`] → its home cache, on the owner's side where the dropping
+//! thread is inside the scope, else by way of a return stack. What a graph is to use whenever it is launched is of no scope
+//! ([`reservation`]). An entry begins and ends in [`entry`], where plans get their arena and give it up.
+//!
+//! | file | its one matter |
+//! |---|---|
+//! | `current` | which cache serves this thread now, and the fast ways to it |
+//! | `block`, `access` | memory in use, its drop, and what can be done with its bytes |
+//! | `owner` | a cache, and the proof that this thread owns it: hits, misses, drops |
+//! | `entry` | the beginning and the end of an entry |
+//! | `upkeep` | invalidation, the end of a thread or a name, giving memory back |
+//! | `deferred`, `resume` | blocks that came back while other streams may still use them |
+//! | `local` | the owner's side, as one |
+//! | `lists`, `key` | idle blocks by key |
+//! | `policy` | what a scope keeps: pure |
+//! | `supply` | the steps of a miss |
+//! | `registry` | all scopes by name, and the caches of all threads in each |
+//! | `reservation` | memory that stays reserved for a graph |
 
 pub(crate) mod current;
 pub(crate) mod registry;

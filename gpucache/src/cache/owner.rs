@@ -190,13 +190,13 @@ impl Owner {
 
     /// How often the thread holds the cache.
     fn depth(&self) -> usize {
-        // SAFETY: this is a proof that the calling thread owns the cache.
+        // SAFETY: who has an `Owner` is the thread that owns the cache, as the type does not leave its thread.
         unsafe { self.cache.local.depth() }
     }
 
     /// Has the next [`exit`](Owner::exit) undo all entries at once.
     pub(super) fn make_last(self) {
-        // SAFETY: this is a proof that the calling thread owns the cache.
+        // SAFETY: the thread owns the cache as long as it has this `Owner`, and one entry is left, by which it still does.
         unsafe { self.cache.local.set_depth(1) };
     }
 
@@ -205,7 +205,7 @@ impl Owner {
         if self.depth() == 1 {
             self.tell_demand();
         }
-        // SAFETY: this is a proof that the calling thread owns the cache, and goes with it.
+        // SAFETY: the thread owns the cache until this returns; the proof is taken by value, so that none is left afterwards.
         unsafe { self.cache.local.exit(TOKEN.get(), &self.cache) };
     }
 

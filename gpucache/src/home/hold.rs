@@ -84,7 +84,7 @@ impl<T> Hold<T> {
         let take = || self.owner.compare_exchange(NOBODY, me, SeqCst, SeqCst).is_ok();
         let holds = self.is_mine(me) || is_free() && take();
         if holds {
-            // SAFETY: this thread owns it.
+            // SAFETY: this thread owns it: its token stands in `owner`, or the exchange has just put it there.
             unsafe { self.set_depth(self.depth() + 1) };
         }
         holds
@@ -107,13 +107,13 @@ impl<T> Hold<T> {
     /// # Safety
     /// This thread owns it.
     pub(crate) unsafe fn exit(&self, me: u64, duties: &impl Duties) {
-        // SAFETY: this thread owns it, here and below.
-        while unsafe { self.depth() } == 1 && duties.is_due() {
+        // SAFETY: this thread owns it by this function's contract, and nobody else can take it before the store to `owner` below.
+        let depth = || unsafe { self.depth() };
+        while depth() == 1 && duties.is_due() {
             duties.catch_up();
         }
-        // SAFETY: as above.
-        let depth = unsafe { self.depth() } - 1;
-        // SAFETY: as above.
+        let depth = depth() - 1;
+        // SAFETY: this thread still owns it: nothing since has stored to `owner`.
         unsafe { self.set_depth(depth) };
         if depth == 0 {
             self.is_entered.store(false, SeqCst);
@@ -127,7 +127,7 @@ impl<T> Hold<T> {
     /// Deals with what is due, unless another thread owns it, which looks when it leaves.
     pub(crate) fn attend(&self, me: u64, duties: &impl Duties) {
         if self.try_hold(me) {
-            // SAFETY: this thread owns it.
+            // SAFETY: this thread owns it since `try_hold` said so.
             unsafe { self.exit(me, duties) };
         }
     }
@@ -137,16 +137,18 @@ impl<T> Hold<T> {
     /// # Safety
     /// This thread owns it.
     pub(crate) unsafe fn depth(&self) -> usize {
-        // SAFETY: by the contract no other thread touches it, and nothing is borrowed beyond this.
+        // SAFETY: this thread owns it by this function's contract, so that no other one touches `depth`, which is read in one
+        // step and lent to nobody.
         self.inside.with_mut(|inside| unsafe { (*inside).depth })
     }
 
     /// Says how often this thread holds it: 1 where its end undoes all entries at once.
     ///
     /// # Safety
-    /// As for [`depth`](Hold::depth).
+    /// This thread owns it.
     pub(crate) unsafe fn set_depth(&self, depth: usize) {
-        // SAFETY: as there.
+        // SAFETY: this thread owns it by this function's contract, so that no other one touches `depth`, which is written in one
+        // step and lent to nobody.
         self.inside.with_mut(|inside| unsafe { (*inside).depth = depth });
     }
 

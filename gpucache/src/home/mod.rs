@@ -1,10 +1,10 @@
 //! Who may touch a cache, and what all may know of it: ownership by one thread at a time, without a lock.
 //!
-//! A cache has two sides. The owner's is plain data behind a [`Hold`]: one thread has it from its outermost entry of the scope
+//! A cache has two sides. The owner's is plain data behind a [`Hold`](hold::Hold): one thread has it from its outermost entry of the scope
 //! to the exit of it, others for a moment while nobody is inside. Everyone's side is [`Shared`]: an invalidation is a number that
 //! is raised ([`Generations`](generations::Generations)), a block that comes back goes on a stack ([`Returns`](returns::Returns)),
 //! and statistics are counters with one writer ([`Counters`](stats::Counters)). Who leaves something there tells the
-//! owner by [`Hold::attend`]; the owner looks when it leaves, at the latest.
+//! owner by [`Hold::attend`](hold::Hold::attend); the owner looks when it leaves, at the latest.
 //!
 //! | file | its one matter |
 //! |---|---|

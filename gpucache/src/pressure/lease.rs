@@ -1,7 +1,7 @@
 //! The lease of a plan's block: the cache's owner serves from the block without a lock, and a thread that lacks memory may
 //! revoke it all the same, if nothing in the block is alive. Where the owner is, and whether it ever runs again, is all one.
 //!
-//! **Protocol.** Dekker's, with a barrier that costs the owner nothing ([`barrier`](super::barrier)).
+//! **Protocol.** Dekker's, with a barrier that costs the owner nothing ([`barrier`]).
 //!
 //! - The owner *raises* `live`, and then looks at `is_revoked`, before it serves from the block. If that is set, it takes
 //!   `live` back, and serves nothing before it had the lock and found the block still there ([`insist`](Lease::insist)).

@@ -128,8 +128,8 @@ impl<P: Pages> Range<P> {
         self.extend(bytes, |_| true)
     }
 
-    /// As [`allocate`](Range::allocate), once nothing that is mapped already serves: of what is free that which `may_use`
-    /// says of by its tag.
+    /// A block for which pages are mapped, where nothing that is mapped already serves: beside what is free, as far as `may_use`
+    /// says so of its tag.
     pub(super) fn extend(&mut self, bytes: u64, may_use: impl Fn(Tag) -> bool) -> Result<Block, RangeError<P::Error>> {
         let rounded = self.rounded(bytes).ok_or(RangeError::Exhausted { bytes })?;
         let block = self.grow(rounded, may_use)?.ok_or(RangeError::Exhausted { bytes })?;

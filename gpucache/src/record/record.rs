@@ -23,7 +23,7 @@ pub(crate) struct Record {
     pub(crate) bytes: usize,
     /// A [`DropPath`].
     pub(super) path: AtomicU64,
-    /// The record under it in a [`Stack`](super::Stack).
+    /// The record under it in a [`Stack`].
     pub(super) below: Option<Box<Record>>,
     /// Its position in the plan that serves it.
     pub(super) position: u32,
