@@ -80,10 +80,18 @@ impl Record {
 
     /// Orders the stream behind what the view knows of foreign uses, since the next life may begin with work that looks at no
     /// view. The view over a position goes, as another position may have the memory next.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn leave_view(&mut self) {
-        let Some(view) = self.view.get_mut() else { return };
-        if let Err(error) = view.follow_uses() {
+        if self.view.get().is_some() {
+            self.end_view();
+        }
+    }
+
+    #[cold]
+    fn end_view(&mut self) {
+        if let Some(view) = self.view.get_mut()
+            && let Err(error) = view.follow_uses()
+        {
             // Not even waiting was possible: the device is lost, and runs nothing any more.
             self.stream.keep(error);
         }
