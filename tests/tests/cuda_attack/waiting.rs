@@ -210,9 +210,11 @@ fn giving_back_does_not_wait_for_the_host() {
 
 const KERNEL: Duration = Duration::from_millis(200);
 const LONGEST_ENTRY: Duration = Duration::from_millis(1);
+/// One in so many may take longer, when the system has the thread wait for a processor; but never as long as a kernel.
+const RARE: usize = 10_000;
 
 /// Entries beside kernels of 200 ms on another stream: the first ones after memory changed hands do not wait for a kernel,
-/// and those that are warm take a millisecond at most.
+/// and those that are warm take a millisecond at most, but for what the system does.
 #[test]
 fn entries_do_not_wait_for_kernels_elsewhere() {
     alone(120, || {
@@ -246,9 +248,14 @@ fn entries_do_not_wait_for_kernels_elsewhere() {
                 "{service:?}: {} warm entries, at most {longest:?}; after memory changed hands {first:?}",
                 warm.len()
             );
+            let (warm_entries, long) = (warm.len(), warm.iter().filter(|time| **time > LONGEST_ENTRY).count());
             println!("{service:?}: half of them take {:?} at most", median(warm));
             assert!(first < KERNEL / 4, "{service:?}: an entry waited: {first:?}");
-            assert!(longest <= LONGEST_ENTRY, "{service:?}: a warm entry took {longest:?}");
+            assert!(longest < KERNEL / 4, "{service:?}: a warm entry waited: {longest:?}");
+            assert!(
+                long <= warm_entries / RARE + 1,
+                "{service:?}: {long} of {warm_entries} warm entries took {longest:?}"
+            );
             let _ = (invalidate("six arrays"), invalidate("on the other stream"));
         }
     });
