@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use gpucache::__private::{Guard, Recycle, enter, uncached};
 use gpucache::prelude::*;
+use gpucache::{Recycle, Scope, ScopeGuard};
 
 use crate::common::Result;
 use crate::trace::{Op, Trace};
@@ -23,12 +23,12 @@ pub(crate) enum Policy {
 }
 
 impl Policy {
-    fn enter(self, scope: &str) -> Guard {
+    fn enter(self, scope: &str) -> ScopeGuard {
         match self {
-            Policy::Auto => enter(scope, Recycle::Auto),
-            Policy::Keyed => enter(scope, Recycle::Keyed),
-            Policy::Range => enter(scope, Recycle::Range),
-            Policy::Direct => uncached(),
+            Policy::Auto => Scope::new(scope).recycle(Recycle::Auto).enter(),
+            Policy::Keyed => Scope::new(scope).recycle(Recycle::Keyed).enter(),
+            Policy::Range => Scope::new(scope).recycle(Recycle::Range).enter(),
+            Policy::Direct => ScopeGuard::outside(),
         }
     }
 }

@@ -78,7 +78,7 @@ impl<'m, M: Machine> Ring<'m, M> {
     /// Each stream writes its arrays; then each reads those of the one before it.
     #[allow(unsafe_code)]
     fn step(&mut self) -> Result<()> {
-        let _scope = gpucache::__private::enter("ring", gpucache::__private::DEFAULT);
+        let _scope = gpucache::Scope::new("ring").enter();
         let mut rows = Vec::with_capacity(self.size.streams);
         for stream in &self.streams {
             let mut row = Vec::with_capacity(self.size.arrays);

@@ -14,7 +14,7 @@ use quote::{quote, quote_spanned};
 pub(crate) fn function(function: Function, scope: &Scope) -> TokenStream {
     let Function { attributes, visibility, defaultness, mut signature, body } = function;
     let Body { brace, attributes: inner, statements } = body;
-    let krate = quote_spanned!(Span::mixed_site()=> ::gpucache);
+    let krate = found_at(scope, quote_spanned!(Span::mixed_site()=> ::gpucache));
     let here = brace.span.join();
     let scoped = if signature.asyncness.is_some() {
         future::of_async_fn(&krate, scope, &mut signature, here, statements)
@@ -31,7 +31,7 @@ pub(crate) fn function(function: Function, scope: &Scope) -> TokenStream {
 pub(crate) fn block(krate: TokenStream, scope: &Scope, body: Body) -> TokenStream {
     let Body { brace, attributes, statements } = body;
     let body = guard::block(brace.span.join(), quote!(#(#attributes)* #statements));
-    let guarded = guarded(&krate, scope, body);
+    let guarded = guarded(&found_at(scope, krate), scope, body);
     quote_spanned!(Span::mixed_site()=> { #guarded })
 }
 
@@ -40,6 +40,11 @@ pub(crate) fn rejected_block(rejection: &syn::Error, body: Option<Group>) -> Tok
     let error = rejection.to_compile_error();
     let body = body.map(|body| guard::block(body.span(), body.stream()));
     quote_spanned!(Span::mixed_site()=> { #error #body })
+}
+
+/// Where the crate is found: where the scope says so, or else at `krate`.
+fn found_at(scope: &Scope, krate: TokenStream) -> TokenStream {
+    scope.krate.as_ref().map_or(krate, |path| quote!(#path))
 }
 
 fn guarded(krate: &TokenStream, scope: &Scope, body: TokenStream) -> TokenStream {

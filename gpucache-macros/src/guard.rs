@@ -7,15 +7,12 @@ use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
 use syn::spanned::Spanned;
 
-/// `let _guard = enter(name, recycle);` where `name` is a `&str` and `krate` the path to `gpucache`. The guard stands
-/// at the scope's name, which is what an error about it should show.
+/// `let _guard = Scope::new(name).recycle(recycle).enter();` where `name` is a `&str` and `krate` the path to `gpucache`. The guard
+/// stands at the scope's name, which is what an error about it should show.
 pub(crate) fn enter(krate: &TokenStream, scope: &Scope, name: &TokenStream) -> TokenStream {
-    let recycle = match &scope.recycle {
-        Some(variant) => quote_spanned!(Span::mixed_site()=> #krate::__private::Recycle::#variant),
-        None => quote_spanned!(Span::mixed_site()=> #krate::__private::DEFAULT),
-    };
+    let recycle = scope.recycle.iter();
     let guard = Ident::new("_guard", Span::mixed_site().located_at(scope.name.span()));
-    quote_spanned!(Span::mixed_site()=> let #guard = #krate::__private::enter(#name, #recycle);)
+    quote_spanned!(Span::mixed_site()=> let #guard = #krate::Scope::new(#name)#(.recycle(#krate::Recycle::#recycle))*.enter();)
 }
 
 /// The name as a `&str`; one that is not `AsRef<str>` is reported at the user's expression.

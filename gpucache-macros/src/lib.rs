@@ -2,7 +2,7 @@
 //!
 //! `ast` is the syntax that was written, `valid` decides what of it is accepted (every rejection stands there),
 //! `expand` writes the code, from `guard` (what enters a scope) and `future` (what does so at each poll). What they
-//! write names nothing but `gpucache::__private`.
+//! write names nothing but `gpucache::Scope`, its guard and `gpucache::Recycle`.
 //!
 //! Invariants: the user's tokens keep their own spans, so that errors in a body appear at the user's own lines; names
 //! of ours are hygienic, so that a body can neither see nor shadow its guard; where an attribute is rejected the item
@@ -38,6 +38,9 @@ use proc_macro2::TokenStream as TokenStream2;
 /// - `"keyed"`: every freed block is kept for the next array of its type, shape and device.
 /// - `"off"`: every block is handed back to the device.
 ///
+/// Names are of the whole process: a library had better put its own name in front, `#[cache_scope("mycrate::step")]`, or use a
+/// scope that nobody else can name, [`Scope::owned`](https://docs.rs/gpucache/latest/gpucache/struct.Scope.html#method.owned).
+///
 /// # Functions that return futures
 ///
 /// An `async fn` enters its scope at each poll and leaves it at each suspension, so that tasks which share a thread do
@@ -51,7 +54,7 @@ use proc_macro2::TokenStream as TokenStream2;
 ///
 /// # Errors
 ///
-/// The crate has to be known as `gpucache`: a dependency that renames it can use `cache_scope!(..)` alone. The
+/// The crate has to be known as `gpucache`, or to be named: `crate = path` where it is renamed, or re-exported by another one. The
 /// attribute does not compile on a `const fn`, on a function without a body, on anything but a function, or with an
 /// option it does not know.
 #[proc_macro_attribute]

@@ -4,16 +4,18 @@ use crate::ast::{Argument, Block, Body, Function, Item, literal};
 use proc_macro2::Span;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Error, Expr, Ident, LitStr, Result};
+use syn::{Error, Expr, Ident, LitStr, Path, Result};
 
-/// The values of `recycle` and the variant of `gpucache::__private::Recycle` that each stands for.
+/// The values of `recycle` and the variant of `gpucache::Recycle` that each stands for.
 const RECYCLE: [(&str, &str); 4] = [("auto", "Auto"), ("range", "Range"), ("keyed", "Keyed"), ("off", "Off")];
 
 /// Which scope to enter.
 pub(crate) struct Scope {
     pub(crate) name: Name,
-    /// A variant of `gpucache::__private::Recycle`, or nothing for the default.
+    /// A variant of `gpucache::Recycle`, or nothing for the default.
     pub(crate) recycle: Option<Ident>,
+    /// Where `gpucache` is found, if not by its own name.
+    pub(crate) krate: Option<Path>,
 }
 
 pub(crate) enum Name {
@@ -34,6 +36,7 @@ pub(crate) fn block(block: Block) -> Result<(Scope, Body)> {
 pub(crate) fn scope(arguments: Vec<Argument>) -> Result<Scope> {
     let mut name = None;
     let mut recycle = None;
+    let mut krate = None;
     let start = arguments.first().map_or_else(Span::call_site, Argument::span);
     for (position, argument) in arguments.into_iter().enumerate() {
         let span = argument.span();
@@ -42,6 +45,7 @@ pub(crate) fn scope(arguments: Vec<Argument>) -> Result<Scope> {
             Argument::Text(text) if position == 0 => name = Some(named(text)?),
             Argument::Setting { key, value } if key == "name" => once(&mut name, computed(value)?, &key)?,
             Argument::Setting { key, value } if key == "recycle" => once(&mut recycle, variant(&value)?, &key)?,
+            Argument::Setting { key, value } if key == "crate" => once(&mut krate, path(value)?, &key)?,
             Argument::Setting { key, .. } => {
                 return Err(Error::new(span, format!("unknown option `{key}`; {}", known_options())));
             }
@@ -51,7 +55,7 @@ pub(crate) fn scope(arguments: Vec<Argument>) -> Result<Scope> {
         }
     }
     let name = name.ok_or_else(|| Error::new(start, format!("the name of the scope is missing; {NAMES}")))?;
-    Ok(Scope { name, recycle })
+    Ok(Scope { name, recycle, krate })
 }
 
 const NAMES: &str = "it comes first and is an identifier, a string literal or `name = EXPRESSION`";
@@ -78,6 +82,13 @@ fn variant(value: &Expr) -> Result<Ident> {
     })
 }
 
+fn path(value: Expr) -> Result<Path> {
+    match value {
+        Expr::Path(value) if value.qself.is_none() => Ok(value.path),
+        other => Err(Error::new(other.span(), "not a path to a crate; write `crate = path::to::gpucache`")),
+    }
+}
+
 fn once<T>(slot: &mut Option<T>, value: T, key: &Ident) -> Result<()> {
     match slot.replace(value) {
         None => Ok(()),
@@ -90,7 +101,7 @@ fn twice(what: &str, span: Span) -> Error {
 }
 
 fn known_options() -> String {
-    format!("known options: `name = EXPRESSION`, `recycle = {}`", known_recycling())
+    format!("known options: `name = EXPRESSION`, `recycle = {}`, `crate = PATH`", known_recycling())
 }
 
 fn known_recycling() -> String {

@@ -59,9 +59,10 @@ pub use array::{Arguments, Array, Element, Shape};
 #[cfg(feature = "cuda")]
 pub use array::{ArrayView, Graph, Launch};
 pub use base::error::{Error, Result};
+pub use cache::Recycle;
 pub use home::{Deviations, PlanStats, ScopeStats};
 pub use pressure::{keep_idle, trim};
-pub use scope::{Invalidated, invalidate, invalidate_all, plan_stats, stats};
+pub use scope::{Invalidated, OwnedScope, Scope, ScopeGuard, invalidate, invalidate_all, plan_stats, scopes, stats};
 
 /// Compiles the programs in the README.
 #[cfg(doctest)]
@@ -78,13 +79,8 @@ pub mod prelude {
     pub use gpucache_macros::cache_scope;
 }
 
-/// What the macros expand to. Not for use by hand.
+/// The procedural half of [`cache_scope!`]. Not for use by hand.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::cache::Recycle;
-    pub use crate::scope::{Guard, enter, uncached};
     pub use gpucache_macros::cache_scope_block;
-
-    /// What a scope does that does not say.
-    pub const DEFAULT: Recycle = Recycle::Auto;
 }

@@ -44,7 +44,7 @@ pub enum Home {
 
 /// One scope: the caches of its threads.
 #[derive(Clone, Debug, Default)]
-pub struct Scope {
+pub struct ScopeModel {
     caches: Vec<Cache>,
     /// The living thread's.
     mine: Option<usize>,
@@ -97,7 +97,7 @@ impl Key {
     }
 }
 
-impl Scope {
+impl ScopeModel {
     /// The living thread enters the scope.
     pub fn enter(&mut self) {
         let mine = self.mine.unwrap_or_else(|| self.adopt());

@@ -12,11 +12,11 @@ pub mod programs;
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use gpucache::__private::{Guard, Recycle, enter, uncached};
 use gpucache::{Array, Error, PlanStats, Result, invalidate, plan_stats};
+use gpucache::{Recycle, Scope, ScopeGuard};
 
 pub use checked::Checked;
-use model::Scope;
+use model::Scope as Expected;
 
 /// One thing that an entry does. A slot names an array, and an empty one is dropped without effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,9 +76,9 @@ struct Held<D: Checked> {
 /// Plays entries on one device, on one thread.
 pub struct Player<D: Checked> {
     device: D,
-    model: Vec<Scope>,
+    model: Vec<Expected>,
     /// What is entered, outermost first.
-    open: Vec<(Guard, Option<usize>)>,
+    open: Vec<(ScopeGuard, Option<usize>)>,
     slots: HashMap<u32, Held<D>>,
     old: HashMap<u32, Held<D>>,
     later: Vec<Held<D>>,
@@ -103,7 +103,7 @@ impl<D: Checked> Player<D> {
     pub fn new(device: D, names: impl IntoIterator<Item = String>) -> Player<D> {
         Player {
             device,
-            model: names.into_iter().map(Scope::new).collect(),
+            model: names.into_iter().map(Expected::new).collect(),
             open: Vec::new(),
             slots: HashMap::new(),
             old: HashMap::new(),
@@ -175,7 +175,7 @@ impl<D: Checked> Player<D> {
             }
             Op::DropElsewhereLater(slot) => self.later.extend(self.slots.remove(&slot)),
             Op::Enter(scope, recycle) => self.enter(scope, recycle),
-            Op::Uncached => self.open.push((uncached(), None)),
+            Op::Uncached => self.open.push((ScopeGuard::outside(), None)),
             Op::Leave => self.leave(),
             Op::Invalidate(scope) => self.invalidate(scope),
             Op::Return => {}
@@ -185,7 +185,7 @@ impl<D: Checked> Player<D> {
     }
 
     fn enter(&mut self, scope: usize, recycle: Recycle) {
-        self.open.push((enter(&self.model[scope].name, recycle), Some(scope)));
+        self.open.push((Scope::new(&self.model[scope].name).recycle(recycle).enter(), Some(scope)));
     }
 
     fn leave(&mut self) {
@@ -285,7 +285,7 @@ impl<D: Checked> Player<D> {
 
     /// Bytes in use by arrays of scopes.
     pub fn live_bytes(&self) -> u64 {
-        self.model.iter().map(Scope::bytes).sum()
+        self.model.iter().map(Expected::bytes).sum()
     }
 
     /// Bytes that are held from the device for them.
@@ -306,7 +306,7 @@ impl<D: Checked> Player<D> {
     /// # Panics
     /// If the statistics of a scope are not those of the model.
     pub fn verify(&self) {
-        self.model.iter().for_each(Scope::verify);
+        self.model.iter().for_each(Expected::verify);
     }
 
     /// # Panics

@@ -154,13 +154,13 @@ fn a_device_for_every_thread() {
 /// The thread leaves the scope by ending, in the middle of a planned entry, with arrays alive.
 #[test]
 fn an_end_within_a_planned_entry() {
-    use gpucache::__private::{Recycle, enter};
+    use gpucache::{Recycle, Scope};
     let _turn = turn();
     let (device, name) = (Virtual::new(1 << 34), "an end within an entry");
     for round in 0..20 {
         (0..5).for_each(|_| on_a_thread(|| step(&device, name)));
         let escaped = on_a_thread(|| {
-            std::mem::forget(enter(name, Recycle::Auto));
+            std::mem::forget(Scope::new(name).recycle(Recycle::Auto).enter());
             drop(Array::<u8, _>::zeros(&device, MIB).unwrap());
             Array::<u8, _>::zeros(&device, 19 * MIB).unwrap()
         });

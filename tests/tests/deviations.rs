@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use fastrand::Rng;
-use gpucache::__private::Recycle;
+use gpucache::Recycle;
 use gpucache::device::{Host, Virtual};
 use gpucache_tests::play::deviation::Deviation;
 use gpucache_tests::play::entries::{Style, of_trace, plannable, varied};

@@ -7,9 +7,9 @@
 
 use std::time::{Duration, Instant};
 
-use gpucache::__private::{Recycle, enter};
 use gpucache::device::{Device, Virtual};
 use gpucache::{Array, ScopeStats, invalidate_all, stats, trim};
+use gpucache::{Recycle, Scope};
 use gpucache_tests::counting::{Counting, held_bytes};
 use gpucache_tests::process::{median, number, resident};
 use gpucache_tests::turn;
@@ -50,7 +50,7 @@ fn play(name: &str, recycle: Recycle, first: usize, entry: &impl Fn(usize)) -> S
     let timed = |numbers: std::ops::Range<usize>| {
         let one = |number| {
             let start = Instant::now();
-            let scope = enter(name, recycle);
+            let scope = Scope::new(name).recycle(recycle).enter();
             entry(number);
             drop(scope);
             start.elapsed()
@@ -59,7 +59,7 @@ fn play(name: &str, recycle: Recycle, first: usize, entry: &impl Fn(usize)) -> S
     };
     let untimed = |numbers: std::ops::Range<usize>| {
         for number in numbers {
-            let _scope = enter(name, recycle);
+            let _scope = Scope::new(name).recycle(recycle).enter();
             entry(number);
         }
     };

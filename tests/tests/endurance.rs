@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use fastrand::Rng;
-use gpucache::__private::Recycle;
+use gpucache::Recycle;
 use gpucache::device::Virtual;
 use gpucache_tests::play::Player;
 use gpucache_tests::play::deviation::Deviation;

@@ -94,7 +94,7 @@ fn statics<D: Device>(device: &D) {
 }
 
 fn forgotten_guard<D: Device>(device: &D) {
-    let guard = gpucache::__private::enter("work", gpucache::__private::DEFAULT);
+    let guard = gpucache::Scope::new("work").enter();
     std::mem::forget((guard, work(device)));
     drop(work(device));
 }

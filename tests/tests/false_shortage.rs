@@ -12,9 +12,9 @@
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
-use gpucache::__private::{Guard, Recycle, enter, uncached};
 use gpucache::device::{Device, Virtual};
 use gpucache::{Array, invalidate, trim};
+use gpucache::{Recycle, Scope, ScopeGuard};
 use gpucache_tests::seeds;
 
 const PROGRAMS: u64 = 3_000;
@@ -136,7 +136,7 @@ struct Run<'a> {
     device: Virtual,
     slots: Vec<Option<Array<u8, Virtual>>>,
     pool: Vec<Array<u8, Virtual>>,
-    guards: Vec<(Guard, Recycle)>,
+    guards: Vec<(ScopeGuard, Recycle)>,
     counts: &'a mut Counts,
 }
 
@@ -171,7 +171,7 @@ impl Run<'_> {
 
     fn enter(&mut self, rng: &mut Rng, name: usize) {
         let recycle = self.program.recycle(rng);
-        self.guards.push((enter(&format!("false shortage, {name}"), recycle), recycle));
+        self.guards.push((Scope::new(&format!("false shortage, {name}")).recycle(recycle).enter(), recycle));
     }
 
     /// Returns whether memory was had, if that was asked for.
@@ -196,7 +196,7 @@ impl Run<'_> {
             Step::DropPooled if !self.pool.is_empty() => drop(self.pool.swap_remove(rng.usize(0..self.pool.len()))),
             Step::DropPooled => {}
             Step::Enter(name) => self.enter(rng, name),
-            Step::Uncached => self.guards.push((uncached(), Recycle::Off)),
+            Step::Uncached => self.guards.push((ScopeGuard::outside(), Recycle::Off)),
             Step::Leave => drop(self.guards.pop()),
         }
         true

@@ -293,7 +293,7 @@ fn downward_uses_are_not() {
     good("cache/mod.rs", "use crate::cache::current; pub(in crate::cache) struct S;");
     good("cache/owner.rs", "mod tests { use super::*; use super::super::Block; }");
     good("range/mod.rs", "/// See [`crate::scope`].\nuse crate::order::Epoch;");
-    good("scope/mod.rs", "macro_rules! m { () => { $crate::__private::enter() }; }");
+    good("scope/mod.rs", "macro_rules! m { () => { $crate::Scope::new() }; }");
     good("lib.rs", "mod scope; pub use crate::scope::Guard;");
 }
 

@@ -6,9 +6,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use gpucache::__private::{Guard, Recycle, enter, uncached};
+use gpucache::{Recycle, Scope, ScopeGuard};
 use gpucache::{cache_scope, invalidate, stats};
-use gpucache_tests::model::{Block, Home, Key, SHAPES, Scope};
+use gpucache_tests::model::{Block, Home, Key, SHAPES, ScopeModel};
 use gpucache_tests::{Faulty, Marked};
 use proptest::prelude::*;
 
@@ -70,9 +70,9 @@ enum There {
 struct Run {
     device: Faulty,
     names: [String; NAMES],
-    guards: Vec<(Guard, Option<(usize, bool)>)>,
+    guards: Vec<(ScopeGuard, Option<(usize, bool)>)>,
     arrays: Vec<(Marked<Faulty>, Block)>,
-    model: [Scope; NAMES],
+    model: [ScopeModel; NAMES],
     next_mark: u32,
 }
 
@@ -81,7 +81,7 @@ impl Run {
         static RUNS: AtomicU64 = AtomicU64::new(0);
         let run = RUNS.fetch_add(1, Relaxed);
         let names = std::array::from_fn(|name| format!("model {run}, {name}"));
-        let (guards, arrays, model) = (Vec::new(), Vec::new(), std::array::from_fn(|_| Scope::default()));
+        let (guards, arrays, model) = (Vec::new(), Vec::new(), std::array::from_fn(|_| ScopeModel::default()));
         Run { device: Faulty::new(), names, guards, arrays, model, next_mark: 0 }
     }
 
@@ -109,7 +109,7 @@ impl Run {
         let pick = |number: usize| (!self.arrays.is_empty()).then(|| number % self.arrays.len());
         match op {
             Op::Enter { name, keeps } => self.enter(name, keeps),
-            Op::Uncached => self.guards.push((uncached(), None)),
+            Op::Uncached => self.guards.push((ScopeGuard::outside(), None)),
             Op::Leave { guard } if !self.guards.is_empty() => self.leave(guard % self.guards.len()),
             Op::Leave { .. } => {}
             Op::Allocate { key } => {
@@ -142,7 +142,7 @@ impl Run {
 
     fn enter(&mut self, name: usize, keeps: bool) {
         let recycle = if keeps { Recycle::Keyed } else { Recycle::Off };
-        self.guards.push((enter(&self.names[name], recycle), Some((name, keeps))));
+        self.guards.push((Scope::new(&self.names[name]).recycle(recycle).enter(), Some((name, keeps))));
         self.model[name].enter();
     }
 

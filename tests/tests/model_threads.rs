@@ -9,9 +9,9 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use gpucache::__private::{Guard, Recycle, enter, uncached};
 use gpucache::device::Device;
 use gpucache::prelude::Host;
+use gpucache::{Recycle, Scope, ScopeGuard};
 use gpucache::{ScopeStats, invalidate, stats};
 use gpucache_tests::model::{Key, SHAPES};
 use gpucache_tests::{Faulty, Marked};
@@ -50,7 +50,7 @@ struct Worker<'a, D: Device> {
     program: &'a Program<'a, D>,
     senders: Vec<Sender<Marked<D>>>,
     inbox: Receiver<Marked<D>>,
-    guards: Vec<(Guard, Option<usize>)>,
+    guards: Vec<(ScopeGuard, Option<usize>)>,
     arrays: Vec<Marked<D>>,
 }
 
@@ -69,10 +69,10 @@ impl<D: Device> Worker<'_, D> {
         match op {
             Op::Enter { name, keeps } => {
                 let recycle = if keeps { Recycle::Keyed } else { Recycle::Off };
-                self.guards.push((enter(&self.program.names[name], recycle), Some(name)));
+                self.guards.push((Scope::new(&self.program.names[name]).recycle(recycle).enter(), Some(name)));
                 self.program.entries[name].fetch_add(1, Relaxed);
             }
-            Op::Uncached => self.guards.push((uncached(), None)),
+            Op::Uncached => self.guards.push((ScopeGuard::outside(), None)),
             Op::Leave { guard } if !self.guards.is_empty() => drop(self.guards.remove(guard % self.guards.len())),
             Op::Leave { .. } => {}
             Op::Allocate { key } => {

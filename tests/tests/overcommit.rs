@@ -4,9 +4,9 @@
 //! Nothing here touches memory before it was seen that a request of this kind is refused.
 #![allow(unsafe_code, clippy::unwrap_used, clippy::panic)]
 
-use gpucache::__private::{Guard, Recycle, enter, uncached};
 use gpucache::device::{Device, Host, Virtual};
 use gpucache::{Array, Error, Result, invalidate};
+use gpucache::{Recycle, Scope, ScopeGuard};
 use gpucache_tests::turn;
 
 const POLICIES: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off];
@@ -24,11 +24,11 @@ impl Place {
         [Place::Outside, Place::Uncached].into_iter().chain(POLICIES.map(Place::Scope))
     }
 
-    fn enter(self) -> Vec<Guard> {
+    fn enter(self) -> Vec<ScopeGuard> {
         match self {
             Place::Outside => Vec::new(),
-            Place::Uncached => vec![enter("overcommitted", Recycle::Auto), uncached()],
-            Place::Scope(recycle) => vec![enter("overcommitted", recycle)],
+            Place::Uncached => vec![Scope::new("overcommitted").recycle(Recycle::Auto).enter(), ScopeGuard::outside()],
+            Place::Scope(recycle) => vec![Scope::new("overcommitted").recycle(recycle).enter()],
         }
     }
 }
@@ -95,7 +95,7 @@ fn adds_up(device: &Host, recycle: Recycle) {
     let what = format!("{recycle:?} on {device:?}");
     let (memory, swap) = (of_machine("MemTotal:").unwrap(), of_machine("SwapTotal:").unwrap_or(0));
     let (piece, most) = (memory / 16, memory * 3 / 2 + swap);
-    let guard = enter("adds up", recycle);
+    let guard = Scope::new("adds up").recycle(recycle).enter();
     let mut held = Vec::new();
     let mut granted = 0;
     let refused = loop {
@@ -117,7 +117,7 @@ fn adds_up(device: &Host, recycle: Recycle) {
         refused.unwrap_or_else(|| panic!("{what}: {granted} bytes are granted, of {memory} that there are"));
     names_the_request(Some(error), bytes, &what);
     assert!(granted >= memory / 4, "{what}: only {granted} bytes are granted, of {memory} that there are");
-    let _guard = enter("adds up", recycle);
+    let _guard = Scope::new("adds up").recycle(recycle).enter();
     assert_eq!(Array::full(device, 100, 5u8).unwrap().to_vec().unwrap(), [5; 100], "{what}");
 }
 

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use fastrand::Rng;
-use gpucache::__private::Recycle;
+use gpucache::Recycle;
 use gpucache::device::{Device, Virtual};
 use gpucache_tests::play::entries::{Style, bound, of_buffers, plannable};
 use gpucache_tests::play::programs::Kind;

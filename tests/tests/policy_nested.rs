@@ -5,9 +5,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use gpucache::__private::{Guard, Recycle, enter, uncached};
 use gpucache::device::{Device, Virtual};
 use gpucache::{Array, invalidate, plan_stats, stats};
+use gpucache::{Recycle, Scope, ScopeGuard};
 
 const ALL: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off];
 
@@ -25,20 +25,20 @@ struct Seen {
 }
 
 /// A scope of its own, on a device of its own.
-struct Scope {
+struct Named {
     name: String,
     device: Virtual,
 }
 
-impl Scope {
-    fn new() -> Scope {
+impl Named {
+    fn new() -> Named {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("entered again {}", NEXT.fetch_add(1, Relaxed));
-        Scope { name, device: Virtual::new(1 << 40) }
+        Named { name, device: Virtual::new(1 << 40) }
     }
 
-    fn enter(&self, recycle: Recycle) -> Guard {
-        enter(&self.name, recycle)
+    fn enter(&self, recycle: Recycle) -> ScopeGuard {
+        Scope::new(&self.name).recycle(recycle).enter()
     }
 
     /// Allocates and drops arrays of more sizes than any scope keeps, and larger than what it may keep, unless it keeps all.
@@ -63,7 +63,7 @@ impl Scope {
     }
 }
 
-impl Drop for Scope {
+impl Drop for Named {
     fn drop(&mut self) {
         let _ = invalidate(&self.name);
         // Nothing was handed out twice.
@@ -72,15 +72,15 @@ impl Drop for Scope {
 }
 
 /// Compares what a program does whose inner entries are like the outer one with what it does if they are not.
-fn differs_in_nothing(what: &str, program: impl Fn(&Scope, Recycle, Recycle)) {
+fn differs_in_nothing(what: &str, program: impl Fn(&Named, Recycle, Recycle)) {
     differs_in_none_of(&ALL, what, program);
 }
 
-fn differs_in_none_of(policies: &[Recycle], what: &str, program: impl Fn(&Scope, Recycle, Recycle)) {
+fn differs_in_none_of(policies: &[Recycle], what: &str, program: impl Fn(&Named, Recycle, Recycle)) {
     let mut found = Vec::new();
     for &outer in policies {
         let played = |inner| {
-            let scope = Scope::new();
+            let scope = Named::new();
             program(&scope, outer, inner);
             scope.seen()
         };
@@ -97,7 +97,7 @@ fn differs_in_none_of(policies: &[Recycle], what: &str, program: impl Fn(&Scope,
 
 #[test]
 fn keyed_outside_keeps_everything() {
-    let scope = Scope::new();
+    let scope = Named::new();
     let outer = scope.enter(Recycle::Keyed);
     drop(scope.enter(Recycle::Range));
     scope.work();
@@ -108,7 +108,7 @@ fn keyed_outside_keeps_everything() {
 
 #[test]
 fn range_outside_keeps_its_share() {
-    let scope = Scope::new();
+    let scope = Named::new();
     let _outer = scope.enter(Recycle::Range);
     drop(scope.enter(Recycle::Keyed));
     scope.work();
@@ -162,8 +162,8 @@ fn entries_with_others_between() {
     differs_in_nothing("others between", |scope, outer, inner| {
         for _ in 0..4 {
             let _outer = scope.enter(outer);
-            let between = enter("between two entries", Recycle::Auto);
-            let outside = uncached();
+            let between = Scope::new("between two entries").recycle(Recycle::Auto).enter();
+            let outside = ScopeGuard::outside();
             drop(scope.enter(inner));
             drop((outside, between));
             scope.work();

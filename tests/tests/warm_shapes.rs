@@ -17,9 +17,9 @@
 //! the first would make 40 an entry and 0.7, the second 3 and 0.16.
 #![allow(clippy::unwrap_used)]
 
-use gpucache::__private::{Guard, Recycle, enter};
 use gpucache::device::{Device, Host, Virtual};
 use gpucache::{Array, invalidate, plan_stats};
+use gpucache::{Recycle, Scope, ScopeGuard};
 use gpucache_tests::counting::{Counting, allocations};
 use gpucache_tests::turn;
 
@@ -48,12 +48,12 @@ pub(crate) struct Run<D: Device> {
 }
 
 impl<D: Device> Run<D> {
-    fn enter(&self) -> Guard {
-        enter(&self.names[0], self.recycle)
+    fn enter(&self) -> ScopeGuard {
+        Scope::new(&self.names[0]).recycle(self.recycle).enter()
     }
 
-    fn enter_inner(&self) -> Guard {
-        enter(&self.names[1], self.recycle)
+    fn enter_inner(&self) -> ScopeGuard {
+        Scope::new(&self.names[1]).recycle(self.recycle).enter()
     }
 
     fn array(&self, units: usize) -> Array<f32, D> {
@@ -160,7 +160,7 @@ fn on_a_stream_of_the_host() {
     let counted = |name: &str, make: &dyn Fn() -> Array<f32, Host>| {
         let entry = |_| {
             let before = allocations();
-            let scope = enter(name, Recycle::Auto);
+            let scope = Scope::new(name).recycle(Recycle::Auto).enter();
             let first = make();
             drop(make());
             drop((first, scope));

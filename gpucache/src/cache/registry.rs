@@ -18,7 +18,7 @@ use crate::base::sync::{LazyLock, Mutex, MutexGuard};
 use crate::home::{PlanStats, ScopeStats};
 
 /// The caches of one name.
-pub(crate) struct Scope {
+pub(crate) struct NamedCaches {
     name: Arc<str>,
     threads: Mutex<Threads>,
 }
@@ -39,7 +39,7 @@ struct Threads {
 
 #[derive(Default)]
 struct Scopes {
-    by_name: HashMap<Arc<str>, Arc<Scope>>,
+    by_name: HashMap<Arc<str>, Arc<NamedCaches>>,
     /// Names that ever came up.
     made: u64,
     /// With so many names, those of threads that have ended are looked through.
@@ -63,10 +63,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Scope {
+impl NamedCaches {
     /// The scope of this name, made if there is none, and a cache of it for a thread that has none yet: one whose thread has
     /// ended, as it was left, or a new one.
-    pub(crate) fn adopt(name: &str) -> (Arc<Scope>, &'static Cache) {
+    pub(crate) fn adopt(name: &str) -> (Arc<NamedCaches>, &'static Cache) {
         loop {
             let (scope, left) = scopes().of(name);
             left.iter().for_each(|scope| scope.forget_orphans());
@@ -77,11 +77,11 @@ impl Scope {
         }
     }
 
-    pub(crate) fn find(name: &str) -> Option<Arc<Scope>> {
+    pub(crate) fn find(name: &str) -> Option<Arc<NamedCaches>> {
         scopes().by_name.get(name).cloned()
     }
 
-    pub(crate) fn all() -> Vec<Arc<Scope>> {
+    pub(crate) fn all() -> Vec<Arc<NamedCaches>> {
         scopes().by_name.values().cloned().collect()
     }
 
@@ -102,7 +102,7 @@ impl Scope {
         }))
     }
 
-    /// Takes back what [`adopt`](Scope::adopt) gave, when the thread ends.
+    /// Takes back what [`adopt`](NamedCaches::adopt) gave, when the thread ends.
     pub(crate) fn orphan(&self, cache: &'static Cache) {
         cache.close();
         let made = scopes().made;
@@ -111,9 +111,9 @@ impl Scope {
         threads.orphaned = made;
     }
 
-    /// Takes back what [`adopt`](Scope::adopt) gave while the thread goes on, if no array of it is alive, and forgets the
+    /// Takes back what [`adopt`](NamedCaches::adopt) gave while the thread goes on, if no array of it is alive, and forgets the
     /// name once nobody has a cache of it. Returns whether it was taken.
-    pub(crate) fn forget(self: &Arc<Scope>, cache: &'static Cache) -> bool {
+    pub(crate) fn forget(self: &Arc<NamedCaches>, cache: &'static Cache) -> bool {
         let Some(past) = cache.retire() else { return false };
         let mut threads = lock(&self.threads);
         threads.past.0 += past.0;
@@ -125,15 +125,15 @@ impl Scope {
         true
     }
 
-    /// Takes the caches back that no thread has, as [`forget`](Scope::forget) does.
-    fn forget_orphans(self: &Arc<Scope>) {
+    /// Takes the caches back that no thread has, as [`forget`](NamedCaches::forget) does.
+    fn forget_orphans(self: &Arc<NamedCaches>) {
         let orphans = std::mem::take(&mut lock(&self.threads).orphans);
         let kept = orphans.into_iter().filter(|cache| !self.forget(cache));
         let kept: Vec<_> = kept.collect();
         lock(&self.threads).orphans.extend(kept);
     }
 
-    fn forget_name(self: &Arc<Scope>) {
+    fn forget_name(self: &Arc<NamedCaches>) {
         let mut scopes = scopes();
         let mut threads = lock(&self.threads);
         if threads.caches.is_empty() && !std::mem::replace(&mut threads.is_gone, true) {
@@ -171,18 +171,18 @@ impl Scope {
 
 impl Scopes {
     /// The scope of this name, made if there is none; and, where many were made, those that no thread was in lately.
-    fn of(&mut self, name: &str) -> (Arc<Scope>, Vec<Arc<Scope>>) {
+    fn of(&mut self, name: &str) -> (Arc<NamedCaches>, Vec<Arc<NamedCaches>>) {
         if let Some(scope) = self.by_name.get(name) {
             return (scope.clone(), Vec::new());
         }
-        let scope = Arc::new(Scope { name: name.into(), threads: Mutex::default() });
+        let scope = Arc::new(NamedCaches { name: name.into(), threads: Mutex::default() });
         let left = if self.by_name.len() >= self.look_at.max(FEW_NAMES) { self.left() } else { Vec::new() };
         self.by_name.insert(scope.name.clone(), scope.clone());
         self.made += 1;
         (scope, left)
     }
 
-    fn left(&mut self) -> Vec<Arc<Scope>> {
+    fn left(&mut self) -> Vec<Arc<NamedCaches>> {
         let Some(before) = self.made.checked_sub(LATELY) else { return Vec::new() };
         let left: Vec<_> = self.by_name.values().filter(|scope| scope.is_left_since(before)).cloned().collect();
         // As many have to come up first as are left now, so that each is looked at a bounded number of times.

@@ -1,10 +1,12 @@
-//! Scopes by name: what the macros expand to, and what can be done with a name.
+//! Scopes by name: as values, which the macros expand to, and what can be done with a name.
 
 mod name;
 mod stack;
+mod value;
 
-pub use name::{Invalidated, invalidate, invalidate_all, plan_stats, stats};
-pub use stack::{Guard, enter, uncached};
+pub use name::{Invalidated, invalidate, invalidate_all, plan_stats, scopes, stats};
+pub use stack::ScopeGuard;
+pub use value::{OwnedScope, Scope};
 
 /// Serves the arrays that a block allocates from the cache of a name.
 ///
@@ -17,7 +19,8 @@ pub use stack::{Guard, enter, uncached};
 /// The innermost scope serves; one name may be entered again inside itself. Memory is handed out again only after the
 /// array that had it was dropped, so arrays may leave the block, the function and the thread.
 ///
-/// As an attribute on functions it is [`prelude::cache_scope`](crate::prelude::cache_scope).
+/// As an attribute on functions it is [`prelude::cache_scope`](crate::prelude::cache_scope); as a value, for a name or a policy
+/// that is chosen at run time, [`Scope`](crate::Scope).
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};
@@ -53,7 +56,7 @@ macro_rules! cache_scope {
 #[macro_export]
 macro_rules! uncached {
     ({ $($body:tt)* }) => {{
-        let _guard = $crate::__private::uncached();
+        let _guard = $crate::ScopeGuard::outside();
         { $($body)* }
     }};
 }

@@ -1,13 +1,18 @@
 //! What can be done with a scope's name from outside: give its memory back, and ask for its statistics.
 
+use std::sync::Arc;
+
 use crate::cache::Cache;
-use crate::cache::registry::Scope;
+use crate::cache::registry::NamedCaches;
 use crate::home::{PlanStats, ScopeStats};
 use crate::pressure::demand;
 
 /// What an invalidation gives back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Invalidated {
+    /// Whether a scope of the name was ever entered: if not, it may be misspelt ([`scopes`] lists all).
+    pub is_known: bool,
     /// Bytes that the scope held or was likely to need again, and holds no more.
     pub bytes: usize,
     /// Blocks that were in use, and are freed when their arrays are dropped.
@@ -15,7 +20,8 @@ pub struct Invalidated {
 }
 
 /// Gives the memory of the scope `name` back to its devices, on all threads: idle blocks now, blocks in use when their
-/// arrays are dropped. Arrays stay valid. A name that was never entered has nothing to give.
+/// arrays are dropped. Arrays stay valid. A name that was never entered
+/// has nothing to give, which [`is_known`](Invalidated::is_known) tells.
 ///
 /// Scopes share the memory of a device: what other scopes had in use at once stays reserved for them, and what goes back
 /// to the device is the rest, in whole pages. [`trim`](crate::trim) gives back all that is free.
@@ -29,10 +35,11 @@ pub struct Invalidated {
 /// cache_scope!(frame, { Array::<u8, _>::zeros(&Host::new(), 4096)? });
 /// assert_eq!(invalidate("frame").bytes, 4096);
 /// assert_eq!(invalidate("frame").bytes, 0);
+/// assert!(!invalidate("farme").is_known);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn invalidate(name: impl AsRef<str>) -> Invalidated {
-    let Some(scope) = Scope::find(name.as_ref()) else { return Invalidated::default() };
+    let Some(scope) = NamedCaches::find(name.as_ref()) else { return Invalidated::default() };
     let held = invalidate_scope(&scope);
     let caches = scope.caches();
     demand::trim_to_demand(true, |device| caches.iter().any(|cache| cache.serves(device)));
@@ -41,19 +48,38 @@ pub fn invalidate(name: impl AsRef<str>) -> Invalidated {
 
 /// As [`invalidate`], for every scope of the process.
 pub fn invalidate_all() -> Invalidated {
-    let sum = Scope::all().iter().map(|scope| invalidate_scope(scope)).fold(Invalidated::default(), |sum, one| {
-        Invalidated { bytes: sum.bytes + one.bytes, busy: sum.busy + one.busy }
-    });
+    let sum =
+        NamedCaches::all().iter().map(|scope| invalidate_scope(scope)).fold(Invalidated::default(), |sum, one| {
+            Invalidated { is_known: true, bytes: sum.bytes + one.bytes, busy: sum.busy + one.busy }
+        });
     // Once for all of them.
     demand::trim_to_demand(true, |_| true);
     sum
 }
 
 /// Releases what a scope holds, for the caller to give back to the devices.
-fn invalidate_scope(scope: &Scope) -> Invalidated {
+fn invalidate_scope(scope: &NamedCaches) -> Invalidated {
     let held = scope.stats();
     scope.caches().into_iter().for_each(Cache::invalidate);
-    Invalidated { bytes: held.idle_bytes.max(held.spare_bytes) as usize, busy: held.busy_blocks as usize }
+    Invalidated {
+        is_known: true,
+        bytes: held.idle_bytes.max(held.spare_bytes) as usize,
+        busy: held.busy_blocks as usize,
+    }
+}
+
+/// The names of all scopes, in no order: those that were ever entered, but for names that were forgotten as nobody came back to
+/// them while many others came up.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*};
+///
+/// cache_scope!(listed, { Array::<u8, _>::zeros(&Host::new(), 1)? });
+/// assert!(gpucache::scopes().iter().any(|name| &**name == "listed"));
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn scopes() -> Vec<Arc<str>> {
+    NamedCaches::all().iter().map(|caches| caches.name().clone()).collect()
 }
 
 /// What the scope `name` did and holds, over all threads; `None` if it was never entered.
@@ -69,7 +95,7 @@ fn invalidate_scope(scope: &Scope) -> Invalidated {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn stats(name: impl AsRef<str>) -> Option<ScopeStats> {
-    Scope::find(name.as_ref()).map(|scope| scope.stats())
+    NamedCaches::find(name.as_ref()).map(|scope| scope.stats())
 }
 
 /// How the scope `name` plans, over all threads; `None` if it was never entered.
@@ -90,5 +116,5 @@ pub fn stats(name: impl AsRef<str>) -> Option<ScopeStats> {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn plan_stats(name: impl AsRef<str>) -> Option<PlanStats> {
-    Scope::find(name.as_ref()).map(|scope| scope.plan_stats())
+    NamedCaches::find(name.as_ref()).map(|scope| scope.plan_stats())
 }

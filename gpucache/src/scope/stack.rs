@@ -11,14 +11,17 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::cache::current::{self, Current};
-use crate::cache::registry::{self, Scope};
+use crate::cache::registry::{self, NamedCaches};
 use crate::cache::{Cache, Recycle};
 use crate::device::{process_exits_now, thread_is_main};
 
-/// Inside a scope (or outside all of them, for `uncached!`) until dropped, on one thread.
+/// Inside a scope, or outside all of them, until dropped. It stays on its thread.
+///
+/// Guards may be dropped in any order: each ends its own entry. A guard that is forgotten leaves its scope entered until the
+/// thread ends.
 #[must_use = "the scope is left when the guard is dropped"]
 #[derive(Debug)]
-pub struct Guard {
+pub struct ScopeGuard {
     /// Names the entry on the stack; `None` if the thread is too far into its end to have one.
     entry: Option<u64>,
     this_thread: PhantomData<*const ()>,
@@ -43,7 +46,7 @@ struct Stack {
 
 /// A name that this thread has a cache of.
 struct Known {
-    scope: Arc<Scope>,
+    scope: Arc<NamedCaches>,
     cache: &'static Cache,
     /// How many names there had been when it was entered last.
     entered: Cell<u64>,
@@ -53,27 +56,41 @@ thread_local! {
     static STACK: Stack = Stack::default();
 }
 
-/// Enters the scope `name`; what is allocated on this thread until the guard goes comes from its cache.
-pub fn enter(name: &str, recycle: Recycle) -> Guard {
-    Guard::of(|stack| {
-        let cache = stack.cache(name);
-        cache.enter(recycle);
-        stack.push(Some(Current { cache, recycle }))
-    })
-}
+impl ScopeGuard {
+    /// Enters the scope `name`; what is allocated on this thread until the guard goes comes from its cache.
+    pub(super) fn enter(name: &str, recycle: Recycle) -> ScopeGuard {
+        ScopeGuard::of(|stack| {
+            let cache = stack.cache(name);
+            cache.enter(recycle);
+            stack.push(Some(Current { cache, recycle }))
+        })
+    }
 
-/// Leaves all scopes until the guard goes.
-pub fn uncached() -> Guard {
-    Guard::of(|stack| stack.push(None))
-}
+    /// Leaves all scopes until the guard goes: arrays are plain allocations then, freed when they are dropped. The value form
+    /// of [`uncached!`](crate::uncached).
+    ///
+    /// ```
+    /// use gpucache::{Scope, ScopeGuard, prelude::*};
+    ///
+    /// let load = Scope::new("load");
+    /// let inside = load.enter();
+    /// let outside = ScopeGuard::outside();
+    /// let weights = Array::<f32, _>::zeros(&Host::new(), 64)?;
+    /// drop((outside, inside));
+    /// assert_eq!(load.stats().unwrap().misses, 0);
+    /// # drop(weights);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn outside() -> ScopeGuard {
+        ScopeGuard::of(|stack| stack.push(None))
+    }
 
-impl Guard {
-    fn of(push: impl FnOnce(&Stack) -> u64) -> Guard {
-        Guard { entry: STACK.try_with(push).ok(), this_thread: PhantomData }
+    fn of(push: impl FnOnce(&Stack) -> u64) -> ScopeGuard {
+        ScopeGuard { entry: STACK.try_with(push).ok(), this_thread: PhantomData }
     }
 }
 
-impl Drop for Guard {
+impl Drop for ScopeGuard {
     fn drop(&mut self) {
         if let Some(id) = self.entry {
             // Without a stack the thread has ended, which has left all scopes.
@@ -97,7 +114,7 @@ impl Stack {
         if self.caches.borrow().len() >= self.look_at.get().max(registry::FEW_NAMES) {
             self.forget_names();
         }
-        let (scope, cache) = Scope::adopt(name);
+        let (scope, cache) = NamedCaches::adopt(name);
         self.names.set(self.names.get() + 1);
         self.keep(Known { scope, cache, entered: Cell::new(self.names.get()) })
     }

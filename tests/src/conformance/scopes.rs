@@ -138,16 +138,17 @@ pub fn every_way_out_leaves<D: Device>(device: &D, context: &Context) -> Result<
 
 /// Guards that are dropped in another order than they were made each leave their own entry.
 pub fn guards_go_in_any_order<D: Device>(device: &D, context: &Context) -> Result<()> {
-    use gpucache::__private::{Recycle::Keyed, enter, uncached};
+    use gpucache::{Recycle::Keyed, Scope, ScopeGuard};
     let (a, b) = (context.name("a"), context.name("b"));
-    let (first, second, plain) = (enter(&a, Keyed), enter(&b, Keyed), uncached());
+    let (first, second, plain) =
+        (Scope::new(&a).recycle(Keyed).enter(), Scope::new(&b).recycle(Keyed).enter(), ScopeGuard::outside());
     drop(first);
     touch::<u8, D>(device, 64)?;
     assert_eq!((hits_and_misses(&a), hits_and_misses(&b)), ((0, 0), (0, 0)), "`uncached` is innermost");
     drop(plain);
     touch::<u8, D>(device, 64)?;
     assert_eq!((hits_and_misses(&a), hits_and_misses(&b)), ((0, 0), (0, 1)), "`b` is");
-    let third = enter(&a, Keyed);
+    let third = Scope::new(&a).recycle(Keyed).enter();
     drop(second);
     touch::<u8, D>(device, 64)?;
     drop(third);

@@ -182,11 +182,14 @@ pub fn a_thread_local_made_later<D: Device>(device: &D, context: &Context) -> Re
 
 /// A guard that is never dropped: the end of the thread leaves its scope.
 pub fn a_scope_left_open_at_the_end<D: Device>(device: &D, context: &Context) -> Result<()> {
-    use gpucache::__private::{Recycle, enter};
+    use gpucache::{Recycle, Scope};
     let name = context.name("scope");
     let before = memory(device).bytes;
     on_a_thread(|| {
-        std::mem::forget((enter(&name, Recycle::Keyed), enter(&name, Recycle::Keyed)));
+        std::mem::forget((
+            Scope::new(&name).recycle(Recycle::Keyed).enter(),
+            Scope::new(&name).recycle(Recycle::Keyed).enter(),
+        ));
         touch::<u32, D>(device, 16)
     })?;
     assert_eq!((memory(device).bytes, busy_and_idle(&name)), (before + 64, (0, 1)));

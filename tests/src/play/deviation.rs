@@ -1,6 +1,6 @@
 //! Ways in which an entry can differ from the one before it.
 
-use gpucache::__private::Recycle;
+use gpucache::Recycle;
 
 use super::Op;
 

@@ -1,7 +1,7 @@
 //! Random programs: some scopes, nested in each other at times, whose entries repeat and deviate.
 
 use fastrand::Rng;
-use gpucache::__private::Recycle;
+use gpucache::Recycle;
 use gpucache::Result;
 
 use super::deviation::Deviation;

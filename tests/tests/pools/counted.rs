@@ -5,8 +5,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 
-use gpucache::__private::{Recycle, enter};
 use gpucache::device::Device;
+use gpucache::{Recycle, Scope};
 use gpucache::{Result, ScopeStats, cache_scope, invalidate, plan_stats, stats};
 use gpucache_tests::Faulty;
 use gpucache_tests::conformance::{assert_pattern, patterned, stats_of, touch};
@@ -134,7 +134,7 @@ impl Unrest<'_> {
     fn work(&self, first: u32) -> Result<u64> {
         let mut last = None;
         for seed in first.. {
-            let _guard = enter(self.name, self.recycle);
+            let _guard = Scope::new(self.name).recycle(self.recycle).enter();
             let arrays = [30, 90, 30].map(|len| patterned(self.device, len, seed).unwrap());
             let kept = patterned(self.device, 40, seed + 1)?;
             arrays.iter().for_each(|array| assert_pattern(array, seed));

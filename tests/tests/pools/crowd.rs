@@ -4,10 +4,10 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use gpucache::__private::{Guard, Recycle, enter};
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::Host;
 use gpucache::{Error, invalidate, trim};
+use gpucache::{Recycle, Scope, ScopeGuard};
 use gpucache_tests::conformance::stats_of;
 use gpucache_tests::model::SHAPES;
 use gpucache_tests::{Faulty, Marked, marked, turn};
@@ -31,7 +31,7 @@ struct Member<'a, D: Device> {
     random: fastrand::Rng,
     senders: Vec<Sender<Marked<D>>>,
     inbox: Receiver<Marked<D>>,
-    guards: Vec<(Guard, usize)>,
+    guards: Vec<(ScopeGuard, usize)>,
     arrays: Vec<Marked<D>>,
 }
 
@@ -40,7 +40,7 @@ impl<D: Device> Member<'_, D> {
         match self.random.u32(..100) {
             0..15 if self.guards.len() < 4 => {
                 let name = self.random.usize(..4);
-                self.guards.push((enter(&self.crowd.names[name], KINDS[name]), name));
+                self.guards.push((Scope::new(&self.crowd.names[name]).recycle(KINDS[name]).enter(), name));
             }
             15..25 => drop(self.guards.pop()),
             25..55 => self.allocate()?,

@@ -96,7 +96,7 @@ fn locals_on_both_sides() {
             let late = planned(&device, "both sides", 500).unwrap();
             FIRST.with_borrow_mut(|kept| kept.push(Box::new(early)));
             LATER.with_borrow_mut(|kept| kept.push(Box::new(late)));
-            let open = gpucache::__private::enter("both sides", gpucache::__private::DEFAULT);
+            let open = gpucache::Scope::new("both sides").enter();
             let inside = Watched(7, patterned(&device, 100, 7).unwrap());
             FIRST.with_borrow_mut(|kept| kept.push(Box::new(inside)));
             std::mem::forget(open);

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Receiver;
 use std::thread::yield_now;
 
-use gpucache::__private::{Guard, enter, uncached};
 use gpucache::device::Device;
 use gpucache::prelude::{Array, Host};
 use gpucache::{Result, invalidate, invalidate_all, plan_stats, stats, trim};
+use gpucache::{Scope, ScopeGuard};
 use gpucache_tests::model::SHAPES;
 use gpucache_tests::{Marked, marked};
 
@@ -29,7 +29,7 @@ pub(super) struct Life<'s> {
     random: fastrand::Rng,
     /// A stream of its own, at times.
     stream: Option<Host>,
-    guards: Vec<Guard>,
+    guards: Vec<ScopeGuard>,
     loads: Vec<Load>,
     inbox: &'s mut Receiver<Load>,
 }
@@ -111,7 +111,11 @@ impl<'s> Life<'s> {
 
     fn enter(&mut self) {
         let (name, kind) = self.name();
-        self.guards.push(if self.random.u8(..12) == 0 { uncached() } else { enter(&name, KINDS[kind]) });
+        self.guards.push(if self.random.u8(..12) == 0 {
+            ScopeGuard::outside()
+        } else {
+            Scope::new(&name).recycle(KINDS[kind]).enter()
+        });
     }
 
     /// A few entries of a scope, in which nothing deviates.
@@ -119,7 +123,7 @@ impl<'s> Life<'s> {
         let ((name, kind), value, (stream, _)) = (self.name(), self.random.u32(..), self.stream());
         let on_addresses = self.random.u8(..3) == 0;
         for _ in 0..self.random.u32(1..6) {
-            let _guard = enter(&name, KINDS[kind]);
+            let _guard = Scope::new(&name).recycle(KINDS[kind]).enter();
             match on_addresses {
                 true => drop(regular(&self.storm.device, value)?),
                 false => assert!(regular(&stream, value)?.iter().all(|&word| word == value), "another step's values"),
@@ -171,7 +175,7 @@ impl<'s> Life<'s> {
         let (load, stream, (name, kind)) = (self.take(), self.late_stream(), self.name());
         let own = self.random.bool().then(|| stream.clone());
         stream.launch((), move |()| {
-            let _guard = enter(&name, KINDS[kind]);
+            let _guard = Scope::new(&name).recycle(KINDS[kind]).enter();
             drop(load);
             own.into_iter().for_each(|stream| drop(Array::full(&stream, 1000, 1u32)));
         })

@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpucache::__private::Recycle;
+use gpucache::Recycle;
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::Host;
 use gpucache::{invalidate_all, stats, trim};

@@ -7,8 +7,8 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread::JoinHandle;
 
 use fastrand::Rng;
-use gpucache::__private::uncached;
 use gpucache::Array;
+use gpucache::ScopeGuard;
 use gpucache::device::Device;
 
 use super::Run;
@@ -39,7 +39,7 @@ pub(super) fn several_arrays<D: Device>(run: &Run<D>) -> impl FnMut(usize) {
         drop(first);
         let _third = run.array(5);
         drop(second);
-        drop(uncached());
+        drop(ScopeGuard::outside());
         drop(run.array(7));
     }
 }

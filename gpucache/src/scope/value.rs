@@ -1,0 +1,137 @@
+//! A scope as a value: what the macros expand to, for names and policies that are chosen at run time.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::name::{self, Invalidated};
+use super::stack::ScopeGuard;
+use crate::cache::Recycle;
+use crate::home::{PlanStats, ScopeStats};
+
+/// A scope by its name, and how it recycles: what [`cache_scope!`](crate::cache_scope) names, as a value.
+///
+/// It is a name alone, and free to make and to copy: values of one name mean one scope, whose caches belong to the threads that
+/// enter it. Names are of the whole process: libraries had better put their own name in front (`"mycrate::step"`), or
+/// have a scope of their own, [`owned`](Scope::owned).
+///
+/// ```
+/// use gpucache::{Recycle, Scope, prelude::*};
+///
+/// let host = Host::new();
+/// let decode = Scope::new("decode").recycle(Recycle::Keyed);
+/// for _ in 0..3 {
+///     let sum: f32 = decode.run(|| Ok::<_, gpucache::Error>(Array::full(&host, [4], 0.5f32)?.iter().sum()))?;
+///     assert_eq!(sum, 2.0);
+/// }
+/// assert_eq!(decode.stats().unwrap().hits, 2);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope<'a> {
+    name: &'a str,
+    recycle: Recycle,
+}
+
+/// A scope that nobody else can name, and whose memory goes back when it is dropped: for an object that repeats work of its own.
+///
+/// ```
+/// use gpucache::{OwnedScope, Scope, prelude::*};
+///
+/// struct Decoder {
+///     host: Host,
+///     scope: OwnedScope,
+/// }
+///
+/// impl Decoder {
+///     fn step(&self) -> gpucache::Result<f32> {
+///         let _inside = self.scope.enter();
+///         Ok(Array::full(&self.host, [4], 1.0f32)?.iter().sum())
+///     }
+/// }
+///
+/// let decoder = Decoder { host: Host::new(), scope: Scope::new("decoder").owned() };
+/// assert_eq!((decoder.step()?, decoder.step()?), (4.0, 4.0));
+/// assert_eq!(decoder.scope.as_scope().stats().unwrap().hits, 1);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct OwnedScope {
+    name: String,
+    recycle: Recycle,
+}
+
+impl<'a> Scope<'a> {
+    /// The scope of this name, which learns and plans ([`Recycle::Auto`]).
+    pub const fn new(name: &'a str) -> Scope<'a> {
+        Scope { name, recycle: Recycle::Auto }
+    }
+
+    /// Recycles otherwise. Entries of one scope may recycle differently; the newest that keeps anything decides.
+    pub const fn recycle(self, recycle: Recycle) -> Scope<'a> {
+        Scope { recycle, ..self }
+    }
+
+    /// The name.
+    pub const fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// Enters the scope: what is allocated on this thread until the guard is dropped comes from its cache.
+    ///
+    /// A guard across an `.await` would leave the scope entered while other tasks run on the thread; it is not `Send`, so that
+    /// most executors refuse it. In async code use the attribute, which enters at each poll.
+    pub fn enter(&self) -> ScopeGuard {
+        ScopeGuard::enter(self.name, self.recycle)
+    }
+
+    /// Runs `body` inside the scope.
+    pub fn run<R>(&self, body: impl FnOnce() -> R) -> R {
+        let _inside = self.enter();
+        body()
+    }
+
+    /// As [`invalidate`](crate::invalidate), of this scope.
+    pub fn invalidate(&self) -> Invalidated {
+        name::invalidate(self.name)
+    }
+
+    /// As [`stats`](crate::stats), of this scope.
+    pub fn stats(&self) -> Option<ScopeStats> {
+        name::stats(self.name)
+    }
+
+    /// As [`plan_stats`](crate::plan_stats), of this scope.
+    pub fn plan_stats(&self) -> Option<PlanStats> {
+        name::plan_stats(self.name)
+    }
+
+    /// A scope of its own that recycles like this one, under this name and a number that nobody else has.
+    pub fn owned(&self) -> OwnedScope {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Relaxed);
+        OwnedScope { name: format!("{}#{number}", self.name), recycle: self.recycle }
+    }
+}
+
+impl OwnedScope {
+    /// The scope as a value of its name, for what else can be done with one.
+    pub fn as_scope(&self) -> Scope<'_> {
+        Scope { name: &self.name, recycle: self.recycle }
+    }
+
+    /// As [`Scope::enter`].
+    pub fn enter(&self) -> ScopeGuard {
+        self.as_scope().enter()
+    }
+
+    /// As [`Scope::run`].
+    pub fn run<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.as_scope().run(body)
+    }
+}
+
+impl Drop for OwnedScope {
+    /// Arrays that are alive stay valid; their memory goes back when they are dropped.
+    fn drop(&mut self) {
+        name::invalidate(&self.name);
+    }
+}

@@ -1,0 +1,26 @@
+//! The attribute finds the crate by a path, where a program knows it through another one.
+
+mod facade {
+    pub mod inner {
+        pub use gpucache;
+    }
+}
+
+use facade::inner::gpucache as cached;
+use cached::prelude::*;
+
+#[cached::prelude::cache_scope(by_path, crate = facade::inner::gpucache)]
+fn step(host: &Host) -> cached::Result<f32> {
+    Ok(Array::full(host, [3], 1.0f32)?.iter().sum())
+}
+
+#[cached::prelude::cache_scope(by_path, crate = crate::facade::inner::gpucache, recycle = "keyed")]
+async fn later(host: Host) -> cached::Result<f32> {
+    Ok(Array::full(&host, [3], 1.0f32)?.iter().sum())
+}
+
+fn main() {
+    assert_eq!(step(&Host::new()).unwrap(), 3.0);
+    drop(later(Host::new()));
+    assert_eq!(cached::stats("by_path").unwrap().entries, 1);
+}
