@@ -61,8 +61,10 @@ fn an_owned_scope_has_a_cache_of_its_own_that_goes_with_it() {
         let _inside = other.enter();
         Array::<u8, _>::zeros(&device, 2 << 20).unwrap()
     };
+    let before = device.memory().bytes;
     drop(one);
-    assert_eq!(device.memory().bytes, 2 << 20, "the other one's array");
+    let after = device.memory().bytes;
+    assert!(after + (2 << 20) <= before, "{before} bytes, and {after}: all but what the other one is likely to need");
     drop(other);
     assert_eq!(kept.len(), 2 << 20, "an array outlives its scope");
     drop(kept);

@@ -20,7 +20,7 @@ pub use value::{OwnedScope, Scope};
 /// array that had it was dropped, so arrays may leave the block, the function and the thread.
 ///
 /// As an attribute on functions it is [`prelude::cache_scope`](crate::prelude::cache_scope); as a value, for a name or a policy
-/// that is chosen at run time, [`Scope`](crate::Scope).
+/// that is chosen at run time, [`Scope`].
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};
