@@ -26,12 +26,18 @@ enum Kind {
          or work in smaller pieces, then try again"
     )]
     OutOfMemory { device: String, bytes: usize, detail: String },
+    #[cfg(feature = "cuda")]
+    #[error(
+        "{what} found too little memory left ({detail}): drop arrays, give idle memory back with `invalidate`, \
+         or work in smaller pieces, then try again"
+    )]
+    Exhausted { what: &'static str, detail: String },
     #[error("{what} cannot be used here ({detail}): {remedy}")]
     Unavailable { what: String, detail: String, remedy: &'static str },
     #[error("{0}")]
     InvalidShape(String),
-    #[error("{operation} failed on {device} ({detail}): the device may need a new process if this repeats")]
-    DeviceFailure { device: String, operation: &'static str, detail: String },
+    #[error("{operation} failed on {device} ({detail}): {remedy}")]
+    DeviceFailure { device: String, operation: &'static str, detail: String, remedy: &'static str },
     #[error("an earlier drop could not report this, so this call does, and did nothing else: {0}")]
     Deferred(Error),
 }
@@ -44,7 +50,21 @@ impl Error {
 
     /// For a [`Backend`](crate::device::Backend): `operation` on `device` failed for a reason other than memory.
     pub fn device_failure(device: impl fmt::Display, operation: &'static str, detail: impl fmt::Display) -> Error {
-        Error(Box::new(Kind::DeviceFailure { device: device.to_string(), operation, detail: detail.to_string() }))
+        let (device, detail) = (device.to_string(), detail.to_string());
+        let remedy = "the device may need a new process if this repeats";
+        Error(Box::new(Kind::DeviceFailure { device, operation, detail, remedy }))
+    }
+
+    /// As [`device_failure`](Error::device_failure), for what `library` refused and a change in the program remedies.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn refused(library: &str, operation: &'static str, detail: String, remedy: &'static str) -> Error {
+        Error(Box::new(Kind::DeviceFailure { device: library.to_string(), operation, detail, remedy }))
+    }
+
+    /// `what` had no memory, of which it does not say how much it wanted.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn exhausted(what: &'static str, detail: String) -> Error {
+        Error(Box::new(Kind::Exhausted { what, detail }))
     }
 
     /// For a device's constructor: `what` does not exist or does not work on this machine; `remedy` says what to do.
@@ -78,10 +98,15 @@ impl Error {
     /// The device could not give the memory that was asked for, not even after idle cached memory went back to it.
     /// A retry helps once arrays were dropped.
     pub fn is_out_of_memory(&self) -> bool {
-        matches!(self.cause(), Kind::OutOfMemory { .. })
+        match self.cause() {
+            #[cfg(feature = "cuda")]
+            Kind::Exhausted { .. } => true,
+            cause => matches!(cause, Kind::OutOfMemory { .. }),
+        }
     }
 
-    /// The device, its driver or a feature of it does not exist here. A retry does not help.
+    /// The device, its driver or a feature of it does not exist here, or what it was given is not made for it. A retry does
+    /// not help.
     pub fn is_unavailable(&self) -> bool {
         matches!(self.cause(), Kind::Unavailable { .. })
     }
@@ -91,7 +116,8 @@ impl Error {
         matches!(self.cause(), Kind::InvalidShape(_))
     }
 
-    /// The driver refused or lost an operation. On CUDA such errors often stay until the process ends.
+    /// The driver refused or lost an operation. On CUDA such errors often stay until the process ends; the message says
+    /// where they do not.
     pub fn is_device_failure(&self) -> bool {
         matches!(self.cause(), Kind::DeviceFailure { .. })
     }

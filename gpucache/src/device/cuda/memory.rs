@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use cudarc::driver::{CudaStream, DriverError, result, sys};
 
 use super::driver::{self, OwnEvent};
+use super::errors::describe;
 use super::known::Known;
 use super::{Cuda, kept};
 use crate::base::error::{Error, Result};
@@ -356,12 +357,4 @@ fn is_pinned(memory: *const u8) -> bool {
     // other it writes zero.
     let answer = unsafe { sys::cuPointerGetAttributes(1, &mut attribute, &mut place, memory as u64) };
     answer == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
-}
-
-/// The driver's name of an error, and its text.
-pub(super) fn describe(error: DriverError) -> String {
-    let text = |words: Result<&std::ffi::CStr, DriverError>| {
-        words.map_or_else(|_| "unknown".into(), |words| words.to_string_lossy().into_owned())
-    };
-    format!("{}: {}", text(error.error_name()), text(error.error_string()))
 }

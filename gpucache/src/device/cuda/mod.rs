@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 mod driver;
+mod errors;
 mod known;
 mod memory;
 mod order;
@@ -16,9 +17,10 @@ use std::sync::{Arc, PoisonError, Weak};
 use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
 
 pub(crate) use self::driver::{EventHandle, EventRef, OwnEvent};
+use self::errors::describe;
 use self::known::Known;
 pub(crate) use self::known::{Peer, RawStream};
-use self::memory::{CudaMemory, describe};
+use self::memory::CudaMemory;
 use self::pages::CudaPages;
 use super::Device;
 use super::memory::Memory;
@@ -70,7 +72,7 @@ impl Cuda {
             return Err(missing(ordinal, DriverError(CUresult::CUDA_ERROR_INVALID_DEVICE)));
         }
         let context = with_gpu(ordinal, |gpu| match gpu.context.upgrade() {
-            Some(context) => Ok(context),
+            Some(context) => Ok::<_, Error>(context),
             None => {
                 let context = CudaContext::new(ordinal).map_err(|error| missing(ordinal, error))?;
                 gpu.context = Arc::downgrade(&context);

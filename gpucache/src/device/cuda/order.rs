@@ -3,9 +3,10 @@
 use cudarc::driver::sys::{CUresult, CUstreamCaptureStatus};
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result};
 
+use super::Cuda;
 use super::driver::{self, EventRef, OwnEvent};
+use super::errors::describe;
 use super::known::{Known, Peer, RawStream};
-use super::{Cuda, describe};
 use crate::base::error::{Error, Result};
 
 impl Cuda {

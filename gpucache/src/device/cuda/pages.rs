@@ -11,7 +11,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{self, CUdevice_attribute, CUmemAccessDesc, CUmemAllocationProp, CUmemLocation, CUresult};
 use cudarc::driver::{CudaContext, DriverError};
 
-use super::describe;
+use super::errors::describe;
 use crate::base::error::{Error, Result};
 use crate::device::{ALIGNMENT, Unfinished, VirtualMemory};
 
