@@ -64,10 +64,23 @@ pub use home::{Deviations, PlanStats, ScopeStats};
 pub use pressure::{keep_idle, trim};
 pub use scope::{Invalidated, OwnedScope, Scope, ScopeGuard, invalidate, invalidate_all, plan_stats, scopes, stats};
 
-/// Compiles the programs in the README.
-#[cfg(doctest)]
+/// Compiles the programs in the README, one of which compiles a kernel.
+#[cfg(all(doctest, feature = "nvrtc"))]
 #[doc = include_str!("../README.md")]
 pub mod readme {}
+
+/// More than the README has room for.
+#[cfg(any(doc, doctest))]
+pub mod docs {
+    #[doc = include_str!("../docs/figures.md")]
+    pub mod figures {}
+    #[doc = include_str!("../docs/guarantees.md")]
+    pub mod guarantees {}
+    #[doc = include_str!("../docs/limits.md")]
+    pub mod limits {}
+    #[doc = include_str!("../docs/using.md")]
+    pub mod using {}
+}
 
 /// What most programs need: `use gpucache::prelude::*;`.
 pub mod prelude {
