@@ -79,7 +79,9 @@ impl Owner {
         while let Some(record) = self.with(|local, _| local.take_unneeded()) {
             drop(record);
         }
-        self.perform(effects);
+        if let Some(effects) = effects {
+            self.perform(effects);
+        }
     }
 
     /// Gives the plans' block up, unless an entry is under way that the range need not have it for: it is to grow by

@@ -72,6 +72,11 @@ impl Draft {
         true
     }
 
+    /// Whether a lower layout may be found.
+    pub(crate) fn is_open(&self) -> bool {
+        self.solver.is_some()
+    }
+
     pub(crate) fn buffers(&self) -> &[Buffer] {
         &self.buffers
     }

@@ -32,6 +32,15 @@ pub(crate) struct Effects {
     pub(crate) may_trim: Option<Trim>,
 }
 
+impl Effects {
+    /// Whether there is anything to do, which most entries leave nothing of.
+    #[inline]
+    pub(super) fn is_any(&self) -> bool {
+        let has_dropped = !self.records.is_empty() || !self.streams.is_empty();
+        has_dropped || self.vacated.is_some() || self.may_trim.is_some()
+    }
+}
+
 /// A look at the range of this stream, which may hold more than is needed from now on.
 pub(crate) struct Trim {
     pub(crate) stream: Stream,

@@ -51,7 +51,7 @@ impl Learning {
 
 impl Planner {
     /// Ends an entry, and learns from it.
-    pub(crate) fn end(&mut self, shared: &Shared) -> Effects {
+    pub(crate) fn end(&mut self, shared: &Shared) -> Option<Effects> {
         self.publish(shared);
         let course = self.course();
         if self.learning.learner.recorded().is_some() || course.is_telling() {
@@ -61,11 +61,13 @@ impl Planner {
         if self.arena.is_some() && shared.lease.is_lost() {
             self.vacate(shared);
         }
-        self.take_effects()
+        self.effects.is_any().then(|| self.take_effects())
     }
 
     fn learn(&mut self, shared: &Shared, course: Course) {
-        let start = Instant::now();
+        // A look at the clock costs as much as a short entry.
+        let has_work = self.learning.learner.recorded().is_some() || self.plans.has_open_layouts();
+        let start = has_work.then(Instant::now);
         if course.is_plain() {
             self.learning.learner.went_well();
         }
@@ -81,10 +83,13 @@ impl Planner {
             bytes: self.plans.bytes(),
             course,
         };
-        self.meet(findings.fate(), shared);
+        let fate = findings.fate();
+        self.meet(fate, shared);
         self.lay_out(shared);
-        self.learning.spent += start.elapsed();
-        self.tell(shared);
+        self.learning.spent += start.map_or(Duration::ZERO, |start| start.elapsed());
+        if has_work || fate != Fate::Keep || self.entry.seen.total() > 0 {
+            self.tell(shared);
+        }
     }
 
     /// What the recorded entry teaches: the plan that it went by, or a new one.

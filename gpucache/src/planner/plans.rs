@@ -222,6 +222,11 @@ impl Plans {
         has_changed
     }
 
+    /// Whether there is anything to lay out, now or in a while.
+    pub(super) fn has_open_layouts(&self) -> bool {
+        self.plans.iter().any(|plan| plan.is_outgrown() || plan.draft.as_ref().is_some_and(Draft::is_open))
+    }
+
     /// Forgets the active plan, in which nothing is live.
     pub(super) fn remove_active(&mut self, cursor: &mut Cursor) {
         if self.is_empty() {

@@ -1,0 +1,83 @@
+//! What an entry of a scope takes, in nanoseconds: an empty one, and one of a single array that is dropped in it, under each policy.
+//!
+//! `cargo bench --bench entry -- --json`. Each figure is the median over rounds that alternate between the subjects.
+#![allow(unsafe_code)]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use clap::Parser;
+use gpucache::{Array, Recycle, Scope, device::Host};
+
+const ROUNDS: usize = 51;
+/// In a round, of each subject.
+const ENTRIES: usize = 32 * 1024;
+/// Entries before the first round: a scope that plans has learned by then.
+const WARM: usize = 1000;
+
+#[derive(Parser)]
+struct Options {
+    /// Prints one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// What `cargo bench` passes to every benchmark.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+struct Subject {
+    name: &'static str,
+    scope: Scope<'static>,
+    has_array: bool,
+    nanoseconds: Vec<f64>,
+}
+
+impl Subject {
+    fn entries(&self, host: &Host, entries: usize) {
+        for _ in 0..entries {
+            let _inside = self.scope.enter();
+            if self.has_array {
+                // SAFETY: nobody reads the array.
+                drop(black_box(unsafe { Array::<f32, Host>::uninit(host, black_box([4, 16])) }));
+            }
+        }
+    }
+
+    fn measure(&mut self, host: &Host) {
+        let start = Instant::now();
+        self.entries(host, ENTRIES);
+        self.nanoseconds.push(start.elapsed().as_nanos() as f64 / ENTRIES as f64);
+    }
+
+    fn median(&mut self) -> f64 {
+        self.nanoseconds.sort_by(f64::total_cmp);
+        self.nanoseconds[self.nanoseconds.len() / 2]
+    }
+}
+
+fn main() {
+    let Options { json, .. } = Options::parse();
+    let host = Host::new();
+    let policies = [
+        ("empty", Recycle::Auto, false),
+        ("auto", Recycle::Auto, true),
+        ("range", Recycle::Range, true),
+        ("keyed", Recycle::Keyed, true),
+    ];
+    let mut subjects = policies.map(|(name, recycle, has_array)| Subject {
+        name,
+        scope: Scope::new(name).recycle(recycle),
+        has_array,
+        nanoseconds: Vec::new(),
+    });
+    subjects.iter().for_each(|subject| subject.entries(&host, WARM));
+    for _ in 0..ROUNDS {
+        subjects.iter_mut().for_each(|subject| subject.measure(&host));
+    }
+    let found = subjects.iter_mut().map(|subject| (subject.name, subject.median()));
+    let parts: Vec<String> = match json {
+        true => found.map(|(name, ns)| format!("\"{name}_ns\": {ns:.1}")).collect(),
+        false => found.map(|(name, ns)| format!("{name} {ns:.1} ns")).collect(),
+    };
+    println!("{}", if json { format!("{{{}}}", parts.join(", ")) } else { format!("an entry: {}", parts.join(", ")) });
+}
