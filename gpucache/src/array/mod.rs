@@ -50,7 +50,7 @@ use crate::record::Request;
 /// assert_eq!(step(&host, &input)?.to_vec()?, [1.0, 4.0, 9.0, 16.0]);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
-pub struct Array<T: Element, D: Device> {
+pub struct Array<T, D> {
     block: Block,
     typed: PhantomData<(T, D)>,
 }
