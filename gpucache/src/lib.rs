@@ -55,7 +55,7 @@ mod scope;
 #[cfg(feature = "cuda")]
 pub use cudarc;
 
-pub use array::{Arguments, Array, Element, Shape};
+pub use array::{Allocate, Arguments, Array, Element, Shape};
 #[cfg(feature = "cuda")]
 pub use array::{ArrayView, Graph, Launch};
 pub use base::error::{Error, Result};
@@ -84,7 +84,7 @@ pub mod docs {
 
 /// What most programs need: `use gpucache::prelude::*;`.
 pub mod prelude {
-    pub use crate::array::Array;
+    pub use crate::array::{Allocate, Array};
     #[cfg(feature = "cuda")]
     pub use crate::device::Cuda;
     pub use crate::device::{Device, Host};

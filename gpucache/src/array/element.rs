@@ -22,11 +22,17 @@ use half::{bf16, f16};
 /// assert_eq!(points[7].y, 2.0);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an element of an array: use a number, `bool`, or a `Copy` type with `unsafe impl Element`",
+    label = "not an `Element`",
+    note = "plain data without padding, of which all bytes zero is a value, may have `unsafe impl gpucache::Element for {Self} {{}}`"
+)]
 pub unsafe trait Element: Copy + Send + Sync + 'static {}
 
 macro_rules! elements {
     ($($element:ty)*) => { $(
         // SAFETY: a number (or `bool`), without padding, for which zero bytes are a value.
+        #[diagnostic::do_not_recommend]
         unsafe impl Element for $element {}
     )* };
 }
@@ -34,4 +40,5 @@ macro_rules! elements {
 elements! { bool i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize f32 f64 f16 bf16 }
 
 // SAFETY: elements follow each other without padding, and each of them may be zero bytes.
+#[diagnostic::do_not_recommend]
 unsafe impl<T: Element, const N: usize> Element for [T; N] {}

@@ -111,8 +111,14 @@ impl<T: Element> DerefMut for Array<T, Host> {
 }
 
 /// What [`Host::launch`] lends to work: references to arrays, alone or in tuples of up to six, or nothing: `()`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be lent to work on a host's stream: pass `&array`, `&mut array`, or a tuple of up to six of these",
+    label = "no references to arrays on a `Host`",
+    note = "the work may move in everything else that is `Send + 'static`; work without arrays takes `()`"
+)]
 pub trait Arguments: sealed::Lend {}
 
+#[diagnostic::do_not_recommend]
 impl<A: sealed::Lend> Arguments for A {}
 
 /// Whether an array is ordered with work of `stream` by streams alone; if not, this waited for what uses it.
@@ -152,6 +158,7 @@ mod sealed {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Element> sealed::Lend for &Array<T, Host> {
     type Slices<'a> = &'a [T];
     type Elements = Elements<'static, T>;
@@ -169,6 +176,7 @@ impl<T: Element> sealed::Lend for &Array<T, Host> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Element> sealed::Lend for &mut Array<T, Host> {
     type Slices<'a> = &'a mut [T];
     type Elements = ElementsMut<'static, T>;
@@ -191,7 +199,8 @@ impl<T: Element> sealed::Lend for &mut Array<T, Host> {
 
 macro_rules! tuples {
     ($($($name:ident)*;)*) => {
-        $(impl<$($name: sealed::Lend),*> sealed::Lend for ($($name,)*) {
+        $(#[diagnostic::do_not_recommend]
+        impl<$($name: sealed::Lend),*> sealed::Lend for ($($name,)*) {
             type Slices<'a> = ($($name::Slices<'a>,)*);
             type Elements = ($($name::Elements,)*);
 

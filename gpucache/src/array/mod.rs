@@ -3,9 +3,11 @@
 //! Invariant: the block of an `Array<T, D>` has room for `len()` values of `T` and lies on a stream of a `D`.
 #![allow(unsafe_code)]
 
+mod allocate;
 mod element;
 mod host;
 mod shape;
+mod values;
 
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -15,6 +17,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
+pub use allocate::Allocate;
 #[cfg(feature = "cuda")]
 pub use cuda::{ArrayView, Graph, Launch};
 pub use element::Element;
@@ -50,7 +53,7 @@ use crate::record::Request;
 /// assert_eq!(step(&host, &input)?.to_vec()?, [1.0, 4.0, 9.0, 16.0]);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
-pub struct Array<T: Element, D: Device> {
+pub struct Array<T, D> {
     block: Block,
     typed: PhantomData<(T, D)>,
 }
@@ -267,6 +270,8 @@ impl<T: Element, D: Device> Clone for Array<T, D> {
     }
 }
 
+/// The type of the elements, the shape and the device. The elements themselves are not shown: work that writes them may be
+/// under way, and this neither waits nor fails. On a host `&array[..]` shows them.
 impl<T: Element, D: Device> fmt::Debug for Array<T, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Array<{}>{:?} on {:?}", std::any::type_name::<T>(), self.shape(), self.device())

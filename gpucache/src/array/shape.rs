@@ -12,35 +12,45 @@
 /// assert_eq!(Array::<f32, _>::zeros(&host, [])?.len(), 1);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a shape: pass a `usize`, or an array, a `Vec` or a slice of `usize`",
+    label = "not a `Shape`",
+    note = "a literal such as `[2, 3]` is one as it stands; convert other integers by `usize::try_from`, and a tuple into an array"
+)]
 pub trait Shape {
     /// The dimensions, outermost first. None at all is a single element.
     fn dims(&self) -> &[usize];
 }
 
+#[diagnostic::do_not_recommend]
 impl Shape for usize {
     fn dims(&self) -> &[usize] {
         std::slice::from_ref(self)
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<const N: usize> Shape for [usize; N] {
     fn dims(&self) -> &[usize] {
         self
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Shape for [usize] {
     fn dims(&self) -> &[usize] {
         self
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Shape for Vec<usize> {
     fn dims(&self) -> &[usize] {
         self
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<S: Shape + ?Sized> Shape for &S {
     fn dims(&self) -> &[usize] {
         (**self).dims()

@@ -91,6 +91,7 @@ impl Virtual {
 }
 
 // SAFETY: a transparent struct around a `Stream`, which is the one that it gives out.
+#[diagnostic::do_not_recommend]
 unsafe impl Device for Virtual {
     fn stream_handle(&self) -> &Stream {
         &self.0

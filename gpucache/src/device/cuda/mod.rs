@@ -129,6 +129,7 @@ impl Cuda {
 }
 
 // SAFETY: a transparent struct around a `Stream`, which is the one that it gives out.
+#[diagnostic::do_not_recommend]
 unsafe impl Device for Cuda {
     #[inline]
     fn stream_handle(&self) -> &Stream {

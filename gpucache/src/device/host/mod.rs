@@ -137,6 +137,7 @@ impl Default for Host {
 }
 
 // SAFETY: a transparent struct around a `Stream`, which is the one that it gives out.
+#[diagnostic::do_not_recommend]
 unsafe impl Device for Host {
     #[inline]
     fn stream_handle(&self) -> &Stream {

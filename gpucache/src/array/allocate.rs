@@ -1,0 +1,42 @@
+//! Arrays by the device that they are allocated on: `device.zeros::<f32>([2, 3])`.
+#![allow(unsafe_code)]
+
+use super::{Array, Element, Shape};
+use crate::base::error::Result;
+use crate::device::Device;
+
+/// Those of [`Array`]'s constructors that no argument tells the type of the elements, as methods of every [`Device`]: the
+/// device is known, so that the elements alone are left to be named.
+///
+/// ```
+/// use gpucache::prelude::*;
+///
+/// let host = Host::new();
+/// let zeros = host.zeros::<f32>([2, 3])?;
+/// assert_eq!((zeros.shape(), zeros[5]), (&[2, 3][..], 0.0));
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub trait Allocate: Device {
+    /// As [`Array::zeros`].
+    ///
+    /// # Errors
+    /// As there.
+    fn zeros<T: Element>(&self, shape: impl Shape) -> Result<Array<T, Self>> {
+        Array::zeros(self, shape)
+    }
+
+    /// As [`Array::uninit`].
+    ///
+    /// # Errors
+    /// As for [`Array::zeros`].
+    ///
+    /// # Safety
+    /// Every element is written, by the host or by work on the device's stream, before anything reads it.
+    #[inline]
+    unsafe fn uninit<T: Element>(&self, shape: impl Shape) -> Result<Array<T, Self>> {
+        // SAFETY: the caller promises what the constructor asks for, of the array that is handed on as it is.
+        unsafe { Array::uninit(self, shape) }
+    }
+}
+
+impl<D: Device> Allocate for D {}

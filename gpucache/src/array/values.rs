@@ -1,0 +1,96 @@
+//! What arrays are beside their elements' memory: values that are compared, iterated over, and kept across a panic.
+
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::slice::{Iter, IterMut};
+
+use super::{Array, Element};
+use crate::device::{Host, Stream};
+
+/// Equal in shape, and element by element. This waits as `Deref` does.
+///
+/// ```
+/// use gpucache::prelude::*;
+///
+/// let host = Host::new();
+/// let array = Array::from_slice(&host, [2, 2], &[1, 2, 3, 4])?;
+/// assert_eq!(array, array.try_clone()?);
+/// assert_ne!(array, Array::from_slice(&host, 4, &[1, 2, 3, 4])?); // another shape
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+impl<T: Element + PartialEq> PartialEq for Array<T, Host> {
+    fn eq(&self, other: &Self) -> bool {
+        self.shape() == other.shape() && **self == **other
+    }
+}
+
+impl<T: Element + Eq> Eq for Array<T, Host> {}
+
+/// The elements in row-major order. This waits as `Deref` does.
+///
+/// ```
+/// use gpucache::prelude::*;
+///
+/// let array = Array::full(&Host::new(), [2, 3], 0.5f32)?;
+/// let mut sum = 0.0;
+/// for value in &array {
+///     sum += value;
+/// }
+/// assert_eq!(sum, 3.0);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+impl<'a, T: Element> IntoIterator for &'a Array<T, Host> {
+    type Item = &'a T;
+    type IntoIter = Iter<'a, T>;
+
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
+    }
+}
+
+/// The elements in row-major order, to be changed. This waits as `DerefMut` does.
+///
+/// ```
+/// use gpucache::prelude::*;
+///
+/// let mut array = Array::full(&Host::new(), [2, 3], 1u8)?;
+/// for value in &mut array {
+///     *value += 1;
+/// }
+/// assert_eq!(*array, [2; 6]);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+impl<'a, T: Element> IntoIterator for &'a mut Array<T, Host> {
+    type Item = &'a mut T;
+    type IntoIter = IterMut<'a, T>;
+
+    fn into_iter(self) -> IterMut<'a, T> {
+        self.iter_mut()
+    }
+}
+
+// No panic leaves an array half changed. Its shape changes in `reshape` alone, which takes it by value. What it has in common
+// with its cache and its stream is atomic or behind locks, and those are taken after a panic as before it: none of this
+// crate's code panics while it holds one. The elements are `Copy` and so are written through `&mut` alone, which is not
+// `UnwindSafe` whatever it leads to.
+
+/// ```
+/// use gpucache::prelude::*;
+///
+/// let array = Array::full(&Host::new(), 4, 2u32)?;
+/// let last = std::panic::catch_unwind(|| array[3]);
+/// assert_eq!(last.ok(), Some(2));
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+impl<T, D> UnwindSafe for Array<T, D> {}
+
+/// As for `UnwindSafe`: no element is written through a shared array.
+impl<T, D> RefUnwindSafe for Array<T, D> {}
+
+// A stream has nothing that changes but through `&self` from any thread at any time, by atomics and behind locks that are
+// taken after a panic as before it. So the devices around it are unwind safe too.
+
+/// A device's handle may be used after a panic, and by other threads at any time.
+impl UnwindSafe for Stream {}
+
+/// A device's handle may be used after a panic, and by other threads at any time.
+impl RefUnwindSafe for Stream {}
