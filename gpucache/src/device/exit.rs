@@ -1,6 +1,7 @@
 //! Whether the process is on its way out. From then on no drop calls a driver, which may be gone already.
 #![allow(unsafe_code)]
 
+#[cfg(any(unix, windows))]
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -8,6 +9,7 @@ static EXITS: AtomicBool = AtomicBool::new(false);
 
 /// Asks the C library to tell when the process exits. A device calls this once its driver is loaded: exit handlers run
 /// in reverse order, so that this one runs before the driver's own.
+#[cfg(any(unix, windows))]
 pub(super) fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
@@ -17,9 +19,14 @@ pub(super) fn watch() {
     });
 }
 
+#[cfg(any(unix, windows))]
 extern "C" fn at_exit() {
     process_exits_now();
 }
+
+/// Elsewhere, as in a module of WebAssembly, nobody tells, and there is no driver that would go first.
+#[cfg(not(any(unix, windows)))]
+pub(super) fn watch() {}
 
 /// Tells that the process exits: also for the end of the main thread's locals, which comes before exit handlers run.
 pub(crate) fn process_exits_now() {

@@ -28,7 +28,6 @@
 //!
 //! `interleavings` checks all of this with loom, with fences in place of the barriers.
 
-use std::hint::cold_path;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
@@ -81,12 +80,19 @@ impl<B> Lease<B> {
         // `Release` only so that who meets it sees as well what was lowered in other leases before.
         self.live.store(live, Release);
         compiler_fence(SeqCst);
-        if !self.is_revoked.load(Relaxed) {
-            return true;
+        if self.is_revoked.load(Relaxed) {
+            self.refuse(before);
+            return false;
         }
-        cold_path();
+        true
+    }
+
+    /// Takes back what [`raise`](Lease::raise) did. Inlined although it is rare: a call would take registers from the way of
+    /// every array.
+    #[cold]
+    #[inline(always)]
+    fn refuse(&self, before: u64) {
         self.lower(before);
-        false
     }
 
     /// As [`raise`](Lease::raise), once whoever revokes the lease is done. If false, the block is gone.

@@ -49,8 +49,8 @@ pub(crate) struct Record {
 }
 
 // A record of any other size shares lines with its neighbours on the heap, which other threads may write. What is written
-// when a plan serves one lies in its first two lines.
-#[cfg(not(gpucache_tsan))]
+// when a plan serves one lies in its first two lines. Where a pointer has 32 bits it is smaller.
+#[cfg(all(not(gpucache_tsan), target_pointer_width = "64"))]
 const _: () = assert!(size_of::<Record>() == 256 && std::mem::offset_of!(Record, is_reshaped) <= 128);
 
 /// Where a block's memory goes when the block does.

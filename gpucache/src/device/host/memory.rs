@@ -130,7 +130,9 @@ fn repeat(pattern: &[u8], memory: &mut [MaybeUninit<u8>]) {
         return memory.fill(MaybeUninit::new(byte));
     }
     let mut done = pattern.len().min(memory.len());
-    memory[..done].write_copy_of_slice(&pattern[..done]);
+    for (byte, value) in memory.iter_mut().zip(pattern) {
+        byte.write(*value);
+    }
     while done < memory.len() && done > 0 {
         let more = done.min(memory.len() - done);
         memory.copy_within(..more, done);
