@@ -68,6 +68,18 @@ impl Planner {
         // A look at the clock costs as much as a short entry.
         let has_work = self.learning.learner.recorded().is_some() || self.plans.has_open_layouts();
         let start = has_work.then(Instant::now);
+        let fate = self.findings(shared, course).fate();
+        self.meet(fate, shared);
+        self.lay_out(shared);
+        self.learning.spent += start.map_or(Duration::ZERO, |start| start.elapsed());
+        let is_news = fate != Fate::Keep || self.entry.seen.total() > 0;
+        if has_work || is_news {
+            self.tell(shared);
+        }
+    }
+
+    /// What is known once the entry was learned from.
+    fn findings(&mut self, shared: &Shared, course: Course) -> Findings {
         if course.is_plain() {
             self.learning.learner.went_well();
         }
@@ -75,20 +87,13 @@ impl Planner {
         let has_deviated = self.entry.is_planned && course.has_deviated();
         self.learning.curiosity.ended(self.entry.number, has_deviated);
         let is_of_no_use = self.follow(course, recorded);
-        let findings = Findings {
+        Findings {
             is_of_no_use,
             is_too_much: course.goes_by_plan() && self.takes_too_much(shared),
             is_outgrown: self.plans.is_outgrown(),
             live: shared.lease.live(),
             bytes: self.plans.bytes(),
             course,
-        };
-        let fate = findings.fate();
-        self.meet(fate, shared);
-        self.lay_out(shared);
-        self.learning.spent += start.map_or(Duration::ZERO, |start| start.elapsed());
-        if has_work || fate != Fate::Keep || self.entry.seen.total() > 0 {
-            self.tell(shared);
         }
     }
 
