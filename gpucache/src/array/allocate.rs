@@ -20,7 +20,7 @@ pub trait Allocate: Device {
     /// As [`Array::zeros`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Array::zeros`].
     fn zeros<T: Element>(&self, shape: impl Shape) -> Result<Array<T, Self>> {
         Array::zeros(self, shape)
     }

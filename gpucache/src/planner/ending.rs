@@ -72,6 +72,8 @@ impl Planner {
         self.meet(fate, shared);
         self.lay_out(shared);
         self.learning.spent += start.map_or(Duration::ZERO, |start| start.elapsed());
+        // A pause ends by itself, with no other news.
+        shared.counters.plan.has_stopped.set(u64::from(self.learning.learner.has_stopped()));
         let is_news = fate != Fate::Keep || self.entry.seen.total() > 0;
         if has_work || is_news {
             self.tell(shared);
@@ -183,7 +185,6 @@ impl Planner {
         let known = &shared.counters.plan;
         self.plans.tell(known);
         known.planning.set(self.learning.spent.as_nanos() as u64);
-        known.has_stopped.set(u64::from(self.learning.learner.has_stopped()));
         known.deviations.add(self.entry.seen);
     }
 }
