@@ -46,7 +46,7 @@ pub(crate) fn serve_planned(stream: &Stream, dims: &[usize], bytes: usize) -> Op
     let cache = PLANNING.get()?;
     // SAFETY: a cache that stands in `PLANNING` was entered by this thread, which so owns it, and serving a position touches
     // plain data alone, which comes back to no cache.
-    unsafe { cache.local.owned(|local| local.planner.serve(&cache.shared.lease, stream, dims, bytes)) }
+    unsafe { cache.local.owned(|local| local.planner.serve(&cache.shared, stream, dims, bytes)) }
 }
 
 /// Takes back what the plan of the innermost scope served, if that is all there is to do; hands out any other record.
@@ -55,7 +55,7 @@ pub(super) fn take_back_planned(record: Box<Record>) -> Option<Box<Record>> {
     let Some(cache) = PLANNING.get() else { return Some(record) };
     // SAFETY: a cache that stands in `PLANNING` was entered by this thread, which so owns it, and taking a position back touches
     // plain data alone: the record goes on a stack, and is not dropped.
-    unsafe { cache.local.owned(|local| local.planner.take_back(&cache.shared.lease, record)) }
+    unsafe { cache.local.owned(|local| local.planner.take_back(&cache.shared, record)) }
 }
 
 /// Takes back what the innermost scope served; hands out any other record.

@@ -6,6 +6,7 @@ use super::supply;
 use crate::device::Stream;
 use crate::planner::{Begin, Effects, Refused, Trim, Vacated};
 use crate::pressure::demand;
+use crate::pressure::lease::Piece;
 use crate::pressure::reclaim::{self, Idle};
 use crate::pressure::transit::{InNeed, Transit};
 use crate::range::{Carved, DeviceRange, Limit, Occupancy, Patience};
@@ -47,11 +48,13 @@ impl Owner {
         } else {
             0
         };
-        self.release_lists();
-        let found = find_block(range, stream, bytes, peak_reserved + slack);
-        let unwanted = self.with(|local, shared| match found {
-            Some(found) => local.planner.install(self.door(), shared, found, bytes),
-            None => {
+        if bytes > 0 {
+            self.release_lists();
+        }
+        let found = if bytes > 0 { find_block(range, stream, bytes, peak_reserved + slack) } else { None };
+        let unwanted = self.with(|local, shared| match found.is_some() || bytes == 0 {
+            true => local.planner.install(self.door(), shared, found, bytes),
+            false => {
                 local.planner.refuse(live);
                 None
             }
@@ -99,10 +102,9 @@ impl Owner {
 
     /// Does what planning wants done.
     pub(super) fn perform(&self, effects: Effects) {
-        let Effects { vacated, records, streams, may_trim } = effects;
-        if let Some(vacated) = vacated {
-            self.give_up(vacated);
-        }
+        let Effects { vacated, shorten, records, streams, may_trim } = effects;
+        vacated.into_iter().for_each(|vacated| self.give_up(vacated));
+        shorten.into_iter().for_each(|bytes| self.shorten_ring(bytes));
         drop((records, streams));
         if let Some(Trim { stream, last }) = may_trim
             && let Some(range) = DeviceRange::of(&stream)
@@ -113,17 +115,21 @@ impl Owner {
         }
     }
 
-    /// Gives a block back to the range, all but what is live in it.
+    /// Gives blocks back to the range, all but what is live in them.
     fn give_up(&self, vacated: Vacated) {
-        let Vacated { block, stream, arena, live, transit: _transit } = vacated;
-        let Some(range) = DeviceRange::of(&stream) else { return };
+        let Vacated { leased, arena, live, transit: _transit } = vacated;
         if live.is_empty() {
-            return range.free(&stream, block);
+            return leased.give_back();
         }
-        let pieces: Vec<(u64, u64)> = live.iter().map(|live| (live.offset, live.bytes)).collect();
-        let blocks = range.split(&stream, block, &pieces);
-        let places = live.iter().map(|live| live.position).zip(blocks).collect();
-        self.with(|local, shared| local.planner.note_escaped(shared, arena, places));
+        let Some(range) = DeviceRange::of(&leased.stream) else { return };
+        for (number, Piece { block, room }) in leased.pieces.into_iter().enumerate() {
+            let live: Vec<_> = live.iter().filter(|live| live.piece == number).collect();
+            let parts: Vec<(u64, u64)> = live.iter().map(|live| (live.offset, live.bytes)).collect();
+            let blocks = range.split(&leased.stream, block, &parts);
+            let places = live.iter().map(|live| live.position).zip(blocks).collect();
+            self.with(|local, shared| local.planner.note_escaped(shared, arena, places));
+            room.into_iter().for_each(|room| range.close_room(room));
+        }
     }
 }
 

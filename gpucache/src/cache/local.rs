@@ -79,16 +79,22 @@ impl Local {
         }
     }
 
-    /// Once what other threads returned has been taken in: what the plan has a place for, else a hit.
+    /// Once what other threads returned has been taken in: what the plan has a place for, else a hit; neither where the plan's
+    /// ring is to grow for it.
     pub(super) fn pop(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
         if shared.is_stale() {
             return None;
         }
-        self.planner.serve_any(shared, request, stream).or_else(|| self.hit(shared, request, stream.id()))
+        let planned = self.planner.serve_any(shared, request, stream);
+        if planned.is_some() || self.planner.wants_growth() {
+            return planned;
+        }
+        self.hit(shared, request, stream.id())
     }
 
+    /// A block from the lists.
     #[inline(always)]
-    fn hit(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
+    pub(super) fn hit(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
         // Without bytes there is no list.
         let mut record = self.lists.pop(request, stream).or_else(|| self.pop_empty(request, stream))?;
         shared.counters.hits.add(1);
@@ -106,7 +112,7 @@ impl Local {
 
     #[inline]
     fn hand_out(&mut self, shared: &Shared, record: &mut Record) {
-        shared.counters.handed_out(record.bytes(), shared.lease.live(), &shared.returns);
+        shared.counters.handed_out(record.bytes(), shared.planned_bytes(), &shared.returns);
         self.planner.look_again();
         self.planner.note(record);
     }
@@ -172,7 +178,7 @@ impl Local {
         shared.counters.allocated(record.bytes(), calls);
         match keeps {
             true => self.hand_out(shared, record),
-            false => shared.counters.handed_out(record.bytes(), shared.lease.live(), &shared.returns),
+            false => shared.counters.handed_out(record.bytes(), shared.planned_bytes(), &shared.returns),
         }
     }
 
@@ -181,7 +187,7 @@ impl Local {
     pub(super) fn put(&mut self, shared: &Shared, record: Box<Record>) -> Put {
         let mut record = record;
         if self.planner.is_at_work() {
-            match self.planner.take_back_any(&shared.lease, record) {
+            match self.planner.take_back_any(shared, record) {
                 None => return Put::Kept,
                 Some(rest) => record = rest,
             }

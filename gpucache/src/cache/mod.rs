@@ -36,6 +36,7 @@ mod policy;
 #[cfg(any(feature = "cuda", test))]
 mod reservation;
 mod resume;
+mod ring;
 mod supply;
 #[cfg(test)]
 mod tests;

@@ -229,6 +229,11 @@ impl Owner {
         if let Some(record) = self.with(|local, shared| local.pop(shared, request, stream)) {
             return Ok(record);
         }
+        if self.with(|local, _| local.planner.wants_growth())
+            && let Some(record) = self.carry(stream, request)
+        {
+            return Ok(record);
+        }
         let is_new = self.with(|local, _| local.watch(stream));
         if is_new && stream.captures_unannounced() {
             return Err(supply::unannounced("memory of a scope"));

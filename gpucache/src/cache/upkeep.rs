@@ -123,7 +123,7 @@ impl Holder for Cache {
         self.stats().busy_bytes
     }
 
-    fn lease(&self) -> &Lease {
-        &self.shared.lease
+    fn leases(&self) -> [&Lease; 2] {
+        [&self.shared.lease, &self.shared.ring]
     }
 }

@@ -23,7 +23,7 @@ impl Counter {
     }
 
     #[inline]
-    pub(super) fn subtract(&self, less: u64) {
+    pub(crate) fn subtract(&self, less: u64) {
         self.set(self.get().wrapping_sub(less));
     }
 }

@@ -19,6 +19,8 @@ pub struct PlanStats {
     pub bound: u64,
     /// Allocations that a plan's cursor served.
     pub planned: u64,
+    /// Allocations that the plan's ring served: of arrays that are alive when their successors are born.
+    pub carried: u64,
     /// Allocations that a keyed list served.
     pub listed: u64,
     /// Allocations that the device's range, or the device, served.
@@ -57,11 +59,16 @@ impl Deviations {
 /// The numbers behind [`PlanStats`], told by the cache's owner at the end of each entry.
 #[derive(Default)]
 pub(crate) struct PlanCounters {
-    /// What a plan served, and got back.
+    /// What a plan served, and of that what is in use.
     pub(crate) served: Counter,
-    pub(crate) returned: Counter,
+    pub(crate) live: Counter,
     /// What was live in a block that was given up; it comes back on its own.
     pub(crate) evicted: Counter,
+    /// What a ring served, of that what is in use with its bytes, and the bytes of the ring.
+    pub(crate) carried: Counter,
+    pub(crate) ring_blocks: Counter,
+    pub(crate) ring_busy_bytes: Counter,
+    pub(crate) ring: Counter,
     /// Bytes in use that a plan serves.
     pub(crate) busy_bytes: Counter,
     /// Bytes of the block, 0 while there is none.
@@ -85,12 +92,24 @@ pub(crate) struct DeviationCounters {
 }
 
 impl PlanCounters {
+    /// What plans and rings served.
+    pub(crate) fn all_served(&self) -> u64 {
+        self.served.get() + self.carried.get()
+    }
+
+    /// What plans and rings got back.
+    pub(crate) fn returned(&self) -> u64 {
+        self.all_served().saturating_sub(self.live.get() + self.ring_blocks.get() + self.evicted.get())
+    }
+
     pub(crate) fn reset(&self) {
-        let PlanCounters { served, returned, evicted, busy_bytes, block, plans, positions, .. } = self;
+        let PlanCounters { served, live, evicted, busy_bytes, block, plans, positions, .. } = self;
+        let PlanCounters { carried, ring_blocks, ring_busy_bytes, ring, .. } = self;
         let PlanCounters { bytes, bound, planning, has_stopped, deviations, .. } = self;
         let DeviationCounters { extra, missing, reordered, larger, blocked } = deviations;
-        let all = [served, returned, evicted, busy_bytes, block, plans, positions];
-        let rest = [bytes, bound, planning, has_stopped, extra, missing, reordered, larger, blocked];
+        let all = [served, live, evicted, busy_bytes, block, plans, positions, carried, ring_blocks];
+        let rest =
+            [ring_busy_bytes, ring, bytes, bound, planning, has_stopped, extra, missing, reordered, larger, blocked];
         all.iter().chain(&rest).for_each(|counter| counter.set(0));
     }
 }
@@ -122,6 +141,7 @@ impl std::ops::AddAssign for PlanStats {
         self.bytes += other.bytes;
         self.bound += other.bound;
         self.planned += other.planned;
+        self.carried += other.carried;
         self.listed += other.listed;
         self.ranged += other.ranged;
         self.deviations.extra += other.deviations.extra;

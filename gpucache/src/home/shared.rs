@@ -20,6 +20,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     /// Of the block that the owner's plans lie in.
     pub(crate) lease: Lease,
+    /// Of the blocks in which lies what is carried.
+    pub(crate) ring: Lease,
 }
 
 impl Shared {
@@ -30,6 +32,7 @@ impl Shared {
             returns: Returns::new(),
             counters: Counters::default(),
             lease: Lease::new(),
+            ring: Lease::new(),
         }
     }
 
@@ -57,6 +60,12 @@ impl Shared {
     pub(crate) fn reset(&self) -> (ScopeStats, PlanStats) {
         self.device.store(0, Relaxed);
         self.counters.reset(&self.returns)
+    }
+
+    /// Bytes that are in use in the arena and in the ring.
+    #[inline]
+    pub(crate) fn planned_bytes(&self) -> u64 {
+        self.lease.live() + self.ring.live()
     }
 
     /// Whether an invalidation waits for the owner.

@@ -95,7 +95,7 @@ impl Counters {
     pub(crate) fn expected(&self) -> u64 {
         match self.plan.block.get() {
             0 => self.demand.get() + self.demand.get() / 8,
-            block => block + self.beside.get(),
+            block => block + self.plan.ring.get() + self.beside.get(),
         }
     }
 
@@ -139,7 +139,34 @@ impl Counters {
         self.held_blocks.subtract(positions - live);
         self.held_bytes.subtract(bytes - live_bytes);
         self.plan.block.set(0);
-        self.plan.busy_bytes.set(0);
+        (self.plan.live.set(0), self.plan.busy_bytes.set(0));
+        self.evicted(live, live_bytes);
+    }
+
+    /// Counts more memory of a ring, by so many calls to the device.
+    pub(crate) fn ring_grew(&self, bytes: u64, calls: u64) {
+        self.device_allocations.add(calls);
+        self.held_bytes.add(bytes);
+        self.plan.ring.add(bytes);
+    }
+
+    /// Counts less memory of a ring.
+    pub(crate) fn ring_shrank(&self, bytes: u64) {
+        self.held_bytes.subtract(bytes);
+        self.plan.ring.subtract(bytes);
+    }
+
+    /// As [`uninstalled`](Counters::uninstalled), for a ring.
+    pub(crate) fn ring_given_up(&self, bytes: u64, live: u64, live_bytes: u64) {
+        self.ring_shrank(bytes);
+        self.held_blocks.add(live);
+        self.held_bytes.add(live_bytes);
+        self.plan.ring_blocks.set(0);
+        self.plan.ring_busy_bytes.set(0);
+        self.evicted(live, live_bytes);
+    }
+
+    fn evicted(&self, live: u64, live_bytes: u64) {
         self.plan.evicted.add(live);
         self.busy_bytes.add(live_bytes);
         self.beside.set(self.beside.get().max(self.busy_bytes.get()));
@@ -148,8 +175,15 @@ impl Counters {
     /// Tells what a plan served and got back so far.
     pub(crate) fn note_plan(&self, served: u64, live: u64, busy_bytes: u64) {
         self.plan.served.set(served);
-        self.plan.returned.set(served - live - self.plan.evicted.get());
+        self.plan.live.set(live);
         self.plan.busy_bytes.set(busy_bytes);
+    }
+
+    /// Tells what a ring served so far, and what is alive in it.
+    pub(crate) fn note_ring(&self, served: u64, live: u64, busy_bytes: u64) {
+        self.plan.carried.set(served);
+        self.plan.ring_blocks.set(live);
+        self.plan.ring_busy_bytes.set(busy_bytes);
     }
 
     /// Notes that so many bytes are in use by a plan. Returns how many may be before the next note.
@@ -164,8 +198,8 @@ impl Counters {
 
     /// For the owner: whether an array of the cache is alive, or on its way back.
     pub(crate) fn has_busy(&self) -> bool {
-        let dropped = self.drops.get() + self.plan.returned.get();
-        self.hits.get() + self.plan.served.get() + self.misses.get() != dropped
+        let dropped = self.drops.get() + self.plan.returned();
+        self.hits.get() + self.plan.all_served() + self.misses.get() != dropped
     }
 
     /// For the owner, when nothing is held any more: forgets everything, and returns what was done.
@@ -189,6 +223,7 @@ impl Counters {
             bytes: plan.bytes.get(),
             bound: plan.bound.get(),
             planned: plan.served.get(),
+            carried: plan.carried.get(),
             listed: self.hits.get(),
             ranged: self.misses.get(),
             deviations: plan.deviations.read(),
@@ -199,9 +234,9 @@ impl Counters {
 
     /// What the numbers say, with what lies on the return stack counted as idle.
     pub(crate) fn read(&self, returns: &Returns) -> ScopeStats {
-        let (hits, misses) = (self.hits.get() + self.plan.served.get(), self.misses.get());
-        let dropped = self.drops.get() + self.plan.returned.get() + returns.blocks() + self.deferred_blocks.get();
-        let busy_bytes = self.busy_bytes.get() + self.plan.busy_bytes.get();
+        let (hits, misses) = (self.hits.get() + self.plan.all_served(), self.misses.get());
+        let dropped = self.drops.get() + self.plan.returned() + returns.blocks() + self.deferred_blocks.get();
+        let busy_bytes = self.busy_bytes.get() + self.plan.busy_bytes.get() + self.plan.ring_busy_bytes.get();
         let busy_bytes = busy_bytes.saturating_sub(returns.bytes() + self.deferred_bytes.get());
         let busy_blocks = (hits + misses).saturating_sub(dropped);
         ScopeStats {
@@ -210,7 +245,7 @@ impl Counters {
             misses,
             busy_blocks,
             busy_bytes,
-            idle_blocks: self.held_blocks.get().saturating_sub(busy_blocks),
+            idle_blocks: (self.held_blocks.get() + self.plan.ring_blocks.get()).saturating_sub(busy_blocks),
             idle_bytes: self.held_bytes.get().saturating_sub(busy_bytes),
             high_water_bytes: self.past_demand.get().max(self.demand.get()),
             device_allocations: self.device_allocations.get(),

@@ -57,6 +57,8 @@ pub(crate) struct Cursor {
     served: u64,
     passed_over: u64,
     first_reusers: FirstReusers,
+    /// The fewest and the most bytes of each position that is carried, by position; empty if none is.
+    carried: Vec<(u64, u64)>,
     off_order: OffOrder,
 }
 
@@ -106,10 +108,13 @@ impl Life {
 /// The lives of the two positions that stand behind a plan's own: [`never_live`](FirstReusers::never_live), then
 /// [`always_live`](FirstReusers::always_live). With them a look at who blocks a position needs no case for none or many.
 const SENTINELS: [Life; 2] = [Life::IDLE, Life::WHOLE];
-/// The offset of a position without a place. No place has it: a plan's block is half as long at most.
-const NOWHERE: u32 = u32::MAX;
+/// The offset of a position without a place, which a ring carries. No place has it: a plan's block is half as long at most.
+const CARRIED: u32 = u32::MAX;
 /// The bytes that a position without a place serves: more than any array has, so that nothing fits it.
 const UNASKED: u64 = u64::MAX;
+/// What is carried and grew may be larger by this share than it ever was, and is still in order: what grows by a row each entry,
+/// as a cache of keys does, is looked at closely in few of them.
+const AHEAD: u64 = 16;
 
 /// A position that serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +133,7 @@ impl Cursor {
         let position = |number: usize| {
             let before = first_reusers.first_two(number);
             let Some(expected) = envelope.at(number).filter(|_| buffers[number].size > 0) else {
-                return Position { least: UNASKED, spread: 0, offset: NOWHERE, blockers: 0, before };
+                return Position { least: UNASKED, spread: 0, offset: CARRIED, blockers: 0, before };
             };
             let (least, spread) = (expected.least, buffers[number].size - expected.least);
             Position { least, spread, offset: (layout.offsets[number] / ALIGN) as u32, blockers: 0, before }
@@ -138,7 +143,35 @@ impl Cursor {
         lives.extend(SENTINELS);
         let sizes = vec![0; positions.len()];
         let (next, passed_over) = (positions.len(), positions.len() as u64);
-        Cursor { positions, lives, sizes, next, passed_over, first_reusers, ..Cursor::default() }
+        let is_carried = positions.iter().any(|position| !position.is_planned());
+        let carried = if is_carried { vec![(UNASKED, 0); positions.len()] } else { Vec::new() };
+        let mut cursor =
+            Cursor { positions, lives, sizes, next, passed_over, first_reusers, carried, ..Cursor::default() };
+        (0..cursor.carried.len()).for_each(|position| cursor.widen_carried(position, envelope));
+        cursor
+    }
+
+    /// Takes over what the envelope knows of a position that is carried.
+    pub(crate) fn widen_carried(&mut self, position: usize, envelope: &Envelope) {
+        if let Some(expected) = envelope.at(position).filter(|expected| !expected.is_planned())
+            && let Some(carried) = self.carried.get_mut(position)
+        {
+            let ahead = if expected.varies() { expected.most / AHEAD } else { 0 };
+            *carried = (expected.least, expected.most.saturating_add(ahead));
+        }
+    }
+
+    /// Whether the expected position is carried, and this is its request.
+    #[inline]
+    pub(crate) fn carries(&self, bytes: u64) -> bool {
+        self.carried.get(self.next).is_some_and(|&(least, most)| (least..=most).contains(&bytes))
+    }
+
+    /// Steps over the expected position, which is served elsewhere.
+    #[inline]
+    pub(crate) fn step_aside(&mut self) {
+        self.next += 1;
+        self.passed_over += 1;
     }
 
     /// Begins an entry, while positions are live if it `has_live` ones.
@@ -244,7 +277,7 @@ impl Cursor {
             let life = std::mem::replace(&mut self.lives[number], Life::IDLE);
             if life != Life::IDLE {
                 let bytes = if life.is_partial() { self.sizes[number] } else { position.size() };
-                evicted.push(Evicted { position: number as u32, offset: position.start(), bytes });
+                evicted.push(Evicted { position: number as u32, piece: 0, offset: position.start(), bytes });
             }
         }
         evicted.sort_unstable_by_key(|evicted| evicted.offset);
@@ -253,10 +286,13 @@ impl Cursor {
     }
 }
 
-/// A live position that was taken out of its plan.
+/// A live position that was taken out of its plan, or a slot of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Evicted {
     pub(crate) position: u32,
+    /// Which of several blocks it lies in, one behind the other; a plan has one.
+    pub(crate) piece: usize,
+    /// From the start of the block.
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
 }
@@ -275,7 +311,7 @@ impl Position {
     }
 
     fn is_planned(&self) -> bool {
-        self.offset != NOWHERE
+        self.offset != CARRIED
     }
 
     /// Its first address, in bytes from the start of the plan's block.

@@ -33,7 +33,7 @@ const MOST_SLICES: u32 = 64;
 const WORTHWHILE_SHARE: u64 = 256;
 
 impl Draft {
-    /// A layout by the portfolio, and a little better than that; `None` if there is nothing to lay out.
+    /// A layout by the portfolio, and a little better than that; of no height where nothing has a place. `None` if there is none.
     pub(crate) fn new(envelope: &Envelope) -> Option<Draft> {
         let buffers = envelope.buffers();
         let start = Instant::now();
@@ -41,7 +41,7 @@ impl Draft {
         solver.run_portfolio();
         solver.improve(0, &mut || start.elapsed() >= FIRST_SLICE);
         let layout = solver.layout();
-        let holds = layout.height > 0 && check(&buffers, &layout).is_ok();
+        let holds = check(&buffers, &layout).is_ok();
         let bound = solver.bound();
         let solver = (layout.height > bound).then_some(solver);
         let positions = buffers.iter().filter(|buffer| buffer.occupies()).count() as u64;

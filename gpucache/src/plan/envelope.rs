@@ -6,6 +6,7 @@
 
 use super::Buffer;
 use super::log::{Log, Logged, OUTLIVES};
+use super::seam::Seam;
 
 /// Sizes and lifetimes for each allocation of an entry, in order.
 #[derive(Clone, Debug)]
@@ -30,7 +31,22 @@ pub(super) struct Expected {
     pub(super) least: u64,
     /// The most.
     pub(super) most: u64,
+    kind: Kind,
+    /// The number of allocations before its drop, in the entry that the kind says.
     upper: u32,
+}
+
+/// How a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// In its own entry.
+    Within,
+    /// In the next one, before its successor is born: it wraps around the seam of the entries, and needs one place.
+    Wraps,
+    /// Later, so that it overlaps its successor: it is carried by a ring.
+    Carried,
+    /// In a later entry; in which is not known.
+    Outlives,
 }
 
 /// Positions begin at multiples of this many bytes, as blocks of a range do, and arrays of CUDA's own allocator.
@@ -43,36 +59,52 @@ const SAME_ORDER_SHARE: u64 = 32;
 /// Changes of an order before what outlives its entry is taken for granted. Some arrays outlive their entry by turns, and
 /// without an end to it each of those entries would be recorded and laid out again.
 const CHANGES: u32 = 64;
+/// Changes of an order before what was seen to outlive its entry is carried for good. The first entries of a program often keep
+/// what later ones do not; what goes on changing does so by turns.
+const UNSETTLED: u32 = 4;
 /// The factor by which sizes may be below the least or above the most that was seen, and still be taken for the same position
 /// in another size: as when a batch or a sequence is up to four times as long.
 const VARIATION: u64 = 4;
 
 impl Envelope {
-    /// The envelope of two entries; `None` if their orders are not the same, or nothing of them can be laid out.
-    pub(crate) fn of(one: &Log, other: &Log, scratch: &mut Scratch) -> Option<Envelope> {
-        if one.stream() != other.stream() || one.allocations().len() != other.allocations().len() {
+    /// The envelope of two entries, of which the newer tells what became of arrays of the entry before it; `None` if their
+    /// orders are not the same, or nothing of them can be served.
+    pub(crate) fn of(one: &Log, newer: &Log, scratch: &mut Scratch) -> Option<Envelope> {
+        if one.stream() != newer.stream() || one.allocations().len() != newer.allocations().len() {
             return None;
         }
-        let pairs = one.allocations().iter().zip(other.allocations());
-        let bound = scratch.bound(one.allocations()).max(scratch.bound(other.allocations()));
-        scratch.envelope(pairs.map(|(one, other)| Expected::of(one, other)), bound, 0)
+        let expected =
+            |log: &Log, place: usize| Expected::of(&log.allocations()[place], place, newer.end_of_before(place));
+        let (of_one, of_newer) = (|place| expected(one, place), |place| expected(newer, place));
+        let places = 0..one.allocations().len();
+        let bound = scratch.bound(places.clone().map(of_one)).max(scratch.bound(places.clone().map(of_newer)));
+        scratch.envelope(places.map(|place| of_one(place).merge(&of_newer(place), false)), bound, 0)
     }
 
     /// Whether an entry has this order, with sizes that were seen before, and no array of it lives longer or needs a place
     /// that it has not.
     pub(crate) fn holds(&self, log: &Log) -> bool {
-        let holds = |(expected, logged): (&Expected, &Logged)| {
-            expected.has(logged.bytes) && self.may_end(expected, logged.upper)
+        let holds = |(place, (expected, logged)): (usize, (&Expected, &Logged))| {
+            expected.has(logged.bytes) && self.may_end(expected, &Expected::of(logged, place, log.end_of_before(place)))
         };
-        log.allocations().len() == self.positions.len() && self.positions.iter().zip(log.allocations()).all(holds)
+        let pairs = self.positions.iter().zip(log.allocations());
+        log.allocations().len() == self.positions.len() && pairs.enumerate().all(holds)
     }
 
-    /// Whether a life of this position may end there.
-    fn may_end(&self, expected: &Expected, upper: u32) -> bool {
-        match expected.is_planned() {
-            true => upper <= expected.upper,
-            // An end within the entry is news, as long as news of what outlives its entry are heard.
-            false => upper == OUTLIVES || !self.may_change(),
+    /// Whether a life of this position may end like that.
+    fn may_end(&self, expected: &Expected, seen: &Expected) -> bool {
+        match (expected.kind, seen.kind) {
+            // A life that ends where it is not known may be the one that was expected.
+            (Kind::Wraps | Kind::Carried, Kind::Outlives) | (Kind::Carried, Kind::Carried) => true,
+            (Kind::Wraps, Kind::Within) => true,
+            (Kind::Within, Kind::Within) | (Kind::Wraps, Kind::Wraps) => seen.upper <= expected.upper,
+            // An end within the entry is news, as long as news of what outlives its entry are heard; and so is the end of
+            // what was not known to have one.
+            (Kind::Carried | Kind::Outlives, Kind::Within | Kind::Wraps) | (Kind::Outlives, Kind::Carried) => {
+                !self.may_change()
+            }
+            (Kind::Outlives, Kind::Outlives) => true,
+            (Kind::Within | Kind::Wraps, _) => false,
         }
     }
 
@@ -109,9 +141,11 @@ impl Envelope {
         if self.len() != log.allocations().len() {
             return None;
         }
-        let bound = scratch.bound(&self.positions).max(scratch.bound(log.allocations()));
-        let pairs = self.positions.iter().zip(log.allocations());
-        scratch.envelope(pairs.map(|(one, logged)| one.merge(&Expected::of(logged, logged))), bound, self.changes + 1)
+        let seen = |place: usize| Expected::of(&log.allocations()[place], place, log.end_of_before(place));
+        let places = 0..self.len();
+        let bound = scratch.bound(self.positions.iter().copied()).max(scratch.bound(places.clone().map(seen)));
+        let both = places.map(|place| self.positions[place].merge(&seen(place), self.is_settled()));
+        scratch.envelope(both, bound, self.changes + 1)
     }
 
     /// The envelope of both; `None` if their orders are not the same.
@@ -121,41 +155,54 @@ impl Envelope {
         }
         let (mut scratch, pairs) = (Scratch::default(), self.positions.iter().zip(&other.positions));
         let bound = self.bound().max(other.bound());
-        scratch.envelope(pairs.map(|(one, other)| one.merge(other)), bound, self.changes + 1)
+        scratch.envelope(pairs.map(|(one, other)| one.merge(other, self.is_settled())), bound, self.changes + 1)
+    }
+
+    fn is_settled(&self) -> bool {
+        self.changes >= UNSETTLED
     }
 
     /// The most bytes that are in use at once if each position takes all that it may.
     pub(crate) fn bound(&self) -> u64 {
-        Scratch::default().bound(&self.positions)
+        Scratch::default().bound(self.positions.iter().copied())
     }
 
-    /// What a layout is made of: a buffer for each position, of no size where nothing is planned.
+    /// Bytes that are alive between two entries in places of the plan.
+    pub(crate) fn wrapped_bytes(&self) -> u64 {
+        self.positions.iter().filter(|expected| expected.kind == Kind::Wraps).map(|expected| expected.most).sum()
+    }
+
+    /// What a layout is made of: a buffer for each position, of no size where nothing has a place. Time begins where the
+    /// fewest bytes are alive, and what is alive there keeps its place to itself.
     pub(crate) fn buffers(&self) -> Vec<Buffer> {
-        let buffer = |(position, expected): (usize, &Expected)| match expected.is_planned() {
-            true => {
-                let size = expected.most.next_multiple_of(ALIGN);
-                Buffer { lower: position as u32, upper: expected.upper, size }
-            }
-            false => Buffer { lower: 0, upper: 0, size: 0 },
+        let lives = self.positions.iter().map(|expected| (expected.most, expected.end(self.len())));
+        let seam = Seam::of(self.len() as u32, lives);
+        let buffer = |(position, expected): (usize, &Expected)| match expected.end(self.len()) {
+            Some(end) => seam.buffer(position as u32, end, expected.most.next_multiple_of(ALIGN)),
+            None => Buffer { lower: 0, upper: 0, size: 0 },
         };
         self.positions.iter().enumerate().map(buffer).collect()
     }
-}
 
-/// A life that begins at its position: its bytes, and at which position it has ended.
-trait Lives {
-    fn life(&self) -> (u64, u32);
-}
-
-impl Lives for Logged {
-    fn life(&self) -> (u64, u32) {
-        (self.bytes, self.upper)
-    }
-}
-
-impl Lives for Expected {
-    fn life(&self) -> (u64, u32) {
-        (self.most, self.upper)
+    /// The bytes of what is carried, in order, and how many bytes of it are born during the longest of those lives, its own
+    /// included, if both are the same in each entry.
+    pub(crate) fn carried(&self) -> (Vec<u64>, Option<u64>) {
+        let is_carried = |expected: &&Expected| !expected.is_planned();
+        let round = |expected: &Expected| expected.most.next_multiple_of(ALIGN);
+        let sizes: Vec<u64> = self.positions.iter().filter(is_carried).map(round).collect();
+        let is_steady = |expected: &Expected| expected.kind == Kind::Carried && !expected.varies();
+        if !self.positions.iter().filter(is_carried).all(|expected| is_steady(expected) && expected.upper != OUTLIVES) {
+            return (sizes, None);
+        }
+        let mut before = vec![0; self.len() + 1];
+        for (place, expected) in self.positions.iter().enumerate() {
+            before[place + 1] = before[place] + if expected.is_planned() { 0 } else { round(expected) };
+        }
+        let carried = self.positions.iter().enumerate().filter(|(_, expected)| !expected.is_planned());
+        let span = |(place, expected): (usize, &Expected)| {
+            before[self.len()] + before[expected.upper as usize] - before[place]
+        };
+        (sizes, Some(carried.map(span).max().unwrap_or(0)))
     }
 }
 
@@ -165,22 +212,30 @@ impl Scratch {
         let mut all = std::mem::take(&mut self.positions);
         all.clear();
         all.extend(positions);
-        let is_same = self.bound(&all) <= bound + bound / SAME_ORDER_SHARE && is_plannable(&all);
+        let is_same = self.bound(all.iter().copied()) <= bound + bound / SAME_ORDER_SHARE && is_plannable(&all);
         let envelope = is_same.then(|| Envelope { positions: all.clone(), changes });
         self.positions = all;
         envelope
     }
 
-    /// The most bytes that are in use at once, but for what outlives its entry: no layout of them is lower.
-    fn bound<L: Lives>(&mut self, lives: &[L]) -> u64 {
+    /// The most bytes that are in use at once in the circle of entries, but for what has no place: no layout is lower.
+    fn bound(&mut self, lives: impl ExactSizeIterator<Item = Expected> + Clone) -> u64 {
+        let entry = lives.len();
         self.ends.clear();
-        self.ends.resize(lives.len() + 1, 0);
-        let (mut load, mut peak) = (0u128, 0u128);
-        for (position, (bytes, upper)) in lives.iter().map(Lives::life).enumerate() {
+        self.ends.resize(entry + 1, 0);
+        let mut load = 0u128;
+        let wrapped = lives.clone().filter_map(|life| Some((life.most, life.end(entry)?.checked_sub(entry as u32)?)));
+        for (bytes, end) in wrapped.filter(|&(_, end)| end > 0) {
+            load += u128::from(bytes);
+            self.ends[end as usize] += u128::from(bytes);
+        }
+        let mut peak = load;
+        for (position, life) in lives.enumerate() {
             load -= self.ends[position];
-            if let Some(end) = self.ends.get_mut(upper as usize) {
-                load += u128::from(bytes);
-                *end += u128::from(bytes);
+            if let Some(end) = life.end(entry) {
+                load += u128::from(life.most);
+                let here = self.ends.get_mut(end as usize);
+                here.into_iter().for_each(|ends| *ends += u128::from(life.most));
                 peak = peak.max(load);
             }
         }
@@ -188,19 +243,30 @@ impl Scratch {
     }
 }
 
-/// Whether there is anything to lay out, and a layout could hold it.
+/// Whether there is anything to serve, and a layout could hold it.
 fn is_plannable(positions: &[Expected]) -> bool {
-    let planned = positions.iter().filter(|expected| expected.is_planned());
-    let rounded = planned.map(|expected| u128::from(expected.most).next_multiple_of(u128::from(ALIGN)));
+    let rounded = positions.iter().map(|expected| u128::from(expected.most).next_multiple_of(u128::from(ALIGN)));
     (1..MOST_PLANNED).contains(&rounded.sum::<u128>())
 }
 
 impl Expected {
-    fn of(one: &Logged, other: &Logged) -> Expected {
-        Expected {
-            least: one.bytes.min(other.bytes),
-            most: one.bytes.max(other.bytes),
-            upper: later(one.upper, other.upper),
+    /// What is expected after one entry. `end` tells when the array of this place of the entry before was dropped in it.
+    fn of(logged: &Logged, place: usize, end: Option<u32>) -> Expected {
+        let (kind, upper) = match (logged.upper, end) {
+            (OUTLIVES, Some(end)) if end as usize <= place => (Kind::Wraps, end),
+            (OUTLIVES, Some(end)) => (Kind::Carried, end),
+            (OUTLIVES, None) => (Kind::Outlives, OUTLIVES),
+            (upper, _) => (Kind::Within, upper),
+        };
+        Expected { least: logged.bytes, most: logged.bytes, kind, upper }
+    }
+
+    /// Where it ends, counted on from its own entry of so many allocations: beyond that, if it wraps. `None` if it has no place.
+    fn end(&self, entry: usize) -> Option<u32> {
+        match self.kind {
+            Kind::Within => Some(self.upper),
+            Kind::Wraps => Some(entry as u32 + self.upper),
+            Kind::Carried | Kind::Outlives => None,
         }
     }
 
@@ -219,23 +285,25 @@ impl Expected {
         (self.least..=self.most).contains(&bytes)
     }
 
-    fn merge(&self, other: &Expected) -> Expected {
-        Expected {
-            least: self.least.min(other.least),
-            most: self.most.max(other.most),
-            upper: later(self.upper, other.upper),
-        }
+    /// What holds for both, of which `newer` was seen later. Once the order `is_settled`, what was ever carried is.
+    fn merge(&self, newer: &Expected, is_settled: bool) -> Expected {
+        let longer = |kind| (kind, self.upper.max(newer.upper));
+        let (kind, upper) = match (self.kind, newer.kind) {
+            (Kind::Within, Kind::Within) | (Kind::Wraps, Kind::Wraps) | (Kind::Carried, Kind::Carried) => {
+                longer(self.kind)
+            }
+            // Where a life ends that wraps it ends within its own entry too, if it is short.
+            (Kind::Wraps, Kind::Within) | (Kind::Wraps | Kind::Carried, Kind::Outlives) => (self.kind, self.upper),
+            (Kind::Carried, _) if is_settled => (self.kind, self.upper),
+            _ => (newer.kind, newer.upper),
+        };
+        Expected { least: self.least.min(newer.least), most: self.most.max(newer.most), kind, upper }
     }
 
-    /// Whether the plan has a place for it; what outlives its entry is served beside the plan.
+    /// Whether the plan has a place for it; what is alive when its successor is born is served beside it.
     pub(super) fn is_planned(&self) -> bool {
-        self.upper != OUTLIVES
+        matches!(self.kind, Kind::Within | Kind::Wraps)
     }
-}
-
-/// The later end, but whether something outlives its entry, the newer one says.
-fn later(old: u32, new: u32) -> u32 {
-    if old == OUTLIVES || new == OUTLIVES { new } else { old.max(new) }
 }
 
 #[cfg(test)]
@@ -262,7 +330,7 @@ mod tests {
     fn positions_hold_the_largest_and_the_longest() {
         let (one, other) = (log(&[1000, 20], &[1, 2]), log(&[400, 21], &[2, 2]));
         let envelope = of(&one, &other).unwrap();
-        assert_eq!(envelope.at(0), Some(&Expected { least: 400, most: 1000, upper: 2 }));
+        assert_eq!(envelope.at(0), Some(&Expected { least: 400, most: 1000, kind: Kind::Within, upper: 2 }));
         assert_eq!(
             envelope.buffers(),
             [Buffer { lower: 0, upper: 2, size: 1024 }, Buffer { lower: 1, upper: 2, size: 256 }]
@@ -307,7 +375,8 @@ mod tests {
                 .filter(|(_, logged)| logged.upper != OUTLIVES)
                 .map(|(lower, logged)| Buffer { lower, upper: logged.upper, size: logged.bytes })
                 .collect();
-            proptest::prop_assert_eq!(Scratch::default().bound(&logged), crate::plan::lower_bound(&buffers));
+            let lives: Vec<Expected> = logged.iter().enumerate().map(|(place, life)| Expected::of(life, place, None)).collect();
+            proptest::prop_assert_eq!(Scratch::default().bound(lives.into_iter()), crate::plan::lower_bound(&buffers));
         }
     }
 

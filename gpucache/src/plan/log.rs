@@ -1,7 +1,8 @@
 //! What happened in one entry of a scope: which bytes were allocated, in order, and how long each lived.
 //!
 //! Time counts allocations: one that is dropped before allocation `n` of its entry lives until `n`. The order of drops
-//! between two allocations changes no load, and so no layout.
+//! between two allocations changes no load, and so no layout. What outlived the entry before is told by the log of the one
+//! in which it is dropped.
 
 /// The longest entry that is logged, in allocations: a log takes 2 MiB at most, and longer entries go without a plan.
 const LONGEST_ENTRY: usize = 1 << 17;
@@ -12,6 +13,10 @@ pub(crate) struct Log {
     stream: u64,
     allocations: Vec<Logged>,
     is_cut: bool,
+    /// Allocations of the entry before, if that was recorded as well.
+    before: Option<u32>,
+    /// Of each allocation of the entry before when it was dropped in this one, or [`OUTLIVES`].
+    ends: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,11 +30,19 @@ pub(super) struct Logged {
 pub(super) const OUTLIVES: u32 = u32::MAX;
 
 impl Log {
+    /// Begins anew, with the memory of before, for an entry that follows one of so many allocations, if that was recorded.
+    pub(crate) fn begin_entry(&mut self, before: Option<u32>) {
+        self.clear();
+        self.before = before;
+    }
+
     /// Begins anew, with the memory of before.
     pub(crate) fn clear(&mut self) {
         self.stream = 0;
         self.allocations.clear();
         self.is_cut = false;
+        self.before = None;
+        self.ends.clear();
     }
 
     /// Logs what is allocated on this stream, and nothing else.
@@ -61,14 +74,29 @@ impl Log {
         }
     }
 
+    /// The drop of an allocation of the entry before.
+    #[inline]
+    pub(crate) fn dropped_of_before(&mut self, number: u32) {
+        let Some(before) = self.before.filter(|&before| number < before) else { return };
+        self.ends.resize(before as usize, OUTLIVES);
+        self.ends[number as usize] = self.allocations.len() as u32;
+    }
+
+    /// When the allocation of this number of the entry before was dropped in this one: [`OUTLIVES`] if it was not. `None`
+    /// if that is not known, or the entry before had another length.
+    pub(super) fn end_of_before(&self, number: usize) -> Option<u32> {
+        let is_alike = self.before == Some(self.allocations.len() as u32);
+        is_alike.then(|| self.ends.get(number).copied().unwrap_or(OUTLIVES))
+    }
+
+    /// How many allocations it has.
+    pub(crate) fn len(&self) -> u32 {
+        self.allocations.len() as u32
+    }
+
     /// Whether it tells of a whole entry, and of one that allocated.
     pub(crate) fn is_whole(&self) -> bool {
         !self.is_cut && !self.allocations.is_empty()
-    }
-
-    /// Whether any allocation ended within the entry.
-    pub(crate) fn has_lives(&self) -> bool {
-        self.allocations.iter().any(|logged| logged.upper != OUTLIVES)
     }
 
     pub(crate) fn stream(&self) -> u64 {

@@ -9,8 +9,9 @@
 //! weighted by what failed before (`restart`); small tight problems are searched exactly at a fixed target (`search`),
 //! whose schedule `aim` decides. `check` proves a layout.
 //!
-//! Scopes plan with it: the `log`s of two entries of the same order give an `envelope`, its `draft` a layout, and
-//! a `cursor` serves that, guarded by first reusers (`reuse`).
+//! Scopes plan with it: the `log`s of two entries of the same order give an `envelope`, its `draft` a layout of the circle of
+//! entries, cut open at its `seam`, and a `cursor` serves that, guarded by first reusers (`reuse`). What is alive when its
+//! successor is born is served by a `ring`, whose `turns` keep it small.
 
 mod aim;
 mod bound;
@@ -25,10 +26,13 @@ mod problem;
 mod random;
 mod restart;
 mod reuse;
+mod ring;
+mod seam;
 mod search;
 mod skyline;
 mod solver;
 mod sort;
+mod turns;
 mod types;
 
 pub use bound::lower_bound;
@@ -37,7 +41,9 @@ pub(crate) use cursor::{Answer, Cursor, Deviation, Evicted, Served};
 pub(crate) use draft::Draft;
 pub(crate) use envelope::{Envelope, Scratch};
 pub(crate) use log::Log;
+pub(crate) use ring::Ring;
 pub use solver::Solver;
+pub(crate) use turns::Turns;
 pub use types::{Buffer, Layout, Overlap, TooLarge};
 
 /// Lays the buffers out with the fast portfolio alone; stops early where it meets the lower bound.

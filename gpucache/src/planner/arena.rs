@@ -9,7 +9,7 @@ use super::refused::Refused;
 use super::{NO_STREAM, Planner};
 use crate::device::Stream;
 use crate::home::Shared;
-use crate::pressure::lease::Leased;
+use crate::pressure::lease::{Leased, Piece};
 use crate::pressure::transit::Transit;
 use crate::range::{self, Carved};
 use crate::record::{ArenaId, Door, DropPath, Generation, Record};
@@ -48,18 +48,22 @@ impl Planner {
         &mut self,
         door: &'static Door,
         shared: &Shared,
-        found: Carved,
+        found: Option<Carved>,
         bytes: u64,
     ) -> Option<range::Block> {
-        let Carved { block, address: base, calls } = found;
+        let (block, base, calls) = match found {
+            Some(Carved { block, address, calls }) => (Some(block), address, calls),
+            None => (None, 0, 0),
+        };
         let Some(stream) = self.plans.stream().filter(|_| self.plans.bytes() == bytes).cloned() else {
-            return Some(block);
+            return block;
         };
         let (arena, positions) = (ArenaId::next(), self.plans.positions());
         let hot = &mut self.hot;
         (hot.base, hot.stream, hot.arena, hot.door) = (base, stream.id(), Some(arena), Some(door));
         hot.records.join(arena);
-        shared.lease.begin(Leased { block, stream: stream.clone(), bytes });
+        let pieces = block.map(Piece::of).into_iter().collect();
+        shared.lease.begin(Leased { pieces, stream: stream.clone(), bytes });
         self.arena = Some(Arena { stream, bytes, positions });
         shared.counters.installed(bytes, positions, calls);
         self.refused = None;
@@ -83,8 +87,8 @@ impl Planner {
         shared.counters.uninstalled(bytes, positions, live.len() as u64, live_bytes);
         let transit = Transit::begin();
         let hot = &mut self.hot;
-        if let (Some(Leased { block, stream, .. }), Some(arena)) = (shared.lease.end(), hot.arena) {
-            self.effects.vacated = Some(Vacated { block, stream, arena, live, transit });
+        if let (Some(leased), Some(arena)) = (shared.lease.end(), hot.arena) {
+            self.effects.vacated.push(Vacated { leased, arena, live, transit });
         }
         (hot.stream, hot.arena) = (NO_STREAM, None);
         (hot.fast_stream, hot.fast_path) = (NO_STREAM, DropPath::NOBODYS);
@@ -117,8 +121,10 @@ impl Planner {
     /// Forgets all plans. They are made anew from entries to come.
     pub(super) fn forget_plans(&mut self, shared: &Shared) {
         self.vacate(shared);
+        self.vacate_ring(shared);
         self.effects.streams.extend(self.plans.clear(&mut self.hot.cursor));
         self.effects.records.push(std::mem::take(&mut self.hot.records));
+        self.effects.records.push(self.carry.take_records());
     }
 
     /// Forgets all plans and all that was recorded.

@@ -2,8 +2,8 @@
 
 use crate::device::Stream;
 use crate::plan::Evicted;
+use crate::pressure::lease::Leased;
 use crate::pressure::transit::Transit;
-use crate::range;
 use crate::record::{ArenaId, Stack};
 
 use super::refused::Refused;
@@ -24,7 +24,9 @@ pub(crate) enum Begin {
 /// What is to be done once the owner's side is not borrowed any more.
 #[derive(Default)]
 pub(crate) struct Effects {
-    pub(crate) vacated: Option<Vacated>,
+    pub(crate) vacated: Vec<Vacated>,
+    /// What is behind so many bytes of the ring goes back to the range.
+    pub(crate) shorten: Option<u64>,
     /// To be dropped.
     pub(crate) records: Vec<Stack>,
     /// To be dropped after all else.
@@ -37,7 +39,7 @@ impl Effects {
     #[inline]
     pub(super) fn is_any(&self) -> bool {
         let has_dropped = !self.records.is_empty() || !self.streams.is_empty();
-        has_dropped || self.vacated.is_some() || self.may_trim.is_some()
+        has_dropped || !self.vacated.is_empty() || self.shorten.is_some() || self.may_trim.is_some()
     }
 }
 
@@ -48,10 +50,9 @@ pub(crate) struct Trim {
     pub(crate) last: Option<u64>,
 }
 
-/// An arena that goes back to the range, but for what is live in it.
+/// An arena or a ring that goes back to the range, but for what is live in it.
 pub(crate) struct Vacated {
-    pub(crate) block: range::Block,
-    pub(crate) stream: Stream,
+    pub(crate) leased: Leased,
     pub(crate) arena: ArenaId,
     pub(crate) live: Vec<Evicted>,
     pub(crate) transit: Transit,

@@ -53,6 +53,7 @@ impl Planner {
     /// Ends an entry, and learns from it.
     pub(crate) fn end(&mut self, shared: &Shared) -> Option<Effects> {
         self.publish(shared);
+        self.learning.learner.note_end();
         let course = self.course();
         if self.learning.learner.recorded().is_some() || course.is_telling() {
             self.learn(shared, course);
@@ -61,6 +62,7 @@ impl Planner {
         if self.arena.is_some() && shared.lease.is_lost() {
             self.vacate(shared);
         }
+        self.tidy_ring(shared);
         self.effects.is_any().then(|| self.take_effects())
     }
 
@@ -94,6 +96,7 @@ impl Planner {
             is_too_much: course.goes_by_plan() && self.takes_too_much(shared),
             is_outgrown: self.plans.is_outgrown(),
             live: shared.lease.live(),
+            escaped: shared.lease.live().saturating_sub(self.plans.wrapped_bytes()),
             bytes: self.plans.bytes(),
             course,
         }
@@ -144,6 +147,7 @@ impl Planner {
             Fate::Forget => {
                 self.vacate(shared);
                 self.plans.remove_active(&mut self.hot.cursor);
+                self.carry.follow(self.plans.carry());
                 self.learning.begin_anew(self.entry.number);
             }
             Fate::ForgetAll => {
@@ -161,6 +165,7 @@ impl Planner {
         if shared.lease.live() == 0 && self.plans.relayout(&mut self.hot.cursor) {
             self.hot.room = 0;
             self.footprint.begin_anew();
+            self.carry.follow(self.plans.carry());
         }
         if self.arena.as_ref().is_some_and(|arena| arena.bytes < self.plans.bytes()) {
             self.vacate(shared);

@@ -74,6 +74,8 @@ pub(super) struct Findings {
     pub(super) is_outgrown: bool,
     /// Bytes alive in the arena, once the entry has ended.
     pub(super) live: u64,
+    /// Those of them that the plan does not expect.
+    pub(super) escaped: u64,
     /// Bytes of an arena that holds all plans.
     pub(super) bytes: u64,
     pub(super) course: Course,
@@ -85,8 +87,8 @@ const ESCAPED: u64 = 64;
 
 impl Findings {
     pub(super) fn fate(&self) -> Fate {
-        let Findings { live, bytes, course, .. } = *self;
-        let is_in_the_way = live > bytes / ESCAPED || course.seen.blocked * ESCAPED > course.served;
+        let Findings { escaped, bytes, course, .. } = *self;
+        let is_in_the_way = escaped > bytes / ESCAPED || course.seen.blocked * ESCAPED > course.served;
         match self {
             Findings { is_of_no_use: true, .. } => Fate::Forget,
             Findings { is_too_much: true, .. } => Fate::ForgetAll,
@@ -132,7 +134,14 @@ mod tests {
         let bytes = 6400;
         let well = course(640, [0, 0, 0], true);
         let blocked = course(640, [0, 11, 0], true);
-        let known = |live, is_outgrown, course| Findings { live, is_outgrown, bytes, course, ..Findings::default() };
+        let known = |live, is_outgrown, course| Findings {
+            live,
+            escaped: live,
+            is_outgrown,
+            bytes,
+            course,
+            ..Findings::default()
+        };
         let table = [
             (known(0, false, well), Fate::Keep),
             (known(0, true, blocked), Fate::Keep),

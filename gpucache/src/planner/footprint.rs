@@ -97,7 +97,8 @@ impl Planner {
         if beside == 0 && self.is_enough(shared, arena.bytes, bytes) {
             return false;
         }
-        let is_off = beside >= TOO_FEW && beside * BESIDE > self.hot.cursor.served() - self.entry.served_before;
+        let is_off = beside >= TOO_FEW
+            && beside * BESIDE > self.hot.cursor.served() + self.carry.served() - self.entry.served_before;
         self.entry.grown > arena.bytes / if is_off { GROWTH_OFF } else { GROWTH }
     }
 

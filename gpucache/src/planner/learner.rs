@@ -15,6 +15,8 @@ pub(super) struct Learner {
     /// Entries that no other one resembles yet, the latest last.
     candidates: VecDeque<Log>,
     is_recording: bool,
+    /// Allocations of the entry before, if that was recorded.
+    before: Option<u32>,
     /// Recordings in vain since the last pause.
     in_vain: u32,
     /// Counts entries.
@@ -36,7 +38,7 @@ impl Learner {
     pub(super) fn begin(&mut self, is_wanted: bool) {
         self.entry = self.entry.saturating_add(1);
         self.is_recording = is_wanted && !self.has_stopped();
-        self.log.clear();
+        self.log.begin_entry(self.before);
     }
 
     #[inline]
@@ -64,6 +66,11 @@ impl Learner {
         self.pauses.wait_for(self.entry, entries);
     }
 
+    /// The entry is over.
+    pub(super) fn note_end(&mut self) {
+        self.before = self.recorded().map(Log::len);
+    }
+
     /// The entry that was recorded whole.
     pub(super) fn recorded(&self) -> Option<&Log> {
         (self.is_recording && self.log.is_whole()).then_some(&self.log)
@@ -72,10 +79,6 @@ impl Learner {
     /// Ends the entry: what it has in common with an earlier one of the same order, if there is one that can be laid out.
     pub(super) fn end(&mut self, scratch: &mut Scratch) -> Option<Envelope> {
         let log = self.recorded()?;
-        if !log.has_lives() {
-            self.count_in_vain();
-            return None;
-        }
         let same = |(place, other): (usize, &Log)| Some((place, Envelope::of(other, log, scratch)?));
         let Some((place, envelope)) = self.candidates.iter().enumerate().rev().find_map(same) else {
             self.keep();

@@ -18,6 +18,7 @@
 //! | `ending` | the end of an entry: what it teaches |
 //! | `fate` | how it went, and what becomes of the plans: pure |
 //! | `arena` | how an arena comes and goes |
+//! | `carry` | the ring of what outlives its entry |
 //! | `plans` | the plans themselves, and which is active |
 //! | `footprint` | how much memory an arena may take |
 //! | `curiosity` | which entries are recorded though there is a plan |
@@ -27,6 +28,7 @@
 
 mod arena;
 mod backoff;
+mod carry;
 mod curiosity;
 mod effects;
 mod ending;
@@ -46,6 +48,8 @@ use crate::plan::Cursor;
 use crate::record::{ArenaId, Door, DropPath, Stack};
 
 use arena::{Arena, Escaped};
+use carry::Carry;
+pub(crate) use carry::Growth;
 pub(crate) use effects::{Begin, Effects, Trim, Vacated};
 use ending::Learning;
 use fate::Course;
@@ -58,6 +62,7 @@ pub(crate) use refused::Refused;
 #[repr(C)]
 pub(crate) struct Planner {
     hot: Hot,
+    carry: Carry,
     entry: Entry,
     plans: Plans,
     arena: Option<Arena>,
@@ -143,12 +148,18 @@ impl Planner {
         if self.arena.is_some() && shared.lease.is_lost() {
             self.lose(shared);
         }
+        if self.carry.is_there() {
+            if shared.ring.is_lost() {
+                self.vacate_ring(shared);
+            }
+            self.carry.begin(self.learning.is_recording);
+        }
         if self.arena.is_some() {
             self.begin_planned(shared);
             return Begin::Ready;
         }
         match self.plans.stream() {
-            Some(stream) if self.plans.bytes() > 0 => {
+            Some(stream) if self.plans.are_laid_out() => {
                 self.refused.iter_mut().for_each(Refused::count);
                 Begin::Install { bytes: self.plans.bytes(), stream: stream.clone(), refused: self.refused }
             }
@@ -165,7 +176,7 @@ impl Planner {
         };
         hot.cursor.begin(shared.lease.live() > 0);
         self.entry.is_planned = true;
-        self.entry.served_before = hot.cursor.served();
+        self.entry.served_before = hot.cursor.served() + self.carry.served();
     }
 
     /// Whether it serves, records, or has anything to do so with.
@@ -202,11 +213,12 @@ impl Planner {
         let (cursor, live_bytes) = (&self.hot.cursor, shared.lease.live());
         let live = if live_bytes > 0 { cursor.live() } else { 0 };
         shared.counters.note_plan(cursor.served(), live, live_bytes);
+        shared.counters.note_ring(self.carry.served(), self.carry.live(), shared.ring.live());
     }
 
     /// How the entry that ends went.
     fn course(&mut self) -> Course {
-        let served = self.hot.cursor.served() - self.entry.served_before;
+        let served = self.hot.cursor.served() + self.carry.served() - self.entry.served_before;
         let is_served_through = self.entry.is_planned && !self.entry.is_dissolved;
         if is_served_through && served > 0 {
             self.entry.seen.missing += self.hot.cursor.left();

@@ -4,6 +4,7 @@
 //! hands it to each method that needs it, and all others are in `cursor`. Nothing is live in a plan that is not active. A plan
 //! that is not active has a cursor only with its draft: the block has room for no other.
 
+use super::carry::CarryPlan;
 use crate::device::Stream;
 use crate::home::PlanCounters;
 use crate::plan::{Cursor, Draft, Envelope, Log, Scratch};
@@ -30,6 +31,7 @@ struct Plan {
     score: i32,
     /// Positions that were too small since they were laid out.
     widened: u64,
+    carry: CarryPlan,
     /// The envelope's bound when it was laid out.
     need: u64,
     /// The entry that went by it last.
@@ -74,6 +76,25 @@ impl Plans {
     /// The most bytes that the active plan has in use at once if each position takes all that it may.
     pub(crate) fn need(&self) -> u64 {
         self.plans.get(self.active).map_or(0, |plan| plan.need)
+    }
+
+    /// Whether there is a layout to serve by.
+    pub(super) fn are_laid_out(&self) -> bool {
+        self.drafts().next().is_some()
+    }
+
+    /// Bytes that the active plan has in use between two entries.
+    pub(super) fn wrapped_bytes(&self) -> u64 {
+        self.envelope().map_or(0, Envelope::wrapped_bytes)
+    }
+
+    /// What the plans carry. Several that take turns have no turns in common.
+    pub(super) fn carry(&self) -> CarryPlan {
+        let largest = self.plans.iter().map(|plan| plan.carry.largest).max().unwrap_or(0);
+        match self.plans.as_slice() {
+            [only] => only.carry.clone(),
+            _ => CarryPlan { largest, ..CarryPlan::default() },
+        }
     }
 
     /// Positions of the longest plan.
@@ -188,8 +209,9 @@ impl Plans {
             }
         }
         let next = [0; PLANS];
-        let plan =
-            Plan { envelope, draft: None, cursor: None, next, score: FIRST_SCORE, widened: 0, need: 0, used: entry };
+        let carry = CarryPlan::default();
+        let (draft, cursor, score, widened, need, used) = (None, None, FIRST_SCORE, 0, 0, entry);
+        let plan = Plan { envelope, draft, cursor, next, score, widened, carry, need, used };
         if self.plans.len() < PLANS {
             self.plans.push(plan);
             return self.plans.len() - 1;
@@ -278,6 +300,7 @@ impl Plan {
         }
         (self.widened, self.need) = (0, self.envelope.bound());
         self.draft = Draft::new(&self.envelope);
+        self.carry = CarryPlan::of(&self.envelope);
         true
     }
 }

@@ -31,8 +31,15 @@ impl Planner {
     /// Notes a drop in what is recorded.
     #[inline]
     pub(super) fn note_drop(&mut self, record: &Record) {
-        if self.learning.is_recording && record.recorded.0 == self.entry.number {
-            self.learning.learner.log_mut().dropped(record.recorded.1);
+        if !self.learning.is_recording {
+            return;
+        }
+        let (entry, number) = record.recorded;
+        let log = self.learning.learner.log_mut();
+        if entry == self.entry.number {
+            log.dropped(number);
+        } else if entry == self.entry.number - 1 {
+            log.dropped_of_before(number);
         }
     }
 }

@@ -4,7 +4,6 @@ use super::Planner;
 use crate::device::Stream;
 use crate::home::Shared;
 use crate::plan::{Answer, Deviation, Served};
-use crate::pressure::lease::Lease;
 use crate::record::{Dims, Record, Request};
 
 impl Planner {
@@ -13,7 +12,7 @@ impl Planner {
     #[inline(always)]
     pub(crate) fn serve(
         &mut self,
-        lease: &Lease,
+        shared: &Shared,
         stream: &Stream,
         dims: &[usize],
         bytes: usize,
@@ -21,7 +20,10 @@ impl Planner {
         if stream.ready_id() != self.hot.fast_stream || !Dims::has_room(dims) {
             return None;
         }
-        let served = self.hot.cursor.expects(bytes as u64)?;
+        let Some(served) = self.hot.cursor.expects(bytes as u64) else {
+            return self.serve_carried(shared, dims, bytes);
+        };
+        let lease = &shared.lease;
         let before = lease.live();
         let live = before + bytes as u64;
         if live > self.hot.room {
@@ -69,7 +71,8 @@ impl Planner {
     /// Notes how much is in use, and how much may be before the next note.
     fn note_use(&mut self, shared: &Shared, live: u64) {
         self.footprint.peak = self.footprint.peak.max(live);
-        self.hot.room = shared.counters.note_planned_use(live, &shared.returns).clamp(live, self.footprint.peak);
+        let room = shared.counters.note_planned_use(live + self.carry.peak, &shared.returns);
+        self.hot.room = room.saturating_sub(self.carry.peak).clamp(live, self.footprint.peak);
     }
 
     /// Something beside the plan was handed out or came back, which counts as well.
@@ -101,18 +104,30 @@ impl Planner {
         if may_switch && self.plans.switch_by_first_event(&mut self.hot.cursor, bytes) {
             self.begin_planned(shared);
         }
-        let served = self.hot.cursor.serve(bytes).or_else(|| self.serve_off_order(bytes))?;
-        self.place(served, shared, stream, request)
+        if self.hot.cursor.carries(bytes) {
+            self.hot.cursor.step_aside();
+            return self.carry(shared, request, stream);
+        }
+        match self.hot.cursor.serve(bytes) {
+            Some(served) => self.place(served, shared, stream, request),
+            None => self.serve_off_order(shared, request, stream),
+        }
     }
 
-    fn serve_off_order(&mut self, bytes: u64) -> Option<Served> {
+    fn serve_off_order(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
+        let bytes = request.bytes as u64;
         let (served, deviation) = match self.hot.cursor.serve_off_order(bytes, self.plans.envelope()?) {
-            Answer::Served(served, None) => return Some(served),
+            Answer::Carried(position) => {
+                self.plans.widen(position, bytes);
+                self.hot.cursor.widen_carried(position, self.plans.envelope()?);
+                return self.carry(shared, request, stream);
+            }
+            Answer::Served(served, None) => return self.place(served, shared, stream, request),
             Answer::Served(served, deviation) => (Some(served), deviation),
             Answer::Beside(deviation) => (None, deviation),
         };
         self.count(deviation, bytes);
-        served
+        self.place(served?, shared, stream, request)
     }
 
     fn count(&mut self, deviation: Option<Deviation>, bytes: u64) {
@@ -144,10 +159,11 @@ impl Planner {
     /// Takes the record of a live position back, in an entry that is not recorded; hands out any other one. As in
     /// [`serve`](Planner::serve), no call is made from here but for what is displaced.
     #[inline(always)]
-    pub(crate) fn take_back(&mut self, lease: &Lease, record: Box<Record>) -> Option<Box<Record>> {
+    pub(crate) fn take_back(&mut self, shared: &Shared, record: Box<Record>) -> Option<Box<Record>> {
         if record.drop_path() != self.hot.fast_path {
-            return Some(record);
+            return self.take_back_beside(shared, record);
         }
+        let lease = &shared.lease;
         let (position, bytes) = (record.position(), record.bytes() as u64);
         self.hot.records.push(record);
         lease.lower(lease.live() - bytes);
@@ -155,10 +171,25 @@ impl Planner {
         None
     }
 
-    /// Takes the record of a live position back; hands out any other one.
+    /// As [`take_back`](Planner::take_back), for what the ring may have served.
+    #[inline(always)]
+    fn take_back_beside(&mut self, shared: &Shared, record: Box<Record>) -> Option<Box<Record>> {
+        if record.drop_path() != self.carry.path {
+            return Some(record);
+        }
+        self.take_back_carried(shared, record);
+        None
+    }
+
+    /// Takes the record of a live position or of the ring back; hands out any other one.
     #[inline(never)]
-    pub(crate) fn take_back_any(&mut self, lease: &Lease, record: Box<Record>) -> Option<Box<Record>> {
+    pub(crate) fn take_back_any(&mut self, shared: &Shared, record: Box<Record>) -> Option<Box<Record>> {
         self.note_drop(&record);
+        if self.is_carried(&record) {
+            self.take_back_carried(shared, record);
+            return None;
+        }
+        let lease = &shared.lease;
         if record.arena().is_none_or(|arena| Some(arena) != self.hot.arena) {
             return Some(record);
         }

@@ -34,7 +34,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use super::barrier;
 use crate::base::sync::{AtomicBool, AtomicU64, Lock, LockGuard, compiler_fence};
 use crate::device::Stream;
-use crate::range;
+use crate::range::{self, DeviceRange};
 
 /// Who may serve from a block. Apart from what other threads write: the owner touches it with each array.
 #[repr(align(128))]
@@ -45,11 +45,34 @@ pub(crate) struct Lease<B = Leased> {
     block: Lock<Option<B>>,
 }
 
-/// A plan's block.
+/// The blocks of an arena or a ring.
 pub(crate) struct Leased {
-    pub(crate) block: range::Block,
+    pub(crate) pieces: Vec<Piece>,
     pub(crate) stream: Stream,
     pub(crate) bytes: u64,
+}
+
+/// A block, with its room if it is to grow.
+pub(crate) struct Piece {
+    pub(crate) block: range::Block,
+    pub(crate) room: Option<range::Room>,
+}
+
+impl Piece {
+    pub(crate) fn of(block: range::Block) -> Piece {
+        Piece { block, room: None }
+    }
+}
+
+impl Leased {
+    /// Gives everything back to the range, in which nothing is alive.
+    pub(crate) fn give_back(self) {
+        let Some(range) = DeviceRange::of(&self.stream) else { return };
+        for Piece { block, room } in self.pieces {
+            range.free(&self.stream, block);
+            room.into_iter().for_each(|room| range.close_room(room));
+        }
+    }
 }
 
 /// What an owner does with its own.
@@ -65,6 +88,11 @@ impl<B> Lease<B> {
     /// Serves from this block from now on, and had none.
     pub(crate) fn begin(&self, block: B) {
         *self.block() = Some(block);
+    }
+
+    /// Takes the blocks out for a moment, in which they are changed. Nobody can revoke the lease meanwhile.
+    pub(crate) fn take(&self) -> Option<B> {
+        self.block().take()
     }
 
     /// The bytes that are in use.

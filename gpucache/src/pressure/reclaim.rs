@@ -36,8 +36,8 @@ pub(crate) trait Holder: Sync {
     /// Bytes that are in use.
     fn busy_bytes(&'static self) -> u64;
 
-    /// Of the block that it serves from without a lock.
-    fn lease(&self) -> &Lease;
+    /// Of the blocks that it serves from without a lock.
+    fn leases(&self) -> [&Lease; 2];
 }
 
 type Holders = Vec<&'static dyn Holder>;
@@ -80,7 +80,7 @@ pub(crate) fn release_idle(which: Idle, device: u64, need: u64) -> u64 {
 /// block would fail. Returns the bytes; 0 if there was no such block at one moment at least.
 pub(crate) fn revoke(device: u64, need: u64) -> u64 {
     let holders = holders().clone();
-    let leases = holders.iter().filter(|holder| holder.serves(device)).map(|holder| holder.lease());
+    let leases = holders.iter().filter(|holder| holder.serves(device)).flat_map(|holder| holder.leases());
     let may = |leased: &Leased| leased.stream.memory_id() == device && !leased.stream.is_capturing();
     let mut transit = None;
     let taken = lease::revoke(leases, may, |idle| {
@@ -89,11 +89,7 @@ pub(crate) fn revoke(device: u64, need: u64) -> u64 {
         chosen(&sizes, need)
     });
     let bytes = taken.iter().map(|leased| leased.bytes).sum();
-    for Leased { block, stream, .. } in taken {
-        if let Some(range) = DeviceRange::of(&stream) {
-            range.free(&stream, block);
-        }
-    }
+    taken.into_iter().for_each(Leased::give_back);
     count_release(bytes);
     bytes
 }

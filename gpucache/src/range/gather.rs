@@ -84,6 +84,18 @@ impl<P: Pages> Range<P> {
         is_idle: impl Fn(Tag) -> bool,
     ) -> Option<Vec<IdleHandle>> {
         let (missing, window) = self.lacking(bytes, may_use)?;
+        self.in_exchange_for(missing, window, limit, may_use, is_idle)
+    }
+
+    /// What to unmap so that so many `missing` bytes can be mapped within `limit`, outside of `window`, in order of address.
+    pub(super) fn in_exchange_for(
+        &self,
+        missing: u64,
+        window: Option<Window>,
+        limit: Limit,
+        may_use: &impl Fn(Tag) -> bool,
+        is_idle: impl Fn(Tag) -> bool,
+    ) -> Option<Vec<IdleHandle>> {
         let reserved = self.stats.reserved - self.barred(may_use);
         let wanted = excess(reserved, missing, limit.aim);
         if wanted == 0 {

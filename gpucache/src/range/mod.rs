@@ -20,6 +20,7 @@
 //! | `window` | where pages are missing least, when no mapped span is long enough |
 //! | `gather` | how pages move under a large block, so that no more are reserved |
 //! | `split` | how a block is taken apart |
+//! | `room` | blocks with room to grow |
 //! | `sizing` | how much to map at a time |
 //! | `mapping` | what the device is asked for, and what is known of it afterwards |
 //! | `handles` | which pieces the device was asked for |
@@ -33,6 +34,7 @@ mod ordered;
 mod patience;
 #[expect(clippy::module_inception, reason = "the range proper, among what it is made of")]
 mod range;
+mod room;
 mod shared;
 mod sizing;
 mod spans;
@@ -48,6 +50,7 @@ pub(crate) use fit::Block;
 pub(crate) use gather::Limit;
 pub(crate) use ordered::Carved;
 pub(crate) use patience::Patience;
+pub(crate) use room::Room;
 pub(crate) use shared::{DeviceRange, Occupancy, trim_all};
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, TryLockError, Weak};
 use super::fit::EVERY_SPAN;
 use super::ordered::{Carved, MISS_CANDIDATES, Ordered};
 use super::patience::{LONG, Patience, SHORT, patiently};
-use super::{Block, Limit, Range};
+use super::{Block, Limit, Range, Room};
 use crate::base::error::Result;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Memory, Source, Stream};
@@ -196,6 +196,60 @@ impl DeviceRange {
         let carved = self.gather(stream, bytes, Limit::aiming_at(aim))?;
         self.inner().exchanged += carved.as_ref().map_or(0, |carved| carved.calls);
         Ok(carved)
+    }
+
+    /// A block of at least `bytes` that can grow up to `room`, and its bytes; with what is reserved within `limit`, as for
+    /// [`gather`](DeviceRange::gather), but nobody is waited for. `None` if there is none to be had, or memory comes in chunks.
+    ///
+    /// # Errors
+    /// A failure of the device, or of work on it.
+    pub(crate) fn allocate_in_room(
+        &self,
+        stream: &Stream,
+        bytes: u64,
+        room: u64,
+        limit: Limit,
+    ) -> Result<Option<(Carved, u64, Room)>> {
+        let Some(room) = self.inner().range.open_room(bytes, room) else { return Ok(None) };
+        match self.grow_in(stream, &room, None, bytes, limit) {
+            Ok(Some((carved, bytes))) => Ok(Some((carved, bytes, room))),
+            failed => {
+                self.close_room(room);
+                failed.map(|_| None)
+            }
+        }
+    }
+
+    /// At least `bytes` more at the end of a block, in its room: the block then, and the bytes that it got. Otherwise as
+    /// [`allocate_in_room`](DeviceRange::allocate_in_room); the block stays as it is then.
+    ///
+    /// # Errors
+    /// A failure of the device, or of work on it.
+    pub(crate) fn grow_in(
+        &self,
+        stream: &Stream,
+        room: &Room,
+        block: Option<&Block>,
+        bytes: u64,
+        limit: Limit,
+    ) -> Result<Option<(Carved, u64)>> {
+        let inner = &mut *self.inner();
+        inner.range.pages_mut().serve(stream);
+        inner.look()?;
+        let mut added = 0;
+        let carved = inner.carve(stream, |range, may_use, is_idle| {
+            let grown = range.grow_in(room, block, bytes, limit, may_use, is_idle)?;
+            Ok(grown.map(|(block, bytes)| {
+                added = bytes;
+                block
+            }))
+        })?;
+        Ok(carved.map(|carved| (carved, added)))
+    }
+
+    /// Nothing grows in a room any more: its addresses are everyone's.
+    pub(crate) fn close_room(&self, room: Room) {
+        self.inner().range.close_room(room);
     }
 
     /// Takes a block apart that `stream` orders: each of `pieces`, given by its offset in the block and its bytes,

@@ -106,6 +106,11 @@ impl<F: Fn(Tag) -> bool> Search<'_, F> {
 }
 
 impl Window {
+    /// The one that begins at `offset`, in node `first`, where so many bytes are missing at its far end.
+    pub(super) fn ahead(offset: u64, bytes: u64, missing: u64, first: u32) -> Window {
+        Window { offset, bytes, missing, first, forward: true }
+    }
+
     /// Whether it has addresses of these `bytes` at `offset`.
     pub(super) fn meets(&self, offset: u64, bytes: u64) -> bool {
         self.offset < offset + bytes && offset < self.offset + self.bytes

@@ -5,10 +5,11 @@
 //!
 //! | where the request belongs                                            | [`Match`]   | what becomes of it, and which deviation it is  |
 //! |----------------------------------------------------------------------|-------------|------------------------------------------------|
-//! | next outlives its entry, and has these bytes                         | `Outliving` | beside, as planned                             |
+//! | next is carried, and has these bytes                                 | `Carried`   | carried, as planned                            |
 //! | next fits, but something alive lies there                            | `Blocked`   | beside: `Blocked`                              |
 //! | sizes are others in this entry, and this is like next                | `Scaled`    | there; or beside: `Blocked`, `Larger`, or none |
 //! | one of those behind next has these bytes                             | `Ahead`     | there, or beside: `Early`, `Resized`           |
+//! | next is carried, and this is like it                                 | `Carried`   | carried: its size is another one now           |
 //! | one that was passed over fits, and nothing alive lies there          | `Passed`    | there: `Late`                                  |
 //! | the extra request before was like next, this is like the one behind  | `Rescaled`  | there, or beside: `Resized`                    |
 //! | nowhere                                                              | `Extra`     | beside: `Extra`                                |
@@ -28,6 +29,8 @@ use crate::plan::envelope::{Envelope, Expected};
 pub(crate) enum Answer {
     /// Served all the same.
     Served(Served, Option<Deviation>),
+    /// To be carried, as this position, which is stepped over.
+    Carried(usize),
     /// To be served beside the plan.
     Beside(Option<Deviation>),
 }
@@ -75,7 +78,7 @@ pub(super) struct OffOrder {
 #[derive(Debug)]
 enum Match<'a> {
     /// The next one, which has no place.
-    Outliving,
+    Carried,
     /// The next one, whose place is taken.
     Blocked,
     /// The next one, in another size than this.
@@ -120,10 +123,9 @@ impl Cursor {
             self.stop();
         }
         match self.matched(bytes, envelope) {
-            Match::Outliving => {
-                self.next += 1;
-                self.passed_over += 1;
-                Answer::Beside(None)
+            Match::Carried => {
+                self.step_aside();
+                Answer::Carried(self.next - 1)
             }
             Match::Blocked => {
                 self.pass_over(self.next);
@@ -144,19 +146,21 @@ impl Cursor {
     fn matched<'a>(&self, bytes: u64, envelope: &'a Envelope) -> Match<'a> {
         let next = envelope.at(self.next).and_then(|expected| self.match_next(bytes, expected));
         next.or_else(|| self.match_ahead(bytes, envelope))
+            .or_else(|| self.match_carried(bytes, envelope))
             .or_else(|| self.match_passed(bytes))
             .or_else(|| self.match_rescaled(bytes, envelope))
             .unwrap_or(Match::Extra)
     }
 
     fn match_next<'a>(&self, bytes: u64, expected: &'a Expected) -> Option<Match<'a>> {
-        if !expected.is_planned() && expected.has(bytes) {
-            return Some(Match::Outliving);
+        let is_scaled = self.off_order.is_scaled && expected.is_like(bytes);
+        if !expected.is_planned() {
+            return (expected.has(bytes) || is_scaled).then_some(Match::Carried);
         }
         if self.positions[self.next].fits(bytes) {
             return Some(Match::Blocked);
         }
-        (self.off_order.is_scaled && expected.is_like(bytes)).then_some(Match::Scaled(expected))
+        is_scaled.then_some(Match::Scaled(expected))
     }
 
     fn match_ahead(&self, bytes: u64, envelope: &Envelope) -> Option<Match<'static>> {
@@ -166,6 +170,11 @@ impl Cursor {
             envelope.at(position).is_some_and(|expected| expected.has(bytes) && (is_near || !expected.varies()))
         });
         found.map(Match::Ahead)
+    }
+
+    fn match_carried(&self, bytes: u64, envelope: &Envelope) -> Option<Match<'static>> {
+        let next = envelope.at(self.next).filter(|next| !next.is_planned() && next.is_like(bytes));
+        next.map(|_| Match::Carried)
     }
 
     fn match_passed(&self, bytes: u64) -> Option<Match<'static>> {
@@ -217,7 +226,7 @@ impl Cursor {
         self.pass_over(self.next);
         match self.serve_other_size(bytes, following) {
             Answer::Served(served, _) => Answer::Served(served, Some(resized)),
-            Answer::Beside(_) => Answer::Beside(Some(resized)),
+            Answer::Beside(_) | Answer::Carried(_) => Answer::Beside(Some(resized)),
         }
     }
 

@@ -71,6 +71,25 @@ fn log(entry: &[Life]) -> Log {
     log
 }
 
+/// The second of two entries of this order in which every array lives as long as it says, whatever entry ends meanwhile.
+fn log_across_the_seam(entry: &[Life]) -> Log {
+    let (mut log, count) = (Log::default(), entry.len());
+    log.begin_entry(Some(count as u32));
+    let ends = |now: usize| (0..now).filter(move |&born| born + entry[born % count].1 == now);
+    for now in count..=2 * count {
+        for born in ends(now) {
+            match born.checked_sub(count) {
+                Some(number) => log.dropped(number as u32),
+                None => log.dropped_of_before(born as u32),
+            }
+        }
+        if now < 2 * count {
+            log.allocated(0, entry[now - count].0);
+        }
+    }
+    log
+}
+
 /// An array that is alive: its position, where it lies, and the allocation at which it is dropped.
 struct Alive {
     position: u32,
@@ -88,8 +107,11 @@ struct Program {
 
 impl Program {
     fn new(entry: &[Life]) -> Program {
-        let log = log(entry);
-        let envelope = Envelope::of(&log, &log, &mut Scratch::default()).unwrap();
+        Program::of(&log(entry))
+    }
+
+    fn of(log: &Log) -> Program {
+        let envelope = Envelope::of(log, log, &mut Scratch::default()).unwrap();
         let draft = Draft::new(&envelope).unwrap();
         let cursor = Cursor::new(&envelope, draft.buffers(), draft.layout());
         Program { envelope, cursor, alive: Vec::new(), now: 0 }
@@ -111,6 +133,7 @@ impl Program {
                         self.note(deviation, bytes);
                         None
                     }
+                    Answer::Carried(_) => None,
                 });
             if let Some(Served { position, offset, .. }) = served {
                 let place = offset..offset + bytes;
@@ -160,6 +183,29 @@ proptest! {
         for _ in 0..3 {
             prop_assert_eq!(program.run(&entry), entry.len());
             program.leave();
+        }
+    }
+
+    #[test]
+    fn what_is_gone_before_its_successor_is_born_has_one_place(entry in entry()) {
+        let mut program = Program::of(&log_across_the_seam(&entry));
+        let placed = entry.iter().filter(|life| life.1 <= entry.len()).count();
+        for _ in 0..4 {
+            prop_assert_eq!(program.run(&entry), placed);
+        }
+    }
+
+    #[test]
+    fn nothing_alive_is_served_whatever_deviates_across_the_seam(
+        entry in entry(),
+        entries in prop::collection::vec((changes(), any::<bool>()), 1..8),
+    ) {
+        let mut program = Program::of(&log_across_the_seam(&entry));
+        for (changes, leaves) in &entries {
+            program.run(&changed(&entry, changes));
+            if *leaves {
+                program.leave();
+            }
         }
     }
 

@@ -1,0 +1,90 @@
+//! The memory of a scope's ring: how it grows where a request finds no room, and how its end goes back.
+//!
+//! A ring grows in place, in addresses that are kept free for it; where there are none, by another block. Idle pages move under it
+//! first, so that the memory of what was carried elsewhere before becomes the ring's, and no more is reserved.
+
+use super::owner::Owner;
+use crate::device::Stream;
+use crate::planner::Growth;
+use crate::pressure::lease::{Leased, Piece};
+use crate::pressure::transit::{InNeed, Transit};
+use crate::range::{DeviceRange, Limit};
+use crate::record::{Record, Request};
+
+/// What a ring got.
+struct Grown {
+    /// Where a new block begins; `None` if the last one became longer.
+    address: Option<u64>,
+    bytes: u64,
+    calls: u64,
+}
+
+impl Owner {
+    /// What is carried, where the ring has just had no room for the request: once it has grown, or else a hit.
+    #[cold]
+    pub(super) fn carry(&self, stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
+        let growth = self.with(|local, _| local.planner.wanted_growth());
+        let has_grown = growth.is_some_and(|growth| self.grow_ring(&growth));
+        self.note_holding();
+        self.with(|local, shared| {
+            let carried = if has_grown { local.planner.carry(shared, request, stream) } else { None };
+            carried.or_else(|| {
+                local.planner.carry_aside();
+                local.hit(shared, request, stream.id())
+            })
+        })
+    }
+
+    fn grow_ring(&self, growth: &Growth) -> bool {
+        let Some(range) = DeviceRange::of(&growth.stream) else { return false };
+        // The lease is without its blocks for a moment.
+        let _transit = Transit::begin();
+        let mut leased = self.shared.ring.take();
+        let grown = if InNeed::is_any() { None } else { grow(range, growth, &mut leased) };
+        if let Some(leased) = leased {
+            self.shared.ring.begin(leased);
+        }
+        self.with(|local, shared| match grown {
+            Some(Grown { address: Some(address), bytes, calls }) => {
+                local.planner.add_to_ring(shared, address, bytes, calls);
+            }
+            Some(Grown { address: None, bytes, calls }) => local.planner.ring_grew(shared, bytes, calls),
+            None => local.planner.refuse_growth(),
+        });
+        grown.is_some()
+    }
+
+    /// Gives back what lies behind the first `bytes` of the ring's only block.
+    pub(super) fn shorten_ring(&self, bytes: u64) {
+        let _transit = Transit::begin();
+        let Some(mut leased) = self.shared.ring.take() else { return };
+        if let (Some(range), Some(Piece { block, room })) = (DeviceRange::of(&leased.stream), leased.pieces.pop()) {
+            let kept = range.split(&leased.stream, block, &[(0, bytes)]).pop();
+            leased.pieces.extend(kept.map(|block| Piece { block, room }));
+            leased.bytes = bytes;
+        }
+        self.shared.ring.begin(leased);
+    }
+}
+
+/// Lengthens the last block, or adds one. What fails leaves all as it was: the request goes beside the ring, and meets a failure of
+/// the device there.
+fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Option<Grown> {
+    let Growth { stream, bytes, room } = growth;
+    let limit = Limit { aim: range.occupancy().reserved, most: u64::MAX };
+    let last = leased.as_ref().and_then(|leased| leased.pieces.last());
+    if let Some(Piece { block, room: Some(room) }) = last
+        && let Ok(Some((carved, bytes))) = range.grow_in(stream, room, Some(block), *bytes, limit)
+    {
+        leased.iter_mut().for_each(|leased| leased.bytes += bytes);
+        return Some(Grown { address: None, bytes, calls: carved.calls });
+    }
+    let (carved, bytes, room) = match range.allocate_in_room(stream, *bytes, *room, limit).ok().flatten() {
+        Some((carved, bytes, room)) => (carved, bytes, Some(room)),
+        None => (range.gather(stream, *bytes, limit).ok().flatten()?, *bytes, None),
+    };
+    let leased = leased.get_or_insert_with(|| Leased { pieces: Vec::new(), stream: stream.clone(), bytes: 0 });
+    leased.bytes += bytes;
+    leased.pieces.push(Piece { block: carved.block, room });
+    Some(Grown { address: Some(carved.address), bytes, calls: carved.calls })
+}

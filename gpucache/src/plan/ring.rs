@@ -1,0 +1,443 @@
+//! A ring: serves what outlives its entry, by next fit in a circle of addresses.
+//!
+//! What is replaced entry by entry is dropped about in the order in which it was born. So a search that goes on where the last
+//! one ended finds what was dropped longest ago, merged to one stretch, whatever the sizes: n arrays that are replaced one by
+//! one need n + 1 places, and those that grow a little each time need no place of their own. What is dropped in another
+//! order, or never, is stepped over.
+//!
+//! Where sizes repeat, the ends of the turns decide how much is wasted there: [`turns`](super::turns) finds them beforehand.
+//!
+//! Invariants: slots are linked in a circle in order of address, region by region, each of which begins with a border; two free
+//! slots are never neighbours; `head` is a slot of the circle. What is live is handed out to nobody, since only free slots are.
+
+use super::cursor::Evicted;
+use super::envelope::ALIGN;
+use super::turns::Turns;
+
+/// Slots in a circle of addresses.
+#[derive(Debug, Default)]
+pub(crate) struct Ring {
+    slots: Vec<Slot>,
+    /// Slots that are in no circle.
+    spare: Vec<u32>,
+    regions: Vec<Region>,
+    /// Where the next search begins.
+    head: u32,
+    free_bytes: u64,
+    live: u64,
+    served: u64,
+    turns: Turns,
+    /// The ring grows up to so many bytes before it begins anew at its end.
+    target: u64,
+    /// Whether it has fewer.
+    grows: bool,
+}
+
+/// A stretch of addresses or the border before one.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    address: u64,
+    bytes: u64,
+    prev: u32,
+    next: u32,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Border,
+    Free,
+    Live,
+}
+
+/// Addresses side by side.
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    border: u32,
+    address: u64,
+    bytes: u64,
+}
+
+/// Slots that the fast way looks at. What is dropped in the order of its birth needs one or two looks.
+const NEAR: usize = 8;
+/// Slots that are looked at before the ring grows: more than arrays of a model's state, and a few microseconds.
+const FAR: usize = 4096;
+
+impl Ring {
+    /// Bytes of all regions.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.regions.iter().map(|region| region.bytes).sum()
+    }
+
+    pub(crate) fn regions(&self) -> usize {
+        self.regions.len()
+    }
+
+    /// How many slots are live.
+    pub(crate) fn live(&self) -> u64 {
+        self.live
+    }
+
+    /// How often a slot was served.
+    pub(crate) fn served(&self) -> u64 {
+        self.served
+    }
+
+    /// Goes by these turns from the next one on, and grows up to so many bytes for them.
+    pub(crate) fn follow(&mut self, turns: Turns, target: u64) {
+        (self.turns, self.target) = (turns, target);
+        self.note_growth();
+    }
+
+    /// An entry begins.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        self.turns.begin();
+    }
+
+    /// A slot of so many bytes, and its address, if one of the next few will do.
+    #[inline]
+    pub(crate) fn serve(&mut self, bytes: u64) -> Option<(u32, u64)> {
+        let found = self.find(bytes.next_multiple_of(ALIGN), NEAR)?;
+        Some(self.hand_out(found, bytes.next_multiple_of(ALIGN)))
+    }
+
+    /// As [`serve`](Ring::serve), wherever there is one.
+    pub(crate) fn serve_anywhere(&mut self, bytes: u64) -> Option<(u32, u64)> {
+        let rounded = bytes.checked_next_multiple_of(ALIGN)?;
+        let found = if self.free_bytes < rounded { None } else { self.find(rounded, FAR) };
+        match found {
+            Some(slot) => Some(self.hand_out(slot, rounded)),
+            None => None,
+        }
+    }
+
+    fn note_growth(&mut self) {
+        self.grows = self.regions.len() == 1 && self.bytes() < self.target;
+    }
+
+    /// What is born next is served elsewhere.
+    pub(crate) fn pass(&mut self) {
+        self.count_birth();
+    }
+
+    #[inline]
+    fn find(&self, bytes: u64, looks: usize) -> Option<u32> {
+        let mut at = self.head;
+        for _ in 0..looks {
+            let slot = self.slots.get(at as usize)?;
+            match slot.state {
+                State::Free if slot.bytes >= bytes => return Some(at),
+                // It is to grow here, unless a turn has just begun.
+                State::Border if at != self.head && self.grows => return None,
+                _ => at = slot.next,
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn hand_out(&mut self, free: u32, bytes: u64) -> (u32, u64) {
+        let slot = &mut self.slots[free as usize];
+        let address = slot.address;
+        self.live += 1;
+        self.served += 1;
+        self.free_bytes -= bytes;
+        let taken = if slot.bytes == bytes {
+            slot.state = State::Live;
+            self.head = slot.next;
+            free
+        } else {
+            slot.address += bytes;
+            slot.bytes -= bytes;
+            self.head = free;
+            let prev = slot.prev;
+            self.insert(prev, Slot { address, bytes, prev, next: free, state: State::Live })
+        };
+        self.count_birth();
+        (taken, address)
+    }
+
+    /// Begins the next turn if one ends here.
+    #[inline]
+    fn count_birth(&mut self) {
+        if self.turns.count() {
+            self.head = self.regions.first().map_or(self.head, |region| region.border);
+        }
+    }
+
+    /// A slot comes back.
+    #[inline]
+    pub(crate) fn take_back(&mut self, slot: u32) {
+        let Some(&Slot { bytes, prev, next, state: State::Live, .. }) = self.slots.get(slot as usize) else { return };
+        self.slots[slot as usize].state = State::Free;
+        self.free_bytes += bytes;
+        self.live -= 1;
+        if self.is_free(next) {
+            self.merge(slot, next);
+        }
+        if self.is_free(prev) {
+            self.merge(prev, slot);
+        }
+    }
+
+    #[inline]
+    fn is_free(&self, slot: u32) -> bool {
+        self.slots[slot as usize].state == State::Free
+    }
+
+    /// Adds a free slot to the one before it.
+    fn merge(&mut self, left: u32, right: u32) {
+        let Slot { bytes, .. } = self.slots[right as usize];
+        self.slots[left as usize].bytes += bytes;
+        self.remove(right);
+        if self.head == right {
+            self.head = left;
+        }
+    }
+
+    fn insert(&mut self, after: u32, slot: Slot) -> u32 {
+        let place = match self.spare.pop() {
+            Some(place) => {
+                self.slots[place as usize] = slot;
+                place
+            }
+            None => {
+                self.slots.push(slot);
+                // As many as there can be, so that a return never allocates.
+                self.spare.reserve(self.slots.len());
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.slots[after as usize].next = place;
+        self.slots[slot.next as usize].prev = place;
+        place
+    }
+
+    fn remove(&mut self, slot: u32) {
+        let Slot { prev, next, .. } = self.slots[slot as usize];
+        self.slots[prev as usize].next = next;
+        self.slots[next as usize].prev = prev;
+        self.spare.push(slot);
+    }
+
+    /// Adds a region, from which is served next.
+    pub(crate) fn add_region(&mut self, address: u64, bytes: u64) {
+        let border = Slot { address, bytes: 0, prev: 0, next: 0, state: State::Border };
+        let border = match self.regions.first() {
+            None => {
+                self.slots.push(border);
+                self.slots.len() as u32 - 1
+            }
+            Some(&Region { border: first, .. }) => {
+                let last = self.slots[first as usize].prev;
+                self.insert(last, Slot { prev: last, next: first, ..border })
+            }
+        };
+        self.regions.push(Region { border, address, bytes: 0 });
+        self.lengthen(self.regions.len() - 1, bytes);
+    }
+
+    /// How many bytes the last region lacks at its end to serve so many.
+    pub(crate) fn lacks(&self, bytes: u64) -> u64 {
+        let last = self.regions.first().map(|first| self.slots[self.slots[first.border as usize].prev as usize]);
+        let free = last.filter(|last| last.state == State::Free).map_or(0, |last| last.bytes);
+        bytes.saturating_sub(free)
+    }
+
+    /// Adds bytes at the end of a region, from which is served next.
+    pub(crate) fn lengthen(&mut self, region: usize, more: u64) {
+        let Region { border, address, bytes } = self.regions[region];
+        let next = self.regions.get(region + 1).or(self.regions.first()).map_or(border, |region| region.border);
+        let last = self.slots[next as usize].prev;
+        self.regions[region].bytes += more;
+        self.free_bytes += more;
+        self.head = if self.is_free(last) {
+            self.slots[last as usize].bytes += more;
+            last
+        } else {
+            let end = Slot { address: address + bytes, bytes: more, prev: last, next, state: State::Free };
+            self.insert(last, end)
+        };
+        self.note_growth();
+    }
+
+    /// Takes what is free behind the first `keep` bytes off the end of the only region. Returns the bytes that are left, if
+    /// any went.
+    pub(crate) fn shorten(&mut self, keep: u64) -> Option<u64> {
+        let &[Region { border, address, bytes }] = self.regions.as_slice() else { return None };
+        let last = self.slots[border as usize].prev;
+        let Slot { address: begin, state, .. } = self.slots[last as usize];
+        let left = (begin - address).max(keep.next_multiple_of(ALIGN));
+        if state != State::Free || left >= bytes || left == 0 {
+            return None;
+        }
+        self.free_bytes -= bytes - left;
+        self.regions[0].bytes = left;
+        self.slots[last as usize].bytes = address + left - begin;
+        if address + left == begin {
+            if self.head == last {
+                self.head = border;
+            }
+            self.remove(last);
+        }
+        Some(left)
+    }
+
+    /// Takes all that is live out, in order of region and address. There are no regions then.
+    pub(crate) fn evict(&mut self) -> Vec<Evicted> {
+        let mut evicted = Vec::new();
+        for (piece, &Region { border, address, .. }) in self.regions.iter().enumerate() {
+            let mut at = self.slots[border as usize].next;
+            while self.slots[at as usize].state != State::Border {
+                let slot = self.slots[at as usize];
+                if slot.state == State::Live {
+                    evicted.push(Evicted { position: at, piece, offset: slot.address - address, bytes: slot.bytes });
+                }
+                at = slot.next;
+            }
+        }
+        let (served, target) = (self.served, self.target);
+        *self = Ring { served, target, turns: std::mem::take(&mut self.turns), ..Ring::default() };
+        evicted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a ring must never do, told by a map of what is alive.
+    #[derive(Default)]
+    struct Naive {
+        alive: Vec<(u32, u64, u64)>,
+        regions: Vec<(u64, u64)>,
+    }
+
+    impl Naive {
+        fn serve(&mut self, (slot, address): (u32, u64), bytes: u64) {
+            let end = address + bytes;
+            assert!(self.regions.iter().any(|&(start, length)| start <= address && end <= start + length), "outside");
+            assert!(address.is_multiple_of(ALIGN));
+            for &(other, from, to) in &self.alive {
+                assert!(end <= from || to <= address, "slot {slot} over {other}");
+            }
+            self.alive.push((slot, address, end));
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Serve(u64),
+        Drop(prop::sample::Index),
+        Lengthen(prop::sample::Index, u64),
+        AddRegion(u64),
+        Shorten(u64),
+        Entry,
+        Evict,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            8 => (1..3000u64).prop_map(Step::Serve),
+            6 => any::<prop::sample::Index>().prop_map(Step::Drop),
+            1 => (any::<prop::sample::Index>(), 1..9u64).prop_map(|(at, units)| Step::Lengthen(at, units * ALIGN)),
+            1 => (1..40u64).prop_map(|units| Step::AddRegion(units * ALIGN)),
+            1 => (0..9000u64).prop_map(Step::Shorten),
+            1 => Just(Step::Entry),
+            1 => Just(Step::Evict),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_alive_is_never_served_again(steps in prop::collection::vec(step(), 1..200)) {
+            let (mut ring, mut naive, mut next) = (Ring::default(), Naive::default(), 1u64 << 20);
+            for step in steps {
+                match step {
+                    Step::Serve(bytes) => {
+                        let served = ring.serve(bytes).or_else(|| ring.serve_anywhere(bytes));
+                        served.into_iter().for_each(|served| naive.serve(served, bytes));
+                    }
+                    Step::Drop(at) if !naive.alive.is_empty() => {
+                        let (slot, ..) = naive.alive.swap_remove(at.index(naive.alive.len()));
+                        ring.take_back(slot);
+                        // Twice is as good as once.
+                        ring.take_back(u32::MAX);
+                    }
+                    Step::Lengthen(at, more) if !naive.regions.is_empty() => {
+                        let at = at.index(naive.regions.len());
+                        ring.lengthen(at, more);
+                        naive.regions[at].1 += more;
+                    }
+                    Step::AddRegion(bytes) => {
+                        ring.add_region(next, bytes);
+                        naive.regions.push((next, bytes));
+                        next += 1 << 20;
+                    }
+                    Step::Shorten(keep) => {
+                        if let Some(left) = ring.shorten(keep) {
+                            naive.regions[0].1 = left;
+                            let end = naive.regions[0].0 + left;
+                            prop_assert!(left >= keep && naive.alive.iter().all(|&(_, _, to)| to <= end));
+                        }
+                    }
+                    Step::Entry => ring.begin(),
+                    Step::Evict => {
+                        let evicted = ring.evict();
+                        prop_assert_eq!(evicted.len(), naive.alive.len());
+                        for carried in evicted {
+                            let begin = naive.regions[carried.piece].0 + carried.offset;
+                            prop_assert!(naive.alive.contains(&(carried.position, begin, begin + carried.bytes))
+                                || naive.alive.iter().any(|&(slot, from, to)| slot == carried.position && from == begin
+                                    && to.next_multiple_of(ALIGN) == begin + carried.bytes));
+                        }
+                        naive = Naive::default();
+                    }
+                    Step::Drop(_) | Step::Lengthen(..) => {}
+                }
+                prop_assert_eq!(ring.live() as usize, naive.alive.len());
+                prop_assert_eq!(ring.bytes(), naive.regions.iter().map(|region| region.1).sum::<u64>());
+            }
+        }
+    }
+
+    /// The bytes that a ring comes to have while arrays of these sizes are replaced one by one, entry by entry.
+    fn replaced(sizes: impl Fn(u64) -> Vec<u64>, entries: u64) -> u64 {
+        let (mut ring, mut old) = (Ring::default(), Vec::new());
+        for entry in 0..entries {
+            ring.begin();
+            for (place, bytes) in sizes(entry).into_iter().enumerate() {
+                let served = ring.serve(bytes).or_else(|| ring.serve_anywhere(bytes));
+                let (slot, _) = served.unwrap_or_else(|| {
+                    if ring.regions() == 0 {
+                        ring.add_region(0, bytes)
+                    } else {
+                        ring.lengthen(0, ring.lacks(bytes))
+                    }
+                    ring.serve(bytes).unwrap()
+                });
+                match old.get_mut(place) {
+                    Some(old) => ring.take_back(std::mem::replace(old, slot)),
+                    None => old.push(slot),
+                }
+            }
+        }
+        ring.bytes()
+    }
+
+    #[test]
+    fn like_arrays_need_one_place_more() {
+        assert_eq!(replaced(|_| vec![1024; 24], 100), 25 * 1024);
+    }
+
+    #[test]
+    fn arrays_that_grow_need_little_more() {
+        let size = |entry: u64| (64 + entry) * 1024;
+        let most = 49 * size(511);
+        let bytes = replaced(|entry| vec![size(entry); 48], 512);
+        assert!(bytes <= most + most / 32, "{bytes} of {most}");
+    }
+}

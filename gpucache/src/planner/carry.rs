@@ -1,0 +1,272 @@
+//! What is carried from entry to entry: a ring of memory for arrays that are alive when their successors are born.
+//!
+//! The ring lies in blocks of its own, as it is never empty between two entries, when plans are laid out and their arena
+//! comes and goes. It begins small, and grows by what is missing while the arrays of before, which lie elsewhere, are dropped.
+//! While nothing in it is alive others may take it away, as an arena ([`lease`](crate::pressure::lease)).
+
+use super::Planner;
+use super::backoff::{Backoff, Pace};
+use super::effects::Vacated;
+use crate::device::Stream;
+use crate::home::Shared;
+use crate::plan::{Envelope, Ring, Turns};
+use crate::pressure::transit::Transit;
+use crate::record::{ArenaId, DropPath, Record, Request, Stack};
+
+/// The ring of a scope's plans.
+pub(super) struct Carry {
+    /// What [`take_back`](Planner::take_back) goes by: nobody's while there is no ring.
+    pub(super) path: DropPath,
+    /// The most bytes that were alive in it at once, since that was forgotten.
+    pub(super) peak: u64,
+    records: Stack,
+    ring: Ring,
+    /// Names the ring among all arenas.
+    id: Option<ArenaId>,
+    /// What a request lacks that was not served.
+    wanted: Option<u64>,
+    /// Waits before more memory is asked for again.
+    waits: Backoff,
+    /// What the plans carry.
+    plan: CarryPlan,
+}
+
+/// What a plan carries: as many bytes as a ring needs for it at least, and the turns that need no more.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CarryPlan {
+    /// 0 if nothing is carried.
+    pub(super) largest: u64,
+    /// As far as the ring grows before it begins anew; 0 if that is not known.
+    pub(super) target: u64,
+    pub(super) turns: Turns,
+}
+
+/// More memory that a ring is to have.
+#[derive(Clone, Debug)]
+pub(crate) struct Growth {
+    pub(crate) stream: Stream,
+    pub(crate) bytes: u64,
+    /// Addresses to keep free for a block that is new.
+    pub(crate) room: u64,
+}
+
+/// A ring grows by this share of itself at least, so that one that grows in each entry calls the device in few of them: one in 50
+/// where arrays grow from 64 to 576 rows in 512 entries.
+const STEP: u64 = 40;
+/// A ring has room for so many times its first block, at least [`LEAST_ROOM`]. Addresses cost nothing.
+const ROOM: u64 = 256;
+const LEAST_ROOM: u64 = 1 << 30;
+/// A ring of more blocks than this grows no more: each wastes up to an array at its end.
+const MOST_REGIONS: usize = 8;
+/// What is free at the end of the ring goes back if it is more than this share of what the turns need.
+const SLACK: u64 = 64;
+
+impl Default for Carry {
+    fn default() -> Carry {
+        Carry {
+            path: DropPath::NOBODYS,
+            peak: 0,
+            records: Stack::default(),
+            ring: Ring::default(),
+            id: None,
+            wanted: None,
+            waits: Backoff::default(),
+            plan: CarryPlan::default(),
+        }
+    }
+}
+
+impl CarryPlan {
+    pub(super) fn of(envelope: &Envelope) -> CarryPlan {
+        let (sizes, span) = envelope.carried();
+        let largest = sizes.iter().copied().max().unwrap_or(0);
+        match span {
+            Some(span) if largest > 0 => {
+                let (turns, target) = Turns::of(&sizes, span);
+                CarryPlan { largest, target, turns }
+            }
+            _ => CarryPlan { largest, ..CarryPlan::default() },
+        }
+    }
+}
+
+impl Carry {
+    /// The entry that begins `is_recorded`, and so takes a closer look at each drop.
+    pub(super) fn begin(&mut self, is_recorded: bool) {
+        self.ring.begin();
+        self.path = self.id.filter(|_| !is_recorded).map_or(DropPath::NOBODYS, DropPath::of_arena);
+        self.wanted = None;
+    }
+
+    /// Serves from now on what this plan carries.
+    pub(super) fn follow(&mut self, plan: CarryPlan) {
+        self.ring.follow(plan.turns.clone(), plan.target);
+        self.plan = plan;
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        self.id.is_some()
+    }
+
+    pub(super) fn served(&self) -> u64 {
+        self.ring.served()
+    }
+
+    /// How many arrays are alive in it.
+    pub(super) fn live(&self) -> u64 {
+        self.ring.live()
+    }
+
+    /// All records that wait for their next use. They are the caller's to drop.
+    pub(super) fn take_records(&mut self) -> Stack {
+        std::mem::take(&mut self.records)
+    }
+}
+
+impl Planner {
+    /// As [`serve`](Planner::serve), where the request that is expected now is carried.
+    #[inline(never)]
+    pub(super) fn serve_carried(&mut self, shared: &Shared, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
+        let before = shared.ring.live();
+        let live = before + bytes as u64;
+        if !self.hot.cursor.carries(bytes as u64) || live > self.carry.peak || self.carry.records.is_empty() {
+            return None;
+        }
+        if !shared.ring.raise(before, live) {
+            return None;
+        }
+        let Some((slot, address)) = self.carry.ring.serve(bytes as u64) else {
+            shared.ring.lower(before);
+            return None;
+        };
+        let mut record = self.carry.records.pop()?;
+        self.hot.cursor.step_aside();
+        record.serve_position(bytes, address, slot);
+        record.shape.set(dims);
+        Some(record)
+    }
+
+    /// Serves a request whose position was stepped over from the ring. If that has no room, `None`: it may grow then
+    /// ([`wanted_growth`](Planner::wanted_growth)), and be asked again.
+    pub(crate) fn carry(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
+        let bytes = request.bytes as u64;
+        let served = self.carry.ring.serve(bytes).or_else(|| self.carry.ring.serve_anywhere(bytes));
+        let Some((id, (slot, address))) = self.carry.id.zip(served) else {
+            self.carry.wanted = Some(bytes);
+            return None;
+        };
+        let before = shared.ring.live();
+        let live = before + bytes;
+        if !shared.ring.insist(before, live) {
+            self.carry.ring.take_back(slot);
+            self.vacate_ring(shared);
+            return None;
+        }
+        let mut record = self.carry.records.pop().unwrap_or_else(|| Record::of_arena(stream, self.hot.door, id));
+        record.serve_position(request.bytes, address, slot);
+        record.shape.assign(request.dims);
+        if live > self.carry.peak {
+            self.carry.peak = live;
+            self.look_again();
+            shared.counters.note_planned_use(shared.lease.live() + live, &shared.returns);
+        }
+        self.note(&mut record);
+        Some(record)
+    }
+
+    /// The request that the ring had no room for goes beside it.
+    pub(crate) fn carry_aside(&mut self) {
+        self.carry.wanted = None;
+        self.carry.ring.pass();
+        self.entry.aside += 1;
+    }
+
+    /// Takes back what the ring served.
+    #[inline(never)]
+    pub(super) fn take_back_carried(&mut self, shared: &Shared, record: Box<Record>) {
+        shared.ring.lower(shared.ring.live() - record.bytes() as u64);
+        self.carry.ring.take_back(record.position());
+        self.carry.records.push(record);
+    }
+
+    /// Whether the record is one that the ring served.
+    pub(super) fn is_carried(&self, record: &Record) -> bool {
+        record.arena().is_some_and(|arena| Some(arena) == self.carry.id)
+    }
+
+    /// Whether the ring had no room for the request that was asked for last.
+    #[inline]
+    pub(crate) fn wants_growth(&self) -> bool {
+        self.carry.wanted.is_some()
+    }
+
+    /// What the ring has to grow by for the request that it could not serve, if that may be tried.
+    pub(crate) fn wanted_growth(&mut self) -> Option<Growth> {
+        let wanted = self.carry.wanted?;
+        let stream = self.plans.stream()?.clone();
+        let Carry { ring, waits, plan, .. } = &mut self.carry;
+        let may_grow = ring.regions() <= MOST_REGIONS && waits.is_over(self.entry.number);
+        let bytes = ring.lacks(wanted).max(ring.bytes() / STEP);
+        let room = plan.target.max(plan.largest.max(wanted).saturating_mul(ROOM)).max(LEAST_ROOM);
+        may_grow.then_some(Growth { stream, bytes, room })
+    }
+
+    /// No more memory was to be had.
+    pub(crate) fn refuse_growth(&mut self) {
+        self.carry.waits.tried(self.entry.number, Pace::STEEP);
+    }
+
+    /// The ring's last block got so many bytes more, by so many calls.
+    pub(crate) fn ring_grew(&mut self, shared: &Shared, bytes: u64, calls: u64) {
+        let last = self.carry.ring.regions().saturating_sub(1);
+        self.carry.ring.lengthen(last, bytes);
+        shared.counters.ring_grew(bytes, calls);
+    }
+
+    /// The ring has another block from now on, its first one if it had none.
+    pub(crate) fn add_to_ring(&mut self, shared: &Shared, address: u64, bytes: u64, calls: u64) {
+        if self.carry.id.is_none() {
+            let id = ArenaId::next();
+            self.carry.id = Some(id);
+            self.carry.records.join(id);
+            self.carry.begin(self.learning.is_recording);
+        }
+        self.carry.ring.add_region(address, bytes);
+        shared.counters.ring_grew(bytes, calls);
+    }
+
+    /// Gives the ring up, with a place of its own for what is alive in it.
+    pub(crate) fn vacate_ring(&mut self, shared: &Shared) {
+        let Some(arena) = self.carry.id.take() else { return };
+        self.publish(shared);
+        let (bytes, live_bytes) = (self.carry.ring.bytes(), shared.ring.live());
+        let live = self.carry.ring.evict();
+        shared.counters.ring_given_up(bytes, live.len() as u64, live_bytes);
+        let transit = Transit::begin();
+        if let Some(leased) = shared.ring.end() {
+            self.effects.vacated.push(Vacated { leased, arena, live, transit });
+        }
+        (self.carry.path, self.carry.peak, self.carry.wanted) = (DropPath::NOBODYS, 0, None);
+        self.look_again();
+    }
+
+    /// At the end of an entry: gives the ring up if it was taken away or nothing is carried any more, or else what is free at its
+    /// end and not needed.
+    pub(super) fn tidy_ring(&mut self, shared: &Shared) {
+        if self.carry.id.is_none() {
+            return;
+        }
+        let is_needed = shared.ring.live() > 0 || self.plans.carry().largest > 0;
+        if shared.ring.is_lost() || !is_needed {
+            return self.vacate_ring(shared);
+        }
+        let (bytes, target) = (self.carry.ring.bytes(), self.carry.plan.target);
+        if target > 0
+            && bytes > target + target / SLACK
+            && let Some(left) = self.carry.ring.shorten(target)
+        {
+            self.effects.shorten = Some(left);
+            shared.counters.ring_shrank(bytes - left);
+        }
+    }
+}

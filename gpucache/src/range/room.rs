@@ -1,0 +1,126 @@
+//! Blocks with room to grow: addresses behind them that are kept free for them alone.
+//!
+//! The room is cut off the far end of the last hole, and has a list of its own there. Its hole is in no list of holes, so that
+//! nobody else's window lies in it, until the room is closed. Addresses cost nothing; pages are mapped as the block grows.
+//!
+//! Invariants: a room's hole is the last node of its list, and is never mapped whole, so that the node stays.
+
+use super::Limit;
+use super::fit::Block;
+use super::range::{Backing, Range, RangeError};
+use super::spans::{END, NIL, Span, SpanState};
+use super::window::{Stretch, Window};
+use crate::device::Pages;
+use crate::order::Tag;
+
+/// The hole behind a block, for whoever has the block.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    hole: u32,
+}
+
+/// Of the addresses that are left a room takes at most this share, so that many scopes have one.
+const ROOM_SHARE: u64 = 64;
+
+impl<P: Pages> Range<P> {
+    /// Cuts `room` bytes of addresses off, or fewer where there are few, for one block of at least `bytes` that grows. `None`
+    /// where addresses are scarce, or memory comes in chunks.
+    pub(super) fn open_room(&mut self, bytes: u64, room: u64) -> Option<Room> {
+        if self.backing == Backing::Chunks || !self.fit.spans.has_room() {
+            return None;
+        }
+        let left = self.fit.spans.at(END).bytes;
+        let room = room.min(left / ROOM_SHARE) / self.granule * self.granule;
+        // What is not mapped at last is a granule.
+        if room < bytes.checked_add(self.granule)? {
+            return None;
+        }
+        let end = self.fit.spans.at_mut(END);
+        end.bytes -= room;
+        let offset = end.end();
+        Some(Room { hole: self.fit.spans.alone(Span { offset, bytes: room, state: SpanState::Hole }) })
+    }
+
+    /// Gives the addresses of a room to everyone.
+    pub(super) fn close_room(&mut self, room: Room) {
+        self.fit.spans.link_hole(room.hole);
+    }
+
+    /// A block of at least `bytes` at the beginning of a room, or as many more of `block`, whose room it is, with the bytes that it
+    /// was given; after that what is reserved is within `limit`, as for [`gather`](Range::gather). `None` if that cannot be.
+    /// All are whole granules, so that nobody else comes to lie where it is to grow.
+    ///
+    /// # Errors
+    /// The device's, and what was unmapped until then stays so.
+    pub(super) fn grow_in(
+        &mut self,
+        room: &Room,
+        block: Option<&Block>,
+        bytes: u64,
+        limit: Limit,
+        may_use: impl Fn(Tag) -> bool,
+        is_idle: impl Fn(Tag) -> bool,
+    ) -> Result<Option<(Block, u64)>, RangeError<P::Error>> {
+        let Some(rounded) = self.rounded(bytes).and_then(|bytes| bytes.checked_next_multiple_of(self.granule)) else {
+            return Ok(None);
+        };
+        let Some(window) = self.window_in(room, block, rounded, &may_use) else { return Ok(None) };
+        let Some(idle) = self.in_exchange_for(window.missing, Some(window), limit, &may_use, is_idle) else {
+            return Ok(None);
+        };
+        self.unmap_idle(&idle).map_err(RangeError::Pages)?;
+        let grown = match window.missing {
+            0 => Some(self.fit.spans.at(room.hole).prev),
+            _ => self.map_all(&[self.missing_in(room, window)]).map_err(RangeError::Pages)?,
+        };
+        self.stats.peak_reserved = self.stats.peak_reserved.max(self.stats.reserved);
+        let Some(free) = grown else { return Ok(None) };
+        let added = self.fit.carve(free, window.offset, rounded);
+        let whole = match block {
+            None => {
+                self.count(rounded);
+                added
+            }
+            Some(block) => self.join(block, added, rounded),
+        };
+        Ok(Some((whole, rounded)))
+    }
+
+    /// Where so many bytes lie that begin at the end of a block, or at the room's beginning.
+    fn window_in(
+        &self,
+        room: &Room,
+        block: Option<&Block>,
+        bytes: u64,
+        may_use: &impl Fn(Tag) -> bool,
+    ) -> Option<Window> {
+        let hole = self.fit.spans.at(room.hole);
+        let (mut first, mut free) = (room.hole, 0);
+        if self.fit.spans.state(hole.prev) == Some(SpanState::Free) {
+            may_use(self.fit.spans.at(hole.prev).tag).then_some(())?;
+            (first, free) = (hole.prev, self.fit.spans.at(hole.prev).bytes);
+        }
+        let before = self.fit.spans.at(first).prev;
+        let is_last = block.map_or(before == NIL, |block| before == block.node && self.fit.bytes(block).is_some());
+        let missing = bytes.saturating_sub(free).checked_next_multiple_of(self.granule)?;
+        let has_room = is_last && missing + self.granule <= hole.bytes;
+        has_room.then(|| Window::ahead(self.fit.spans.at(first).offset, bytes, missing, first))
+    }
+
+    /// All that is missing, in one piece: what is added is small beside the block.
+    fn missing_in(&self, room: &Room, window: Window) -> Stretch {
+        let offset = self.fit.spans.at(room.hole).offset;
+        Stretch { hole: room.hole, offset, pieces: vec![window.missing] }
+    }
+
+    /// Makes one block of two neighbours.
+    fn join(&mut self, block: &Block, added: Block, bytes: u64) -> Block {
+        let before = self.fit.spans.at(block.node).bytes;
+        self.fit.spans.remove(added.node);
+        self.fit.spans.at_mut(block.node).bytes += bytes;
+        self.stats.large_blocks = self.stats.large_blocks + self.large(before + bytes) - self.large(before);
+        self.stats.live += bytes;
+        self.stats.peak_live = self.stats.peak_live.max(self.stats.live);
+        Block { node: block.node, offset: block.offset }
+    }
+}

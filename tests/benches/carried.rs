@@ -1,0 +1,244 @@
+//! What arrays cost that outlive their entry and replace those of the entry before, in nanoseconds an array (allocated, and an older
+//! one dropped), and what memory they take.
+//!
+//! `cargo bench --bench carried -- --json`. Times are medians over rounds that alternate between the programs, on the plain
+//! host; memory, device calls and allocations of the process's heap are those of the same programs on the virtual device,
+//! in 1,000 warm entries. `reserved` is the most that was reserved in those, over the most that was alive at once.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::time::Instant;
+
+use clap::Parser;
+use gpucache::device::{Device, Host, Virtual};
+use gpucache::{Array, PlanStats, Recycle, Scope, ScopeStats};
+use gpucache_tests::counting::{Counting, allocations};
+
+#[global_allocator]
+static HEAP: Counting = Counting;
+
+const ROUNDS: usize = 31;
+/// Arrays in a round, of each program.
+const ARRAYS: usize = 64 * 1024;
+/// Entries before the first round: what is learned late, as arrays that live for several entries are, is known by then.
+const WARM: usize = 400;
+/// Entries whose memory and calls count.
+const COUNTED: usize = 1000;
+
+#[derive(Parser)]
+struct Options {
+    /// Prints one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Recycles by key instead of by plan.
+    #[arg(long)]
+    keyed: bool,
+    /// What `cargo bench` passes to every benchmark.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// What becomes of an array once it is born.
+#[derive(Clone, Copy)]
+enum Fate {
+    /// Dropped when the next one of its kind is born.
+    Temporary,
+    /// Replaces the one of the entry before.
+    Replaces,
+    /// Replaces it or is temporary, by chance.
+    Perhaps,
+    /// Dropped so many entries later.
+    Queued(usize),
+    /// Replaces it with all others at the end of the entry.
+    AtTheEnd,
+}
+
+/// A program: bytes and fate of each array of an entry.
+struct Program<D: Device> {
+    name: String,
+    scope: Scope<'static>,
+    device: D,
+    arrays: Vec<(usize, Fate)>,
+    kept: Vec<Option<Array<u8, D>>>,
+    queue: VecDeque<Array<u8, D>>,
+    ending: Vec<Array<u8, D>>,
+    before: Vec<Array<u8, D>>,
+    random: fastrand::Rng,
+    alive: usize,
+    most_alive: usize,
+    nanoseconds: Vec<f64>,
+}
+
+impl<D: Device> Program<D> {
+    fn new(name: &str, device: &D, arrays: Vec<(usize, Fate)>, recycle: Recycle) -> Program<D> {
+        let owned: &'static str = format!("{name} {}", std::any::type_name::<D>()).leak();
+        Program {
+            name: name.to_owned(),
+            scope: Scope::new(owned).recycle(recycle),
+            device: device.clone(),
+            kept: arrays.iter().map(|_| None).collect(),
+            arrays,
+            queue: VecDeque::new(),
+            ending: Vec::new(),
+            before: Vec::new(),
+            random: fastrand::Rng::with_seed(7),
+            alive: 0,
+            most_alive: 0,
+            nanoseconds: Vec::new(),
+        }
+    }
+
+    fn drop_array(&mut self, array: Option<Array<u8, D>>) {
+        self.alive -= array.as_ref().map_or(0, |array| array.shape()[0]);
+        drop(array);
+    }
+
+    fn entry(&mut self) {
+        let _inside = self.scope.enter();
+        let mut temporary = None;
+        for place in 0..self.arrays.len() {
+            let (bytes, fate) = self.arrays[place];
+            // SAFETY: nobody reads the array.
+            let Ok(new) = (unsafe { Array::<u8, D>::uninit(&self.device, black_box(bytes)) }) else {
+                panic!("the device is out of memory");
+            };
+            self.alive += bytes;
+            self.most_alive = self.most_alive.max(self.alive);
+            let old = match fate {
+                Fate::Replaces => self.kept[place].replace(new),
+                Fate::Perhaps if self.random.u8(0..3) == 0 => self.kept[place].replace(new),
+                Fate::Temporary | Fate::Perhaps => temporary.replace(new),
+                Fate::Queued(entries) => {
+                    self.queue.push_back(new);
+                    let is_full = self.queue.len() > entries * self.arrays.len();
+                    if is_full { self.queue.pop_front() } else { None }
+                }
+                Fate::AtTheEnd => {
+                    self.ending.push(new);
+                    None
+                }
+            };
+            self.drop_array(old);
+        }
+        self.drop_array(temporary);
+        std::mem::swap(&mut self.ending, &mut self.before);
+        while let Some(array) = self.ending.pop() {
+            self.drop_array(Some(array));
+        }
+    }
+
+    fn measure(&mut self) {
+        let entries = ARRAYS.div_ceil(self.arrays.len());
+        let start = Instant::now();
+        (0..entries).for_each(|_| self.entry());
+        let arrays = (entries * self.arrays.len()) as f64;
+        self.nanoseconds.push(start.elapsed().as_nanos() as f64 / arrays);
+    }
+
+    fn median(&mut self) -> f64 {
+        self.nanoseconds.sort_by(f64::total_cmp);
+        self.nanoseconds.get(self.nanoseconds.len() / 2).copied().unwrap_or(f64::NAN)
+    }
+}
+
+/// What a program takes on the virtual device.
+struct Taken {
+    reserved: f64,
+    heap: u64,
+    calls: u64,
+    misses: u64,
+    carried: f64,
+}
+
+impl Program<Virtual> {
+    fn stats(&self) -> ScopeStats {
+        self.scope.stats().unwrap_or_default()
+    }
+
+    fn plans(&self) -> PlanStats {
+        self.scope.plan_stats().unwrap_or_default()
+    }
+
+    fn take(&mut self) -> Taken {
+        (0..WARM).for_each(|_| self.entry());
+        (self.most_alive, self.alive) = (self.alive, self.alive);
+        let (heap, before, plans) = (allocations(), self.stats(), self.plans());
+        let calls = self.device.memory().allocations;
+        let mut reserved = 0;
+        for _ in 0..COUNTED {
+            self.entry();
+            reserved = reserved.max(self.device.memory().bytes);
+        }
+        let (after, now) = (self.stats(), self.plans());
+        Taken {
+            reserved: reserved as f64 / self.most_alive as f64,
+            heap: allocations() - heap,
+            calls: self.device.memory().allocations - calls,
+            misses: after.misses - before.misses,
+            carried: (now.carried - plans.carried) as f64 / (COUNTED * self.arrays.len()) as f64,
+        }
+    }
+}
+
+const KIB: usize = 1024;
+
+/// Sizes over three decades.
+fn unlike(count: usize) -> Vec<usize> {
+    let mut random = fastrand::Rng::with_seed(11);
+    (0..count).map(|_| (16_384.0 * 10f64.powf(3.0 * random.f64())) as usize).collect()
+}
+
+fn programs() -> Vec<(String, Vec<(usize, Fate)>)> {
+    let all = |bytes: Vec<usize>, fate| bytes.into_iter().map(|bytes| (bytes, fate)).collect::<Vec<_>>();
+    let mut programs = Vec::new();
+    for leaving in [0, 4, 8, 12, 16, 32] {
+        let fate = |place| if place % 32 < leaving { Fate::Replaces } else { Fate::Temporary };
+        // Spread over the entry.
+        let arrays = (0..32).map(|place| (512 * KIB, fate(place * 13))).collect();
+        programs.push((format!("leave_{leaving}"), arrays));
+    }
+    let sizes: Vec<usize> = (1..=20).map(|size| size * 100 * KIB).collect();
+    programs.push(("twenty_sizes".into(), all(sizes.clone(), Fate::Replaces)));
+    programs.push(("twenty_sizes_at_the_end".into(), all(sizes, Fate::AtTheEnd)));
+    programs.push(("unlike_20".into(), all(unlike(20), Fate::Replaces)));
+    programs.push(("unlike_32".into(), all(unlike(32), Fate::Replaces)));
+    programs.push(("ping_pong".into(), all(vec![4096 * KIB; 2], Fate::Replaces)));
+    programs.push(("one".into(), all(vec![4096 * KIB], Fate::Replaces)));
+    programs.push(("queue_of_3".into(), all(vec![512 * KIB; 32], Fate::Queued(3))));
+    programs.push(("a_third_by_chance".into(), all(vec![512 * KIB; 32], Fate::Perhaps)));
+    programs
+}
+
+fn main() {
+    let Options { json, keyed, .. } = Options::parse();
+    let recycle = if keyed { Recycle::Keyed } else { Recycle::Auto };
+    let host = Host::new();
+    let program = |(name, arrays): (String, Vec<(usize, Fate)>)| Program::new(&name, &host, arrays, recycle);
+    let mut timed: Vec<_> = programs().into_iter().map(program).collect();
+    timed.iter_mut().for_each(|program| (0..WARM).for_each(|_| program.entry()));
+    for _ in 0..ROUNDS {
+        timed.iter_mut().for_each(Program::measure);
+    }
+    let mut parts = Vec::new();
+    for ((name, arrays), timed) in programs().into_iter().zip(&mut timed) {
+        let device = Virtual::new(1 << 40);
+        let Taken { reserved, heap, calls, misses, carried } = Program::new(&name, &device, arrays, recycle).take();
+        let ns = timed.median();
+        parts.push(match json {
+            true => format!(
+                "\"{name}\": {{\"ns\": {ns:.1}, \"reserved_over_live\": {reserved:.4}, \"heap\": {heap}, \
+                 \"device_calls\": {calls}, \"misses\": {misses}, \"carried_share\": {carried:.3}}}"
+            ),
+            false => format!(
+                "{name:<24} {ns:6.1} ns   reserved over live {reserved:.3}   in 1,000 entries: heap {heap}, \
+                 device calls {calls}, misses {misses}, carried {carried:.2}"
+            ),
+        });
+        assert_eq!(timed.name, name);
+    }
+    match json {
+        true => println!("{{{}}}", parts.join(", ")),
+        false => println!("{}", parts.join("\n")),
+    }
+}
