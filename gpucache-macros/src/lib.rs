@@ -1,8 +1,9 @@
 //! The macros of `gpucache`: the attribute `#[cache_scope(..)]` and the procedural half of `cache_scope!(..)`.
 //!
 //! `ast` is the syntax that was written, `valid` decides what of it is accepted (every rejection stands there),
-//! `expand` writes the code, from `guard` (what enters a scope) and `future` (what does so at each poll). What they
-//! write names nothing but `gpucache::Scope`, its guard and `gpucache::Recycle`.
+//! `expand` writes the code, from `guard` (what enters a scope) and `future` (what does so at each poll). `later` and `tail`
+//! read what runs after a function has returned, and the async block among it that can be scoped. What they write names
+//! nothing but `gpucache::Scope`, its guard, `gpucache::Recycle`, and the trait that a computed name has.
 //!
 //! Invariants: the user's tokens keep their own spans, so that errors in a body appear at the user's own lines; names
 //! of ours are hygienic, so that a body can neither see nor shadow its guard; where an attribute is rejected the item
@@ -12,7 +13,9 @@ mod ast;
 mod expand;
 mod future;
 mod guard;
+mod later;
 mod mentions;
+mod tail;
 mod valid;
 
 use proc_macro::TokenStream;
@@ -27,6 +30,8 @@ use proc_macro2::TokenStream as TokenStream2;
 ///
 /// - `#[cache_scope(train_step)]`: an identifier; the scope is named `"train_step"`.
 /// - `#[cache_scope("train step")]`: a string literal.
+/// - `#[cache_scope(self::train_step)]`: the path of the module that this is written in, as `module_path!()` gives it,
+///   `"::"` and the identifier: `"mycrate::model::train_step"`.
 /// - `#[cache_scope(name = format!("layer{index}"))]`: any expression that is `AsRef<str>`. It is evaluated at every
 ///   call and may use the function's parameters.
 ///
@@ -38,8 +43,9 @@ use proc_macro2::TokenStream as TokenStream2;
 /// - `"keyed"`: every freed block is kept for the next array of its type, shape and device.
 /// - `"off"`: every block is handed back to the device.
 ///
-/// Names are of the whole process: a library had better put its own name in front, `#[cache_scope("mycrate::step")]`, or use a
-/// scope that nobody else can name, [`Scope::owned`](https://docs.rs/gpucache/latest/gpucache/struct.Scope.html#method.owned).
+/// Names are of the whole process, so that two libraries' `step` would be one scope: a library had better write
+/// `#[cache_scope(self::step)]`, or use a scope that nobody else can name,
+/// [`Scope::owned`](https://docs.rs/gpucache/latest/gpucache/struct.Scope.html#method.owned).
 ///
 /// # Functions that return futures
 ///

@@ -113,7 +113,6 @@ impl<T: Element> DerefMut for Array<T, Host> {
 /// What [`Host::launch`] lends to work: references to arrays, alone or in tuples of up to six, or nothing: `()`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be lent to work on a host's stream: pass `&array`, `&mut array`, or a tuple of up to six of these",
-    label = "no references to arrays on a `Host`",
     note = "the work may move in everything else that is `Send + 'static`; work without arrays takes `()`"
 )]
 pub trait Arguments: sealed::Lend {}

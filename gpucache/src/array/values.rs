@@ -38,6 +38,7 @@ impl<T: Element + Eq> Eq for Array<T, Host> {}
 /// assert_eq!(sum, 3.0);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
+#[diagnostic::do_not_recommend]
 impl<'a, T: Element> IntoIterator for &'a Array<T, Host> {
     type Item = &'a T;
     type IntoIter = Iter<'a, T>;
@@ -59,6 +60,7 @@ impl<'a, T: Element> IntoIterator for &'a Array<T, Host> {
 /// assert_eq!(*array, [2; 6]);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
+#[diagnostic::do_not_recommend]
 impl<'a, T: Element> IntoIterator for &'a mut Array<T, Host> {
     type Item = &'a mut T;
     type IntoIter = IterMut<'a, T>;

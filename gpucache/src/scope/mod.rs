@@ -4,7 +4,7 @@ mod name;
 mod stack;
 mod value;
 
-pub use name::{Invalidated, invalidate, invalidate_all, plan_stats, scopes, stats};
+pub use name::{AsName, Invalidated, invalidate, invalidate_all, plan_stats, scopes, stats};
 pub use stack::ScopeGuard;
 pub use value::{OwnedScope, Scope};
 
@@ -59,4 +59,7 @@ macro_rules! uncached {
         let _guard = $crate::ScopeGuard::outside();
         { $($body)* }
     }};
+    ($($other:tt)*) => {
+        ::core::compile_error!("`uncached!` takes a block in braces and nothing else; write `uncached!({ .. })`")
+    };
 }

@@ -19,7 +19,7 @@ use crate::device::{process_exits_now, thread_is_main};
 ///
 /// Guards may be dropped in any order: each ends its own entry. A guard that is forgotten leaves its scope entered until the
 /// thread ends.
-#[must_use = "the scope is left when the guard is dropped"]
+#[must_use = "the scope is left when the guard is dropped: bind it to a name, `let _inside = ..`, as `let _ = ..` drops it at once"]
 #[derive(Debug)]
 pub struct ScopeGuard {
     /// Names the entry on the stack; `None` if the thread is too far into its end to have one.

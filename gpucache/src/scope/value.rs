@@ -75,7 +75,8 @@ impl<'a> Scope<'a> {
         self.name
     }
 
-    /// Enters the scope: what is allocated on this thread until the guard is dropped comes from its cache.
+    /// Enters the scope: what is allocated on this thread until the guard is dropped comes from its cache. Bind the guard to a
+    /// name (`let _inside = scope.enter();`): `let _ = scope.enter();` leaves the scope at once.
     ///
     /// A guard across an `.await` would leave the scope entered while other tasks run on the thread; it is not `Send`, so that
     /// most executors refuse it. In async code use the attribute, which enters at each poll.

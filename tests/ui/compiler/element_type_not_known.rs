@@ -1,0 +1,5 @@
+use gpucache::prelude::*;
+
+fn main() {
+    let _ = Host::new().zeros(4).map(drop);
+}
