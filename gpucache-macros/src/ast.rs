@@ -107,7 +107,8 @@ impl Parse for Attribute {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let arguments = arguments(input)?;
         if input.peek(token::Brace) {
-            let message = "an attribute takes no block: remove it, or write `cache_scope!(NAME, { .. })` as a statement";
+            let message =
+                "an attribute takes no block: remove it, or write `cache_scope!(NAME, { .. })` as a statement";
             return Err(input.error(message));
         }
         Ok(Self { arguments })

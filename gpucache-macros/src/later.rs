@@ -47,8 +47,13 @@ fn of_bounds(bounds: &Punctuated<TypeParamBound, Token![+]>) -> Option<(Later, S
 fn of_trait(last: &PathSegment) -> Option<(Later, Span)> {
     let later = match last.ident.to_string().as_str() {
         "Future" | "IntoFuture" => Later::Future,
-        "Iterator" | "DoubleEndedIterator" | "ExactSizeIterator" | "FusedIterator" | "ParallelIterator"
-        | "IndexedParallelIterator" | "Stream" => Later::Iterator,
+        "Iterator"
+        | "DoubleEndedIterator"
+        | "ExactSizeIterator"
+        | "FusedIterator"
+        | "ParallelIterator"
+        | "IndexedParallelIterator"
+        | "Stream" => Later::Iterator,
         "Fn" | "FnMut" | "FnOnce" | "AsyncFn" | "AsyncFnMut" | "AsyncFnOnce" => Later::Closure,
         _ => return None,
     };

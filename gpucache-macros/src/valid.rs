@@ -62,7 +62,10 @@ pub(crate) fn scope(arguments: Vec<Argument>) -> Result<Scope> {
             Argument::Text(_) if name.is_some() => return Err(twice("name", span)),
             Argument::Other(value) if position == 0 => name = Some(of_module(&value)?),
             Argument::Word(word) if is_recycling(&word) => {
-                return Err(Error::new(span, format!("`{word}` is a value, not an option; write `recycle = \"{word}\"`")));
+                return Err(Error::new(
+                    span,
+                    format!("`{word}` is a value, not an option; write `recycle = \"{word}\"`"),
+                ));
             }
             _ => return Err(Error::new(span, format!("only options follow the one name; {}", known_options()))),
         }
@@ -106,7 +109,8 @@ fn is_recycling(word: &Ident) -> bool {
 fn variant(value: &Expr) -> Result<Ident> {
     let Some(text) = literal(value).map(LitStr::value) else {
         let known = known_recycling();
-        let message = format!("`recycle` takes a word in quotes, {known}; one chosen at run time is for `gpucache::Scope`");
+        let message =
+            format!("`recycle` takes a word in quotes, {known}; one chosen at run time is for `gpucache::Scope`");
         return Err(Error::new(value.span(), message));
     };
     let known = RECYCLE.iter().find(|(word, _)| text == *word);

@@ -6,6 +6,8 @@
 //!
 //! `TRYBUILD=overwrite` writes the messages anew; read each before it is kept.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::Path;
 
 /// Lines of a message, at most: it is read without scrolling.

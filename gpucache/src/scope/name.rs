@@ -13,6 +13,7 @@ use crate::pressure::demand;
     label = "not a name"
 )]
 pub trait AsName {
+    /// The name.
     fn as_name(&self) -> &str;
 }
 

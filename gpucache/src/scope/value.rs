@@ -10,8 +10,9 @@ use crate::home::{PlanStats, ScopeStats};
 /// A scope by its name, and how it recycles: what [`cache_scope!`](crate::cache_scope) names, as a value.
 ///
 /// It is a name alone, and free to make and to copy: values of one name mean one scope, whose caches belong to the threads that
-/// enter it. Names are of the whole process: libraries had better put their own name in front (`"mycrate::step"`), or
-/// have a scope of their own, [`owned`](Scope::owned).
+/// enter it. Names are of the whole process: libraries had better put the module's path in front
+/// (`Scope::new(concat!(module_path!(), "::step"))`, which is what the macros call `self::step`), or have a scope of their
+/// own, [`owned`](Scope::owned).
 ///
 /// ```
 /// use gpucache::{Recycle, Scope, prelude::*};

@@ -1,5 +1,0 @@
-use gpucache::prelude::*;
-
-fn main() {
-    let _ = Host::new().zeros(4).map(drop);
-}
