@@ -5,7 +5,6 @@
 //! `ui/compiler` are the compiler's, and about the program's own lines.
 //!
 //! `TRYBUILD=overwrite` writes the messages anew; read each before it is kept.
-
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
