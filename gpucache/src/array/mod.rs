@@ -212,7 +212,8 @@ impl<T: Element, D: Device> Array<T, D> {
     /// Copies the elements to the host, and waits for them.
     ///
     /// # Errors
-    /// A failure of the device, or of work on its stream before.
+    /// A failure of the device, or of work on its stream before; [`is_panic`](Error::is_panic) as often as it is asked for if
+    /// the work that was to write the array panicked.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.block.stream().check()?;
         let (mut values, len) = (Vec::<T>::with_capacity(self.len()), self.len());
@@ -239,7 +240,7 @@ impl<T: Element, D: Device> Array<T, D> {
     /// A copy on the same device and stream, allocated like any other array: from the innermost scope.
     ///
     /// # Errors
-    /// As for [`zeros`](Array::zeros).
+    /// As for [`zeros`](Array::zeros); [`is_panic`](Error::is_panic) if work that was to write the array has panicked.
     pub fn try_clone(&self) -> Result<Self> {
         let mut copy = Self::serve(self.device(), self.shape(), self.byte_len())?;
         copy.block.copy_from(&self.block)?;
