@@ -1,6 +1,8 @@
 //! What an array can be made of.
 #![allow(unsafe_code)]
 
+use std::fmt::Debug;
+
 use half::{bf16, f16};
 
 /// A type that arrays can hold: plain data, the same on the host and on devices.
@@ -12,7 +14,7 @@ use half::{bf16, f16};
 /// ```
 /// use gpucache::{Element, prelude::*};
 ///
-/// #[derive(Clone, Copy)]
+/// #[derive(Clone, Copy, Debug)]
 /// #[repr(C)]
 /// struct Point { x: f32, y: f32 }
 /// // SAFETY: two floats without padding, and zero bytes are the point (0, 0).
@@ -23,11 +25,11 @@ use half::{bf16, f16};
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be an element of an array: use a number, `bool`, or a `Copy` type with `unsafe impl Element`",
+    message = "`{Self}` cannot be an element of an array: use a number, `bool`, or a `Copy` and `Debug` type with `unsafe impl Element`",
     label = "not an `Element`",
     note = "plain data without padding, of which all bytes zero is a value, may have `unsafe impl gpucache::Element for {Self} {{}}`"
 )]
-pub unsafe trait Element: Copy + Send + Sync + 'static {}
+pub unsafe trait Element: Copy + Debug + Send + Sync + 'static {}
 
 macro_rules! elements {
     ($($element:ty)*) => { $(

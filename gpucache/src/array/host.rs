@@ -88,6 +88,14 @@ impl<T: Element> Array<T, Host> {
         self.block.check_outcome()
     }
 
+    /// The elements, if no work may be under way on them and they are what work was to make of them.
+    pub(super) fn at_rest(&self) -> Option<&[T]> {
+        let is_at_rest =
+            self.device().is_idle() && !self.block.is_used_elsewhere() && self.block.check_outcome().is_ok();
+        // What is queued from now on borrows `self` as well, and so only reads.
+        is_at_rest.then(|| Elements { address: self.block.address(), len: self.len(), slice: PhantomData }.slice())
+    }
+
     /// As [`wait_for_work`](Array::wait_for_work), and for those who read.
     fn wait_for_uses(&mut self) -> Result<()> {
         self.block.end_uses()?;

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 mod allocate;
+mod debug;
 mod element;
 mod host;
 mod shape;
@@ -13,7 +14,6 @@ mod values;
 mod cuda;
 
 use std::any::TypeId;
-use std::fmt;
 use std::marker::PhantomData;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
@@ -268,14 +268,6 @@ impl<T: Element, D: Device> Clone for Array<T, D> {
     #[allow(clippy::panic)]
     fn clone(&self) -> Self {
         self.try_clone().unwrap_or_else(|error| panic!("an array could not be cloned: {error}"))
-    }
-}
-
-/// The type of the elements, the shape and the device. The elements themselves are not shown: work that writes them may be
-/// under way, and this neither waits nor fails. On a host `&array[..]` shows them.
-impl<T: Element, D: Device> fmt::Debug for Array<T, D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Array<{}>{:?} on {:?}", std::any::type_name::<T>(), self.shape(), self.device())
     }
 }
 

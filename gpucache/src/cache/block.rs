@@ -115,6 +115,11 @@ impl Block {
         self.0.reshape(dims);
     }
 
+    /// Whether other streams may use it, as far as that was said.
+    pub(crate) fn is_used_elsewhere(&self) -> bool {
+        self.0.needs_care()
+    }
+
     /// Makes the block's own stream wait for other users that said so, or that the view knows.
     ///
     /// # Errors

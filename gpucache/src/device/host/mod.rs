@@ -126,6 +126,11 @@ impl Host {
         self.queued().map_or(Ok(()), |queued| queued.0.progress().finish())
     }
 
+    /// Whether no work is on the stream.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queued().is_none_or(|queued| queued.0.progress().is_done(queued.0.progress().queued()))
+    }
+
     fn queued(&self) -> Option<&Queued> {
         self.0.backend()
     }
