@@ -40,7 +40,7 @@ macro_rules! conformance {
                 through_recursion, from_a_scope_that_is_entered_in_a_loop, into_a_static, many_at_once,
                 a_dropped_escape_serves_again;
             constructors: zeros_on_recycled_memory, full_of_every_size, full_on_recycled_memory, from_slice_round_trip,
-                users_element, bools, uninit_that_is_written, elements_without_bytes;
+                users_element, numbers_of_other_crates, bools, uninit_that_is_written, elements_without_bytes;
             contents: copy_from_slice_overwrites, clones_are_separate, reshape_keeps_the_elements,
                 reshape_does_not_outlive_the_array, wrong_lengths_are_errors, errors_leave_nothing_behind,
                 arrays_are_send_and_sync;

@@ -3,6 +3,9 @@
 #![cfg(feature = "cuda")]
 #![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
 use cudarc::cublas::sys::cublasOperation_t::CUBLAS_OP_N;
 use cudarc::cublas::{CudaBlas, Gemm, GemmConfig};
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DeviceSlice, SyncOnDrop};
@@ -151,10 +154,17 @@ fn arrays_have_views() {
     stream.memcpy_htod(&[1; 10], &mut array.as_view_mut()).unwrap();
     stream.memcpy_htod(&[2; 3], &mut array.try_slice_mut(4..7).unwrap()).unwrap();
     assert!(array.try_slice_mut(8..11).is_none() && array.try_split_at_mut(11).is_none());
-    let (mut low, mut high) = array.try_split_at_mut(9).unwrap();
+    let (mut low, mut high) = array.split_at_mut(9);
     stream.memcpy_htod(&[3], &mut high).unwrap();
     stream.memcpy_htod(&[4], &mut low).unwrap();
-    assert_eq!(array.to_vec().unwrap(), [4, 1, 1, 1, 2, 2, 2, 1, 1, 3]);
+    stream.memcpy_htod(&[5; 2], &mut array.slice_mut(1..=2)).unwrap();
+    assert_eq!(array.to_vec().unwrap(), [4, 5, 5, 1, 2, 2, 2, 1, 1, 3]);
+    let text = |caught: thread::Result<usize>| *caught.unwrap_err().downcast::<String>().unwrap();
+    let outside = [
+        text(catch_unwind(AssertUnwindSafe(|| array.slice_mut(8..11).len()))),
+        text(catch_unwind(AssertUnwindSafe(|| array.split_at_mut(11).0.len()))),
+    ];
+    assert!(outside.iter().all(|text| text.contains("10")), "{outside:?}");
     assert_eq!(stream.clone_dtoh(&array.as_view()).unwrap(), array.to_vec().unwrap());
     assert_eq!(stream.clone_dtoh(&array.slice(3..5)).unwrap(), [1, 2]);
     assert!(array.try_slice(8..11).is_none());

@@ -1,17 +1,21 @@
-//! Arrays in the machine's own memory are slices, and arguments of work that a stream does later.
+//! Arrays in the machine's own memory are slices.
 //!
 //! Invariant: a slice is lent to a caller's thread only while no work on its array is queued, and to queued work only in
 //! the stream's order.
 #![allow(unsafe_code)]
+
+mod launch;
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::with_exposed_provenance_mut;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
+pub use launch::Arguments;
+
 use super::{Array, Element};
-use crate::base::error::{Error, Result};
-use crate::device::{Device, Host};
+use crate::base::error::Result;
+use crate::device::Host;
 
 /// The elements of an array that may be read during `'a`.
 ///
@@ -73,19 +77,56 @@ impl<T: Element> Array<T, Host> {
     #[cold]
     #[allow(clippy::panic)]
     fn finish_queued_work(&self) {
-        // Behind what other streams were announced to write.
-        let ordered = self.block.read_on(self.block.stream());
-        ordered.unwrap_or_else(|error| self.block.stream().keep(error));
-        // In queued work alone, where a panic is caught and becomes the stream's error.
-        self.device().finish().unwrap_or_else(|error| panic!("{error}"));
+        // The elements are not what the caller takes them for, and nothing else can be returned.
+        self.wait_for_work().unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Waits for all that is queued on the array, also by other streams that were announced to write.
+    fn wait_for_work(&self) -> Result<()> {
+        self.block.read_on(self.block.stream())?;
+        self.device().finish()?;
+        self.block.check_outcome()
+    }
+
+    /// The elements, if no work may be under way on them and they are what work was to make of them.
+    pub(super) fn at_rest(&self) -> Option<&[T]> {
+        let is_at_rest =
+            self.device().is_idle() && !self.block.is_used_elsewhere() && self.block.check_outcome().is_ok();
+        // What is queued from now on borrows `self` as well, and so only reads.
+        is_at_rest.then(|| Elements { address: self.block.address(), len: self.len(), slice: PhantomData }.slice())
+    }
+
+    /// As [`wait_for_work`](Array::wait_for_work), and for those who read.
+    fn wait_for_uses(&mut self) -> Result<()> {
+        self.block.end_uses()?;
+        self.wait_for_work()
     }
 }
 
 /// On a stream of [`Host::new_stream`] this waits until the work is done that is on the stream now.
 ///
 /// # Panics
+/// If late work panicked that the array was lent to by `&mut`, at each deref from then on: what that work was to write is not
+/// there, as behind a `Mutex` that is poisoned. So does an array that was written from such an array by late work, or is a
+/// clone of it. [`to_vec`](Array::to_vec) and [`try_clone`](Array::try_clone) return an error instead, and
+/// [`copy_from_slice`](Array::copy_from_slice) makes the array whole again. Other arrays are not concerned, and drops do not
+/// panic.
+///
 /// In work of the array's own stream while more work is queued behind, since that work cannot wait for itself: the panic
 /// is caught there and becomes the stream's error. [`Host::launch`] lends arrays to work without waiting.
+///
+/// ```
+/// use gpucache::prelude::*;
+///
+/// let stream = Host::new_stream()?;
+/// let mut array = Array::<f32, _>::zeros(&stream, 4)?;
+/// stream.launch(&mut array, |_| panic!("on purpose"))?;
+/// assert!(std::panic::catch_unwind(|| array[0]).is_err()); // not a zero that nobody wrote
+/// array.copy_from_slice(&[1.0; 4]).unwrap_err(); // what the stream has kept, once
+/// array.copy_from_slice(&[1.0; 4])?;
+/// assert_eq!(array[0], 1.0);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 impl<T: Element> Deref for Array<T, Host> {
     type Target = [T];
 
@@ -98,17 +139,22 @@ impl<T: Element> Deref for Array<T, Host> {
 }
 
 /// As for `Deref`.
+///
+/// # Panics
+/// As for `Deref`.
 impl<T: Element> DerefMut for Array<T, Host> {
     #[inline]
+    #[allow(clippy::panic)]
     fn deref_mut(&mut self) -> &mut [T] {
-        if !self.device().is_synchronous() {
-            self.block.end_uses_or_keep();
-        }
         // All work on the block is done then. None can be queued while `self` is borrowed exclusively.
-        self.finish_work();
+        if !self.device().is_synchronous() {
+            // As for `Deref`: nothing else can be returned.
+            self.wait_for_uses().unwrap_or_else(|error| panic!("{error}"));
+        }
         ElementsMut { address: self.block.address(), len: self.len(), slice: PhantomData }.slice()
     }
 }
+<<<<<<< HEAD
 
 /// What [`Host::launch`] lends to work: references to arrays, alone or in tuples of up to six, or nothing: `()`.
 #[diagnostic::on_unimplemented(
@@ -271,3 +317,5 @@ impl Host {
         Ok(())
     }
 }
+=======
+>>>>>>> wt-arr

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 mod allocate;
+mod debug;
 mod element;
 mod host;
 mod shape;
@@ -13,7 +14,6 @@ mod values;
 mod cuda;
 
 use std::any::TypeId;
-use std::fmt;
 use std::marker::PhantomData;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
@@ -219,7 +219,8 @@ impl<T: Element, D: Device> Array<T, D> {
     /// Copies the elements to the host, and waits for them.
     ///
     /// # Errors
-    /// A failure of the device, or of work on its stream before.
+    /// A failure of the device, or of work on its stream before; [`is_panic`](Error::is_panic) as often as it is asked for if
+    /// the work that was to write the array panicked.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.block.stream().check()?;
         let (mut values, len) = (Vec::<T>::with_capacity(self.len()), self.len());
@@ -246,7 +247,7 @@ impl<T: Element, D: Device> Array<T, D> {
     /// A copy on the same device and stream, allocated like any other array: from the innermost scope.
     ///
     /// # Errors
-    /// As for [`zeros`](Array::zeros).
+    /// As for [`zeros`](Array::zeros); [`is_panic`](Error::is_panic) if work that was to write the array has panicked.
     pub fn try_clone(&self) -> Result<Self> {
         let mut copy = Self::serve(self.device(), self.shape(), self.byte_len())?;
         copy.block.copy_from(&self.block)?;
@@ -274,14 +275,6 @@ impl<T: Element, D: Device> Clone for Array<T, D> {
     #[allow(clippy::panic)]
     fn clone(&self) -> Self {
         self.try_clone().unwrap_or_else(|error| panic!("an array could not be cloned: {error}"))
-    }
-}
-
-/// The type of the elements, the shape and the device. The elements themselves are not shown: work that writes them may be
-/// under way, and this neither waits nor fails. On a host `&array[..]` shows them.
-impl<T: Element, D: Device> fmt::Debug for Array<T, D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Array<{}>{:?} on {:?}", std::any::type_name::<T>(), self.shape(), self.device())
     }
 }
 

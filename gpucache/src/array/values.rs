@@ -6,7 +6,7 @@ use std::slice::{Iter, IterMut};
 use super::{Array, Element};
 use crate::device::{Host, Stream};
 
-/// Equal in shape, and element by element. This waits as `Deref` does.
+/// Equal in shape, and element by element. This waits, and panics, as `Deref` does.
 ///
 /// ```
 /// use gpucache::prelude::*;
@@ -25,7 +25,7 @@ impl<T: Element + PartialEq> PartialEq for Array<T, Host> {
 
 impl<T: Element + Eq> Eq for Array<T, Host> {}
 
-/// The elements in row-major order. This waits as `Deref` does.
+/// The elements in row-major order. This waits, and panics, as `Deref` does.
 ///
 /// ```
 /// use gpucache::prelude::*;
@@ -48,7 +48,7 @@ impl<'a, T: Element> IntoIterator for &'a Array<T, Host> {
     }
 }
 
-/// The elements in row-major order, to be changed. This waits as `DerefMut` does.
+/// The elements in row-major order, to be changed. This waits, and panics, as `DerefMut` does.
 ///
 /// ```
 /// use gpucache::prelude::*;

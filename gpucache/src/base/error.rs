@@ -1,5 +1,6 @@
 //! The one error type of the crate: opaque, with predicates, so that a new cause never breaks a caller.
 
+use std::any::Any;
 use std::fmt;
 
 /// What every fallible call of this crate returns.
@@ -38,7 +39,12 @@ enum Kind {
     InvalidShape(String),
     #[error("{operation} failed on {device} ({detail}): {remedy}")]
     DeviceFailure { device: String, operation: &'static str, detail: String, remedy: &'static str },
-    #[error("an earlier drop could not report this, so this call does, and did nothing else: {0}")]
+    #[error(
+        "work on a stream of the host panicked ({0}), and arrays that it was lent to be written are lost: drop them, or \
+         overwrite them by `copy_from_slice`"
+    )]
+    Panicked(String),
+    #[error("an earlier drop or late work could not report this, so this call does, and did nothing else: {0}")]
     Deferred(Error),
 }
 
@@ -74,6 +80,11 @@ impl Error {
 
     pub(crate) fn invalid_shape(message: String) -> Error {
         Error(Box::new(Kind::InvalidShape(message)))
+    }
+
+    /// Work that was done later panicked with this text.
+    pub(crate) fn panicked(text: impl Into<String>) -> Error {
+        Error(Box::new(Kind::Panicked(text.into())))
     }
 
     /// The same where it stopped a request of so many bytes, of which the device was asked for a piece.
@@ -122,9 +133,31 @@ impl Error {
         matches!(self.cause(), Kind::DeviceFailure { .. })
     }
 
-    /// The failure happened in an earlier drop, which could not return it; the call that returned it was not started
-    /// and can be made again. The other predicates describe the earlier failure.
+    /// Work on a stream of [`Host::new_stream`](crate::device::Host::new_stream) panicked, or was not done because it was lent
+    /// an array that such work was to write. The message has the text of the panic.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let stream = Host::new_stream()?;
+    /// stream.launch((), |()| panic!("no such row"))?;
+    /// let error = stream.synchronize().unwrap_err();
+    /// assert!(error.is_panic() && error.to_string().contains("no such row"));
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn is_panic(&self) -> bool {
+        matches!(self.cause(), Kind::Panicked(_))
+    }
+
+    /// The failure happened in an earlier drop or in late work, which could not return it; the call that returned it was
+    /// not started and can be made again. The other predicates describe the earlier failure.
     pub fn is_deferred(&self) -> bool {
         matches!(&*self.0, Kind::Deferred(_))
     }
+}
+
+/// The text of a panic.
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a value that is no text")
 }
