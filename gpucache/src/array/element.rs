@@ -28,14 +28,7 @@ use std::fmt::Debug;
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(
-<<<<<<< HEAD
-    message = "`{Self}` cannot be an element of an array: use a number, `bool`, or a `Copy` type with `unsafe impl Element`"
-=======
-    message = "`{Self}` cannot be an element of an array: use a number, `bool`, or a `Copy` and `Debug` type with `unsafe impl Element`",
-    label = "not an `Element`",
-    note = "plain data without padding, of which all bytes zero is a value, may have `unsafe impl gpucache::Element for {Self} {{}}`",
-    note = "numbers of the crates `half`, `float8` and `num-complex` are elements by gpucache's features of these names"
->>>>>>> wt-arr
+    message = "`{Self}` cannot be an element of an array: use a number, `bool`, or a `Copy` and `Debug` type with `unsafe impl Element`"
 )]
 pub unsafe trait Element: Copy + Debug + Send + Sync + 'static {}
 

@@ -32,7 +32,6 @@ use crate::record::{Failure, Outcome};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be lent to work on a host's stream: pass `&array`, `&mut array`, or a tuple or a `Vec` of these",
-    label = "no references to arrays on a `Host`",
     note = "the work may move in everything else that is `Send + 'static`; work without arrays takes `()`"
 )]
 pub trait Arguments: sealed::Lend {}
@@ -67,6 +66,10 @@ pub struct Lent<E> {
 mod sealed {
     use super::{Arc, Failure, Host, Outcome, Result};
 
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot be lent to work on a host's stream: pass `&array`, `&mut array`, or a tuple or a `Vec` of these",
+        note = "the work may move in everything else that is `Send + 'static`; work without arrays takes `()`"
+    )]
     pub trait Lend {
         /// What the work gets.
         type Slices<'a>;
@@ -245,7 +248,8 @@ impl Host {
     /// assert_eq!(output.to_vec()?, [9.0; 1000]);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
-    pub fn launch<A: Arguments>(
+    // `Lend` is a part of `Arguments`. Named first, it is what an error is about, and not the work that depends on it.
+    pub fn launch<A: sealed::Lend + Arguments>(
         &self,
         mut arguments: A,
         work: impl for<'a> FnOnce(A::Slices<'a>) + Send + 'static,
