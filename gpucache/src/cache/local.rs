@@ -12,6 +12,7 @@ use crate::home::{PlanStats, ScopeStats, Shared};
 use crate::planner::{Begin, Planner};
 use crate::pressure::demand::Told;
 use crate::pressure::reclaim::Idle;
+use crate::range::Taken;
 use crate::record::{Door, Generation, Home, Place, Record, Request};
 
 /// Entries between two looks at which spare records are needed: far more than orders that take turns, so that a record that one
@@ -163,13 +164,13 @@ impl Local {
 
     /// Takes a fresh record into account. A kept one returns to the list of its key, another is released when dropped.
     pub(super) fn adopt(&mut self, door: &'static Door, shared: &Shared, fresh: Fresh<'_>) {
-        let Fresh { record, request, stream, keeps, calls } = fresh;
+        let Fresh { record, request, stream, keeps, taken } = fresh;
         let generation = if keeps { shared.generation() } else { Generation::NEVER_KEPT };
         // Blocks without memory are all alike.
         let has_list = keeps && request.bytes > 0;
         let place = if has_list { self.lists.place_of(request, stream) } else { Place::default() };
         record.set_home(Home { door: Some(door), generation }, place);
-        shared.counters.allocated(record.bytes(), calls);
+        shared.counters.allocated(record.bytes(), taken);
         match keeps {
             true => self.hand_out(shared, record),
             false => shared.counters.handed_out(record.bytes(), shared.lease.live(), &shared.returns),
@@ -333,5 +334,5 @@ pub(super) struct Fresh<'a> {
     pub(super) request: &'a Request<'a>,
     pub(super) stream: u64,
     pub(super) keeps: bool,
-    pub(super) calls: u64,
+    pub(super) taken: Taken,
 }

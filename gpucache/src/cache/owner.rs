@@ -16,8 +16,9 @@ use super::supply::{self, Supplied};
 use crate::base::error::Result;
 use crate::device::Stream;
 use crate::home::hold::{Duties, Hold};
-use crate::home::{PlanStats, ScopeStats, Shared};
+use crate::home::{PlanStats, ScopeStats, Shared, Visit};
 use crate::pressure::{demand, keep};
+use crate::range::Taken;
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
 /// One scope's cache on one thread.
@@ -60,9 +61,9 @@ impl Cache {
 
     /// Enters the scope: the calling thread owns the cache until it has left as often. Waits while another thread takes
     /// idle blocks out.
-    pub(crate) fn enter(&'static self, recycle: Recycle) {
+    pub(crate) fn enter(&'static self, recycle: Recycle, visit: Visit) {
         self.local.enter(claim_token());
-        self.shared.counters.entries.add(1);
+        self.shared.counters.visited(visit);
         let Some(owner) = self.owner() else { return };
         owner.with(|local, _| local.enter(recycle));
         if self.shared.is_behind() {
@@ -241,15 +242,16 @@ impl Owner {
     /// A block straight from the device, which goes back there.
     pub(super) fn allocate_unkept(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         let record = supply::from_device(stream, request)?;
-        let supplied = Supplied { record, calls: u64::from(request.bytes > 0) };
+        let taken = if request.bytes > 0 { Taken::ALLOCATION } else { Taken::default() };
+        let supplied = Supplied { record, taken };
         Ok(self.adopt(stream, request, supplied, false))
     }
 
     /// Takes a supplied record into account.
     fn adopt(&self, stream: &Stream, request: &Request<'_>, supplied: Supplied, keeps: bool) -> Box<Record> {
-        let Supplied { mut record, calls } = supplied;
+        let Supplied { mut record, taken } = supplied;
         self.shared.note_device(stream.memory_id());
-        let fresh = Fresh { record: &mut record, request, stream: stream.id(), keeps, calls };
+        let fresh = Fresh { record: &mut record, request, stream: stream.id(), keeps, taken };
         self.with(|local, shared| local.adopt(self.cache.door(), shared, fresh));
         self.note_holding();
         record

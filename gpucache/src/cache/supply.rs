@@ -7,13 +7,13 @@ use crate::base::error::{Error, Result};
 use crate::device::Stream;
 use crate::pressure::reclaim::{self, Idle};
 use crate::pressure::shortage::insist;
-use crate::range::{Carved, DeviceRange, Limit, Occupancy};
+use crate::range::{Carved, DeviceRange, Limit, Occupancy, Taken};
 use crate::record::{Origin, Record, Request};
 
-/// A record with memory, and how many calls to the device it took.
+/// A record with memory, and what was taken from the device for it.
 pub(super) struct Supplied {
     pub(super) record: Box<Record>,
-    pub(super) calls: u64,
+    pub(super) taken: Taken,
 }
 
 /// What a cache has for a block from the range.
@@ -55,13 +55,16 @@ pub(super) fn reserved(stream: &Stream, request: &Request<'_>) -> Result<Box<Rec
 pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store) -> Result<Supplied> {
     let Store { spare, moves } = store;
     let bytes = request.bytes as u64;
-    let (address, origin, calls) = match DeviceRange::of(stream) {
-        _ if bytes == 0 => (0, Origin::Nowhere, 0),
+    let (address, origin, taken) = match DeviceRange::of(stream) {
+        _ if bytes == 0 => (0, Origin::Nowhere, Taken::default()),
         Some(range) => {
-            let Carved { block, address, calls } = carve(range, stream, request, moves)?;
-            (address, Origin::Range(block), calls)
+            let Carved { block, address, taken, .. } = carve(range, stream, request, moves)?;
+            (address, Origin::Range(block), taken)
         }
-        None => (insist(stream, bytes, 0, |_| stream.allocate(request.bytes))?, Origin::Device, 1),
+        None => {
+            let address = insist(stream, bytes, 0, |_| stream.allocate(request.bytes))?;
+            (address, Origin::Device, Taken::ALLOCATION)
+        }
     };
     let record = match spare {
         Some(mut spare) => {
@@ -70,7 +73,7 @@ pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store) -
         }
         None => Box::new(Record::new(stream, request, address, origin)),
     };
-    Ok(Supplied { record, calls })
+    Ok(Supplied { record, taken })
 }
 
 /// The steps of a miss, in order of their price: what is free; what is idle elsewhere, once it went back; pages that move; what is

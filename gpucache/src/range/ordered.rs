@@ -4,6 +4,7 @@
 //! done under the lock of [`DeviceRange`](super::DeviceRange), and waits for nobody.
 
 use super::fit::EVERY_SPAN;
+use super::range::Backing;
 use super::{Block, Range, RangeError};
 use crate::base::error::{Error, Result};
 use crate::device::{Source, Stream};
@@ -14,8 +15,27 @@ use crate::order::{Streams, Tag};
 pub(crate) struct Carved {
     pub(crate) block: Block,
     pub(crate) address: u64,
-    /// Calls to the device that it took.
+    /// Handles that were mapped for it, and unmapped elsewhere.
     pub(crate) calls: u64,
+    pub(crate) taken: Taken,
+}
+
+/// How often the device was asked for memory, and gave it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// Calls of its allocator.
+    pub(crate) allocations: u64,
+    /// Pieces of memory mapped.
+    pub(crate) pieces: u64,
+}
+
+impl Taken {
+    /// One allocation.
+    pub(crate) const ALLOCATION: Taken = Taken { allocations: 1, pieces: 0 };
+
+    pub(crate) fn is_any(self) -> bool {
+        self != Taken::default()
+    }
 }
 
 /// Free spans that a miss looks at for one that the stream may use at once. More of them find memory where many streams share a
@@ -61,7 +81,7 @@ impl Ordered {
         let Ordered { range, streams, .. } = self;
         let me = streams.attend(stream);
         let block = range.reuse_if(bytes, most, |tag| streams.may_use_now(me, tag))?;
-        Ok(block.map(|block| self.carved(block, 0)))
+        Ok(block.map(|block| self.carved(block, 0, 0)))
     }
 
     /// Memory for `bytes` that is free, or else for which the device gives the pages that are missing.
@@ -82,7 +102,7 @@ impl Ordered {
             claimed => claimed.map(|()| true),
         })?;
         if let Some(block) = block {
-            return Ok(self.carved(block, 0));
+            return Ok(self.carved(block, 0, 0));
         }
         let me = self.streams.attend(stream);
         if !self.streams.are_several() {
@@ -112,12 +132,17 @@ impl Ordered {
             RangeError::Exhausted { bytes } => exhausted(bytes),
         })?;
         let after = range.stats();
-        let calls = after.map_calls - before.map_calls + after.unmap_calls - before.unmap_calls;
-        Ok(block.map(|block| self.carved(block, calls)))
+        let (mapped, unmapped) = (after.map_calls - before.map_calls, after.unmap_calls - before.unmap_calls);
+        Ok(block.map(|block| self.carved(block, mapped, unmapped)))
     }
 
-    fn carved(&self, block: Block, calls: u64) -> Carved {
-        Carved { address: self.range.pages().address(block.offset()), block, calls }
+    /// A block for which so many handles were mapped, and unmapped.
+    fn carved(&self, block: Block, mapped: u64, unmapped: u64) -> Carved {
+        let taken = match self.range.backing {
+            Backing::Span => Taken { allocations: 0, pieces: mapped },
+            Backing::Chunks => Taken { allocations: mapped, pieces: 0 },
+        };
+        Carved { address: self.range.pages().address(block.offset()), block, calls: mapped + unmapped, taken }
     }
 }
 

@@ -31,7 +31,7 @@ fn threads(workers: usize) -> Runtime {
 /// The allocations that the scope has served.
 fn served(name: &str) -> u64 {
     let stats = stats_of(name);
-    stats.hits + stats.misses
+    stats.allocations()
 }
 
 /// Fails if the calling thread is inside the scope.

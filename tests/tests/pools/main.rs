@@ -20,7 +20,7 @@ type Words = Array<u32, Faulty>;
 /// The allocations that the scope has served.
 fn served(name: &str) -> u64 {
     let stats = stats_of(name);
-    stats.hits + stats.misses
+    stats.allocations()
 }
 
 /// Gives back what the scopes have, and fails if anything is left, or still counted as in use.

@@ -38,7 +38,7 @@ async fn suspend() {
 
 fn served(name: &str) -> u64 {
     let stats = gpucache::stats(name).unwrap();
-    stats.hits + stats.misses
+    stats.allocations()
 }
 
 fn main() {
