@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Bytes in the largest binary unit of which there is at least one: `1.50 GiB`; below 10 KiB exactly.
+/// Bytes in the largest binary unit of which there is at least one: `1.50 GiB`; below 10 KiB exactly. By `{:#}` both:
+/// `1610612736 bytes (1.50 GiB)`.
 pub(crate) struct Bytes(pub(crate) u64);
 
 /// Up to here a number is read faster than its unit.
@@ -10,8 +11,13 @@ const EXACT: u64 = 10 << 10;
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 < EXACT {
-            return write!(f, "{} bytes", self.0);
+        match self.0 {
+            1 => return f.write_str("1 byte"),
+            0..EXACT => return write!(f, "{} bytes", self.0),
+            _ => {}
+        }
+        if f.alternate() {
+            return write!(f, "{} bytes ({self})", self.0);
         }
         let power = self.0.ilog2() / 10;
         let unit = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"][power as usize % 7];
@@ -26,6 +32,7 @@ mod tests {
     #[test]
     fn bytes_are_shown_in_the_unit_that_fits() {
         let shown = [0, 10239, 10240, 3 << 19, 3 << 29, u64::MAX].map(|bytes| Bytes(bytes).to_string());
+        assert_eq!(format!("{:#} {:#}", Bytes(1), Bytes(3 << 29)), "1 byte 1610612736 bytes (1.50 GiB)");
         assert_eq!(shown, ["0 bytes", "10239 bytes", "10.00 KiB", "1.50 MiB", "1.50 GiB", "16.00 EiB"]);
     }
 }

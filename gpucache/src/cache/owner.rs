@@ -9,11 +9,13 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError};
 
 use super::local::{Fresh, Local, Put};
 use super::policy::Recycle;
 use super::supply::{self, Supplied};
 use crate::base::error::Result;
+use crate::base::sync::Mutex;
 use crate::device::Stream;
 use crate::home::hold::{Duties, Hold};
 use crate::home::{PlanStats, ScopeStats, Shared, Visit};
@@ -26,6 +28,8 @@ pub(crate) struct Cache {
     pub(super) shared: Shared,
     pub(super) local: Hold<Local>,
     door: Door,
+    /// The scope that it serves now, for messages.
+    name: Mutex<Option<Arc<str>>>,
 }
 
 /// The proof that the calling thread owns a cache, and the way to its owner's side. It stays on its thread, and is not kept
@@ -47,10 +51,21 @@ impl Deref for Owner {
 impl Cache {
     /// A new one, which lives as long as the process.
     pub(super) fn leak() -> &'static Cache {
-        let new = Cache { shared: Shared::new(), local: Hold::new(Local::default()), door: Door::new() };
+        let local = Hold::new(Local::default());
+        let new = Cache { shared: Shared::new(), local, door: Door::new(), name: Mutex::default() };
         let cache: &'static Cache = Box::leak(Box::new(new));
         cache.door.lead_to(cache);
         cache
+    }
+
+    /// Serves a scope of this name from now on.
+    pub(super) fn rename(&self, name: &Arc<str>) {
+        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.clone());
+    }
+
+    /// The name of its scope.
+    pub(super) fn name(&self) -> Option<Arc<str>> {
+        self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Where its records return to.
@@ -232,7 +247,7 @@ impl Owner {
         }
         let is_new = self.with(|local, _| local.watch(stream));
         if is_new && stream.captures_unannounced() {
-            return Err(supply::unannounced("memory of a scope"));
+            return Err(supply::unannounced());
         }
         let store = self.with(|local, shared| local.store(shared, request));
         let supplied = supply::from_range(stream, request, store)?;

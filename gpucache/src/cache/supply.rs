@@ -83,7 +83,7 @@ fn carve(range: &DeviceRange, stream: &Stream, request: &Request<'_>, moves: Mov
     if let Some(carved) = range.reuse(stream, bytes)? {
         return Ok(carved);
     }
-    refuse_unannounced(stream, request)?;
+    refuse_unannounced(stream)?;
     if let Some(carved) = reclaimed(range, stream, bytes)? {
         return Ok(carved);
     }
@@ -95,7 +95,6 @@ fn carve(range: &DeviceRange, stream: &Stream, request: &Request<'_>, moves: Mov
         return Ok(carved);
     }
     insist(stream, bytes, frees, |insists| range.allocate(stream, bytes, insists))
-        .map_err(|error| error.stopping(request.bytes))
 }
 
 /// What is free once the idle memory of scopes that keep a budget went back.
@@ -118,17 +117,14 @@ fn moved(range: &DeviceRange, stream: &Stream, bytes: u64, reserved: u64, moves:
 }
 
 /// A capture gets no memory that would not stay reserved for its graph.
-fn refuse_unannounced(stream: &Stream, request: &Request<'_>) -> Result<()> {
-    match !stream.is_reserved() && stream.is_capturing() {
-        true => Err(unannounced(format_args!("an array of shape {:?}, {} bytes", request.dims, request.bytes))),
-        false => Ok(()),
-    }
+fn refuse_unannounced(stream: &Stream) -> Result<()> {
+    if !stream.is_reserved() && stream.is_capturing() { Err(unannounced()) } else { Ok(()) }
 }
 
 /// Why a capture gets no memory that is not reserved for its graph.
-pub(super) fn unannounced(what: impl std::fmt::Display) -> Error {
+pub(super) fn unannounced() -> Error {
     Error::unavailable(
-        what,
+        "memory of a scope",
         "a graph is captured on the stream, and nothing would keep the memory for the graph",
         "capture by `Cuda::capture`",
     )

@@ -7,7 +7,7 @@ use super::fit::EVERY_SPAN;
 use super::range::Backing;
 use super::{Block, Range, RangeError};
 use crate::base::error::{Error, Result};
-use crate::device::{Source, Stream};
+use crate::device::{Pages, Source, Stream};
 use crate::order::{Streams, Tag};
 
 /// Memory carved out of a range.
@@ -90,7 +90,7 @@ impl Ordered {
             return Ok(carved);
         }
         let carved = self.carve(stream, |range, may_use, _| range.extend(bytes, may_use).map(Some))?;
-        carved.ok_or_else(|| exhausted(bytes))
+        carved.ok_or_else(|| exhausted(bytes, self.range.pages()))
     }
 
     /// Memory for `bytes` in spite of those who still use it: behind those of one free span, or else behind all. What the
@@ -129,7 +129,7 @@ impl Ordered {
         let block = carve(range, &|tag| streams.may_use(me, tag), &|tag| streams.is_idle(tag));
         let block = block.map_err(|error| match error {
             RangeError::Pages(error) => error,
-            RangeError::Exhausted { bytes } => exhausted(bytes),
+            RangeError::Exhausted { bytes } => exhausted(bytes, range.pages()),
         })?;
         let after = range.stats();
         let (mapped, unmapped) = (after.map_calls - before.map_calls, after.unmap_calls - before.unmap_calls);
@@ -146,6 +146,12 @@ impl Ordered {
     }
 }
 
-fn exhausted(bytes: u64) -> Error {
-    Error::out_of_memory("the device's range of addresses", bytes as usize, "no stretch is as long")
+/// There are not so many addresses side by side: fewer than the device has memory for, or fewer than were reserved.
+fn exhausted(bytes: u64, source: &Source) -> Error {
+    let short = |of: &str| Error::out_of_memory(of, bytes as usize, "no free stretch of addresses is as long");
+    match (source.capacity(), source.span()) {
+        (capacity, _) if 0 < capacity && capacity < bytes => short("the device").of_capacity(capacity),
+        (_, Some(span)) => short("the device's range of addresses").of_capacity(span),
+        (_, None) => short("the device's range of addresses"),
+    }
 }

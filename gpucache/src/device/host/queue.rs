@@ -82,11 +82,9 @@ impl Progress {
         if let Err(reason) = catch_unwind(AssertUnwindSafe(work)) {
             let text = reason.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| reason.downcast_ref::<&str>().copied()).unwrap_or("a value that is no text");
-            self.keep(Error::device_failure(
-                "a stream of the host",
-                "queued work",
-                format_args!("it panicked: {text}"),
-            ));
+            let detail = format_args!("it panicked: {text}");
+            let remedy = "correct the work; the stream goes on with what was queued behind it";
+            self.keep(Error::refused("a stream of the host", "queued work", detail, remedy));
             // Its drop could panic as well.
             std::mem::forget(reason);
         }
