@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::bytes::Bytes;
+use super::amounts::Bytes;
 
 /// What every fallible call of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

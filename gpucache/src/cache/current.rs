@@ -9,7 +9,7 @@ use std::cell::Cell;
 use super::owner::{Cache, Owner};
 use super::policy::Recycle;
 use super::supply;
-use crate::base::bytes::Bytes;
+use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
 use crate::device::Stream;
 use crate::record::{Record, Request};

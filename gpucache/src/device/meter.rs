@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::base::bytes::Bytes;
+use crate::base::amounts::{Bytes, Count};
 
 /// What this process holds from one device through this crate, in scopes and outside of them, and how often it asked since it
 /// began.
@@ -28,8 +28,8 @@ pub struct MemoryUse {
 }
 
 /// How often a device was called to order its streams since the process began, so that memory of one can serve another. A program
-/// with one stream has zeros throughout, but for streams of [`Host::new_stream`](super::Host::new_stream): those are asked
-/// whether they are done before pages move or go back.
+/// with one stream needs none of this to allocate and to free: the stream is asked whether it is done before pages
+/// move or go back, and not otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OrderUse {
@@ -57,14 +57,17 @@ impl fmt::Display for MemoryUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let MemoryUse { allocations, frees, mapped_pieces, unmapped_pieces, bytes, peak_bytes } = self;
         write!(f, "{} held, {} at most; ", Bytes(*bytes), Bytes(*peak_bytes))?;
-        write!(f, "{allocations} allocations, {frees} frees; {mapped_pieces} pieces mapped, {unmapped_pieces} unmapped")
+        let (allocations, frees) = (Count(*allocations, "allocation", "allocations"), Count(*frees, "free", "frees"));
+        let mapped = Count(*mapped_pieces, "piece", "pieces");
+        write!(f, "{allocations}, {frees}; {mapped} mapped, {unmapped_pieces} unmapped")
     }
 }
 
 impl fmt::Display for OrderUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let OrderUse { events, queries, waits } = self;
-        write!(f, "{events} events, {queries} queries, {waits} waits")
+        let (events, waits) = (Count(*events, "event", "events"), Count(*waits, "wait", "waits"));
+        write!(f, "{events}, {}, {waits}", Count(*queries, "query", "queries"))
     }
 }
 

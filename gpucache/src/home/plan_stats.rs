@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::counter::Counter;
-use crate::base::bytes::Bytes;
+use crate::base::amounts::{Bytes, Count};
 
 /// How a scope with `recycle = "auto"` plans and serves, over all threads: what plans there are now, and what was served and
 /// seen since the process began. With several threads each number is the sum of theirs.
@@ -69,15 +69,14 @@ impl fmt::Display for Deviations {
 /// Two lines: what plans there are, and how allocations were served.
 impl fmt::Display for PlanStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PlanStats { plans, positions, planned, listed, recycled, misses, deviations, planning, .. } = self;
-        let (bytes, bound) = (Bytes(self.bytes), Bytes(self.bound));
-        write!(
-            f,
-            "{plans} plans of {positions} allocations in {bytes} (no less than {bound}), laid out in {planning:?}"
-        )?;
+        let allocations = |number| Count(number, "allocation", "allocations");
+        let (plans, positions) = (Count(self.plans, "plan", "plans"), allocations(self.positions));
+        let (bytes, bound, time) = (Bytes(self.bytes), Bytes(self.bound), self.planning);
+        write!(f, "{plans} of {positions} in {bytes} (no less than {bound}), laid out in {time:?}")?;
         writeln!(f, "{}", if self.is_paused { "; paused" } else { "" })?;
-        write!(f, "{planned} allocations by plan, {listed} by list, {recycled} recycled, {misses} misses")?;
-        write!(f, "; deviations: {deviations}")
+        let misses = Count(self.misses, "miss", "misses");
+        write!(f, "{} by plan, {} by list, ", allocations(self.planned), self.listed)?;
+        write!(f, "{} recycled, {misses}; deviations: {}", self.recycled, self.deviations)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::base::bytes::Bytes;
+use crate::base::amounts::{Bytes, Count};
 
 /// What a scope did since the process began, and what it holds now, over all threads.
 ///
@@ -75,15 +75,18 @@ impl ScopeStats {
 /// Two lines: what was done, and what is held.
 impl fmt::Display for ScopeStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ScopeStats { entries, polls, hits, recycled, misses, .. } = self;
-        write!(f, "{entries} entries")?;
-        if *polls > 0 {
-            write!(f, " ({polls} polls)")?;
+        let entries = Count(self.entries, "entry", "entries");
+        let allocations = Count(self.allocations(), "allocation", "allocations");
+        let (hits, misses) = (Count(self.hits, "hit", "hits"), Count(self.misses, "miss", "misses"));
+        write!(f, "{entries}")?;
+        if self.polls > 0 {
+            write!(f, " ({})", Count(self.polls, "poll", "polls"))?;
         }
-        writeln!(f, ", {} allocations: {hits} hits, {recycled} recycled, {misses} misses", self.allocations())?;
+        writeln!(f, ", {allocations}: {hits}, {} recycled, {misses}", self.recycled)?;
+        let blocks = |number| Count(number, "block", "blocks");
         let (busy, idle, most) = (Bytes(self.busy_bytes), Bytes(self.idle_bytes), Bytes(self.high_water_bytes));
-        let (busy_blocks, idle_blocks) = (self.busy_blocks, self.idle_blocks);
-        write!(f, "{busy} in use in {busy_blocks} blocks, {most} at most; {idle} idle in {idle_blocks} blocks")
+        write!(f, "{busy} in use in {}, {most} at most; ", blocks(self.busy_blocks))?;
+        write!(f, "{idle} idle in {}", blocks(self.idle_blocks))
     }
 }
 

@@ -1,10 +1,20 @@
-//! A number of bytes, to be read by people.
+//! Numbers with their units, to be read by people.
 
 use std::fmt;
 
 /// Bytes in the largest binary unit of which there is at least one: `1.50 GiB`; below 10 KiB exactly. By `{:#}` both:
 /// `1610612736 bytes (1.50 GiB)`.
 pub(crate) struct Bytes(pub(crate) u64);
+
+/// A number of things, with their name and that of several.
+pub(crate) struct Count(pub(crate) u64, pub(crate) &'static str, pub(crate) &'static str);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Count(number, one, several) = self;
+        write!(f, "{number} {}", if *number == 1 { one } else { several })
+    }
+}
 
 /// Up to here a number is read faster than its unit.
 const EXACT: u64 = 10 << 10;
@@ -27,7 +37,13 @@ impl fmt::Display for Bytes {
 
 #[cfg(test)]
 mod tests {
-    use super::Bytes;
+    use super::{Bytes, Count};
+
+    #[test]
+    fn one_thing_is_named_otherwise_than_several() {
+        let shown = [0, 1, 2].map(|number| Count(number, "entry", "entries").to_string());
+        assert_eq!(shown, ["0 entries", "1 entry", "2 entries"]);
+    }
 
     #[test]
     fn bytes_are_shown_in_the_unit_that_fits() {
