@@ -52,7 +52,7 @@ impl Counted {
         Served {
             steady: shares(&self.steady_began, &self.steady_ended),
             deviations: now.deviations.total().saturating_sub(began.deviations.total()),
-            planning: now.planning.saturating_sub(began.planning),
+            planning: now.planning_time.saturating_sub(began.planning_time),
         }
     }
 }

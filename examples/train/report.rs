@@ -32,8 +32,8 @@ pub(crate) struct Report {
     /// The most memory of the device that was held at once, data and parameters included.
     peak_device_bytes: u64,
     /// What the caches gave back after the last evaluation, and at the end.
-    evaluation_bytes_given_back: usize,
-    bytes_given_back: usize,
+    evaluation_bytes_given_back: u64,
+    bytes_given_back: u64,
 }
 
 impl Report {
@@ -77,7 +77,7 @@ impl fmt::Display for Report {
         let (all, steady) = (self.device_takes, self.steady_device_takes);
         writeln!(f, "device memory       taken {all} times in training steps, {steady} of them after the first epoch")?;
         writeln!(f, "peak device memory  {:.2} MiB", mebibytes(self.peak_device_bytes))?;
-        let (evaluation, end) = (self.evaluation_bytes_given_back as u64, self.bytes_given_back as u64);
+        let (evaluation, end) = (self.evaluation_bytes_given_back, self.bytes_given_back);
         write!(f, "given back          {:.2} MiB by each evaluation, ", mebibytes(evaluation))?;
         write!(f, "{:.2} MiB by the caches at the end", mebibytes(end))
     }

@@ -64,7 +64,7 @@ pub(crate) struct Outcome {
     /// What the cache of the training step did.
     pub(crate) cache: Option<ScopeStats>,
     /// Bytes that the caches gave back after the last evaluation, and at the end.
-    pub(crate) given_back: [usize; 2],
+    pub(crate) given_back: [u64; 2],
 }
 
 /// Trains and says how it went. All memory that the caches hold has been given back when it returns.

@@ -223,7 +223,7 @@ fn an_announced_reader_is_waited_for_by_a_copy() {
     b.synchronize().unwrap();
     let mut array = patterned(&a, LEN, 1).unwrap();
     let _ = array.as_view();
-    array.used_on(&b).unwrap();
+    array.announce_read(&b).unwrap();
     kernels.add_at(b.stream(), &mut out, array.address(), 1, SLOWLY);
     c.stream().memcpy_htod(&pattern(2, LEN), &mut array).unwrap();
     assert_eq!(out.to_vec().unwrap(), added(1, 1));

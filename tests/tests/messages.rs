@@ -1,4 +1,5 @@
 //! What errors say: what happened, to what was asked for and in which scope, and what to do.
+#![allow(clippy::unwrap_used)]
 
 use gpucache::device::{Device, Host, Virtual};
 use gpucache::{Array, Error, Scope};

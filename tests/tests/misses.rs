@@ -1,5 +1,6 @@
 //! A miss is an allocation for which memory was taken from the device, and no other one is: each is compared with what the
 //! device itself counts.
+#![allow(clippy::unwrap_used)]
 
 use fastrand::Rng;
 use gpucache::device::{Device, MemoryUse, Virtual};

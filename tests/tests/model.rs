@@ -120,11 +120,11 @@ impl Run {
             }
             Op::Invalidate { name } => {
                 let answer = invalidate(&self.names[name]);
-                self.expect_invalidation(name, false, (answer.bytes as u64, answer.busy as u64));
+                self.expect_invalidation(name, false, (answer.bytes, answer.busy_blocks));
             }
             Op::Elsewhere(There::Invalidate { name }) => {
                 let answer = std::thread::scope(|s| s.spawn(|| invalidate(&self.names[name])).join().unwrap());
-                self.expect_invalidation(name, true, (answer.bytes as u64, answer.busy as u64));
+                self.expect_invalidation(name, true, (answer.bytes, answer.busy_blocks));
             }
             Op::Elsewhere(There::Visit { name, key }) => self.visit(name, key),
             Op::Drop { array } | Op::Elsewhere(There::Drop { array }) => {

@@ -64,7 +64,7 @@ fn a_name_with_an_array_in_use_is_not_forgotten() {
         drop(array);
         let found = stats(names.name(number)).unwrap();
         assert_eq!((found.busy_blocks, found.busy_bytes), (0, 0), "it came home");
-        assert_eq!(invalidate(names.name(number)).busy, 0);
+        assert_eq!(invalidate(names.name(number)).busy_blocks, 0);
         assert_eq!(stats(names.name(number)).unwrap_or_default().idle_blocks, 0);
     }
     device.synchronize().unwrap();

@@ -107,7 +107,7 @@ fn what_other_scopes_need_stays() {
     for (name, bytes) in [("needs little", 10 * MIB), ("needs much", 100 * MIB)] {
         cache_scope!(name = name, { drop(Array::<u8, _>::zeros(&device, bytes).unwrap()) });
     }
-    assert_eq!(invalidate("needs much").bytes, 100 * MIB);
+    assert_eq!(invalidate("needs much").bytes, 100 * MIB as u64);
     let held = device.memory().bytes as usize;
     assert!((10 * MIB..30 * MIB).contains(&held), "{held}");
     let _ = invalidate_all();

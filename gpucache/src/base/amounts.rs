@@ -26,12 +26,13 @@ impl fmt::Display for Bytes {
             0..EXACT => return write!(f, "{} bytes", self.0),
             _ => {}
         }
-        if f.alternate() {
-            return write!(f, "{} bytes ({self})", self.0);
-        }
         let power = self.0.ilog2() / 10;
         let unit = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"][power as usize % 7];
-        write!(f, "{:.2} {unit}", self.0 as f64 / (1u64 << (10 * power)) as f64)
+        let number = self.0 as f64 / (1u64 << (10 * power)) as f64;
+        match f.alternate() {
+            true => write!(f, "{} bytes ({number:.2} {unit})", self.0),
+            false => write!(f, "{number:.2} {unit}"),
+        }
     }
 }
 

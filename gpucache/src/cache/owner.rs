@@ -19,7 +19,7 @@ use crate::base::sync::Mutex;
 use crate::device::Stream;
 use crate::home::hold::{Duties, Hold};
 use crate::home::{PlanStats, ScopeStats, Shared, Visit};
-use crate::pressure::{demand, keep};
+use crate::pressure::{demand, limit};
 use crate::range::Taken;
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
@@ -102,7 +102,7 @@ impl Cache {
         }
         owner.exit();
         if !self.is_mine() {
-            keep::left(|device| self.serves(device));
+            limit::left(|device| self.serves(device));
         }
     }
 

@@ -107,11 +107,19 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
 
 /// Why a call for several pieces of memory ended early, and what is mapped now.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Unfinished<E = Error> {
     /// How many of the pieces have memory behind them: the first so many, none of the others.
     pub mapped: usize,
     /// What the device answered.
     pub error: E,
+}
+
+impl<E> Unfinished<E> {
+    /// For an implementation of [`VirtualMemory`]: the call met `error`, and the first `mapped` pieces have memory.
+    pub fn new(mapped: usize, error: E) -> Unfinished<E> {
+        Unfinished { mapped, error }
+    }
 }
 
 /// What a range of the device is made of.

@@ -17,9 +17,9 @@ pub struct PlanStats {
     pub positions: u64,
     /// Bytes of the arena in which all plans of a thread lie: as many as the highest of their layouts, whether the arena is there
     /// now or not.
-    pub bytes: u64,
+    pub arena_bytes: u64,
     /// The least bytes that any layout of the highest plan could have.
-    pub bound: u64,
+    pub bound_bytes: u64,
     /// Allocations that a plan served: those of [`ScopeStats::hits`](crate::ScopeStats::hits) that no list did.
     pub planned: u64,
     /// Allocations that a list of idle blocks served: the other hits.
@@ -31,7 +31,7 @@ pub struct PlanStats {
     /// Where entries went other ways than their plan.
     pub deviations: Deviations,
     /// Time spent on layouts.
-    pub planning: Duration,
+    pub planning_time: Duration,
     /// Whether planning pauses now on any thread, as no order came twice. It is tried again later.
     pub is_paused: bool,
 }
@@ -71,7 +71,7 @@ impl fmt::Display for PlanStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let allocations = |number| Count(number, "allocation", "allocations");
         let (plans, positions) = (Count(self.plans, "plan", "plans"), allocations(self.positions));
-        let (bytes, bound, time) = (Bytes(self.bytes), Bytes(self.bound), self.planning);
+        let (bytes, bound, time) = (Bytes(self.arena_bytes), Bytes(self.bound_bytes), self.planning_time);
         write!(f, "{plans} of {positions} in {bytes} (no less than {bound}), laid out in {time:?}")?;
         writeln!(f, "{}", if self.is_paused { "; paused" } else { "" })?;
         let misses = Count(self.misses, "miss", "misses");
@@ -145,8 +145,8 @@ impl std::ops::AddAssign for PlanStats {
     fn add_assign(&mut self, other: PlanStats) {
         self.plans += other.plans;
         self.positions += other.positions;
-        self.bytes += other.bytes;
-        self.bound += other.bound;
+        self.arena_bytes += other.arena_bytes;
+        self.bound_bytes += other.bound_bytes;
         self.planned += other.planned;
         self.listed += other.listed;
         self.recycled += other.recycled;
@@ -156,7 +156,7 @@ impl std::ops::AddAssign for PlanStats {
         self.deviations.reordered += other.deviations.reordered;
         self.deviations.larger += other.deviations.larger;
         self.deviations.blocked += other.deviations.blocked;
-        self.planning += other.planning;
+        self.planning_time += other.planning_time;
         self.is_paused |= other.is_paused;
     }
 }

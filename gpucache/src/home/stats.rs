@@ -186,7 +186,7 @@ impl Counters {
         let rest = [demand, past_demand, beside, device_allocations, mapped_pieces];
         all.iter().chain(&rest).for_each(|counter| counter.set(0));
         plan.reset();
-        (scope, PlanStats { plans: 0, positions: 0, bytes: 0, bound: 0, is_paused: false, ..plans })
+        (scope, PlanStats { plans: 0, positions: 0, arena_bytes: 0, bound_bytes: 0, is_paused: false, ..plans })
     }
 
     /// What planning did.
@@ -195,14 +195,14 @@ impl Counters {
         PlanStats {
             plans: plan.plans.get(),
             positions: plan.positions.get(),
-            bytes: plan.bytes.get(),
-            bound: plan.bound.get(),
+            arena_bytes: plan.bytes.get(),
+            bound_bytes: plan.bound.get(),
             planned: plan.served.get(),
             listed: self.hits.get(),
             recycled: self.recycled(),
             misses: self.misses.get(),
             deviations: plan.deviations.read(),
-            planning: Duration::from_nanos(plan.planning.get()),
+            planning_time: Duration::from_nanos(plan.planning.get()),
             is_paused: plan.has_stopped.get() > 0,
         }
     }

@@ -87,11 +87,11 @@ pub fn through_invalidation<D: Device>(device: &D, context: &Context) -> Result<
     let name = context.name("scope");
     let escaped = cache_scope!(name = &name, {
         let escaped = patterned(device, LEN, 6)?;
-        assert_eq!(invalidate(&name).busy, 1);
+        assert_eq!(invalidate(&name).busy_blocks, 1);
         churn(device, &name)?;
         escaped
     });
-    assert_eq!(invalidate(&name).busy, 1);
+    assert_eq!(invalidate(&name).busy_blocks, 1);
     churn(device, &name)?;
     assert_pattern(&escaped, 6);
     drop(escaped);
@@ -162,7 +162,7 @@ pub fn into_a_static<D: Device>(device: &D, context: &Context) -> Result<()> {
     kept.push(Box::new(array));
     let place = kept.len() - 1;
     churn(device, &name)?;
-    assert_eq!(invalidate(&name).busy, 1);
+    assert_eq!(invalidate(&name).busy_blocks, 1);
     churn(device, &name)?;
     assert_pattern(kept[place].downcast_ref::<Array<u32, D>>().expect("the array"), 8);
     Ok(())

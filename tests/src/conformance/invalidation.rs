@@ -25,8 +25,8 @@ pub fn it_tells_idle_and_busy<D: Device>(device: &D, context: &Context) -> Resul
 }
 
 /// The bytes and the blocks in use of a name that is known.
-fn invalidated(name: &str) -> (usize, usize) {
-    let Invalidated { is_known, bytes, busy, .. } = invalidate(name);
+fn invalidated(name: &str) -> (u64, u64) {
+    let Invalidated { is_known, bytes, busy_blocks: busy, .. } = invalidate(name);
     assert!(is_known);
     (bytes, busy)
 }
@@ -190,7 +190,7 @@ pub fn recursion_after_invalidation<D: Device>(device: &D, context: &Context) ->
         cache_scope!(name = name, {
             let array = patterned(device, 20, depth)?;
             match depth {
-                0 => assert_eq!(invalidate(name).busy, 4),
+                0 => assert_eq!(invalidate(name).busy_blocks, 4),
                 _ => descend(device, name, depth - 1)?,
             }
             assert_pattern(&array, depth);

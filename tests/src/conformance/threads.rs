@@ -247,7 +247,7 @@ pub fn invalidation_reaches_all_threads<D: Device>(device: &D, context: &Context
         });
         (0..3).for_each(|_| is_ready.recv().expect("the threads start"));
         let answer = invalidate(&name);
-        assert_eq!((answer.bytes, answer.busy), (300, 3));
+        assert_eq!((answer.bytes, answer.busy_blocks), (300, 3));
         assert_eq!(memory(device).bytes, before + 120);
         for (go, thread) in others {
             go.send(()).expect("the thread waits");

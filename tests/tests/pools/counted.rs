@@ -83,7 +83,7 @@ fn numbers_are_sums_over_threads() {
         let started: Vec<_> = (1..=THREADS).map(|thread| threads.spawn(move || works(thread))).collect();
         ready.wait();
         let (while_they_wait, plans) = (numbers(), plan_stats("sums").unwrap());
-        let busy = invalidate("sums").busy;
+        let busy = invalidate("sums").busy_blocks;
         let left = (stats_of("sums").idle_blocks, device.memory().bytes);
         // Judged once they go on: a failure must not leave them waiting.
         go.wait();

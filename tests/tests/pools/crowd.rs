@@ -112,7 +112,7 @@ impl<'a, D: Device> Crowd<'a, D> {
             let stats = stats_of(name);
             assert_eq!(stats.allocations(), allocations.load(Relaxed), "{name}");
             assert_eq!((stats.busy_blocks, stats.busy_bytes), (0, 0), "{name}");
-            assert_eq!(invalidate(name).busy, 0);
+            assert_eq!(invalidate(name).busy_blocks, 0);
         }
     }
 }
