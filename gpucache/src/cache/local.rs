@@ -18,7 +18,7 @@ use crate::record::{Door, Generation, Home, Place, Record, Request};
 /// Entries between two looks at which spare records are needed: far more than orders that take turns, so that a record that one
 /// of them needs is not dropped.
 const SPARES_LOOK_IN: u32 = 255;
-/// So many spare records are kept in any case: they take 16 KB, and spare a step with as many misses the heap.
+/// So many spare records are kept in any case: they take 16 KB, and spare a step with as many supplies the heap.
 const SPARES: usize = 64;
 /// Threads that come one after the other, each with a stream of its own, leave keys behind, of some 200 bytes each. With so many
 /// of them the cache begins anew, which costs the next thread its plan.
@@ -34,7 +34,7 @@ pub(super) struct Local {
     pub(super) deferred: Deferred,
     /// Idle blocks without memory: as many as were in use at once, whatever their shapes.
     empties: Vec<Box<Record>>,
-    /// Records whose memory went back, for the next misses.
+    /// Records whose memory went back, for the next supplies.
     spares: Vec<Box<Record>>,
     /// How many of them were not needed at any time since that was looked at last, and entries until it is again.
     unneeded: usize,
@@ -112,7 +112,7 @@ impl Local {
         self.planner.note(record);
     }
 
-    /// What there is for a miss.
+    /// What there is for a supply.
     pub(super) fn store(&mut self, shared: &Shared, request: &Request<'_>) -> Store {
         let moves = match self.recycle {
             Recycle::Auto if self.planner.had_better_move() => Moves::First,
@@ -147,7 +147,7 @@ impl Local {
         self.spares.push(record);
     }
 
-    /// Remembers the stream of the last miss, if graphs may be captured on it. Returns whether it is another one.
+    /// Remembers the stream of the last supply, if graphs may be captured on it. Returns whether it is another one.
     #[inline]
     pub(super) fn watch(&mut self, stream: &Stream) -> bool {
         let is_new = stream.can_capture() && self.watched.as_ref().is_none_or(|(id, _)| *id != stream.id());

@@ -230,13 +230,13 @@ impl Owner {
     pub(super) fn allocate(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         match self.with(|local, shared| local.serve(shared, request, stream)) {
             Some(record) => Ok(record),
-            None => self.miss(stream, request),
+            None => self.supply(stream, request),
         }
     }
 
     /// As [`allocate`](Owner::allocate), once the lists have nothing or there is a plan to go by.
     #[inline(never)]
-    fn miss(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+    fn supply(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         stream.check_kept()?;
         if self.shared.is_behind() {
             self.catch_up();
@@ -282,7 +282,7 @@ impl Owner {
         }
     }
 
-    /// Gives a block's memory back, and keeps its record for the next miss, if it came from one that keeps blocks.
+    /// Gives a block's memory back, and keeps its record for the next supply, if it came from one that keeps blocks.
     #[inline(never)]
     pub(super) fn release(&self, mut record: Box<Record>) {
         let generation = record.home().generation;

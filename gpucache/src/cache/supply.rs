@@ -1,4 +1,4 @@
-//! What serves a miss: the device's range, or for plain allocations the device itself.
+//! What serves an allocation that the scope has nothing for: the device's range, or for plain allocations the device itself.
 //!
 //! Everything idle is given back before the range grows. What follows if the device has nothing left is
 //! [`shortage`](crate::pressure::shortage)'s affair.
@@ -76,7 +76,7 @@ pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store) -
     Ok(Supplied { record, taken })
 }
 
-/// The steps of a miss, in order of their price: what is free; what is idle elsewhere, once it went back; pages that move; what is
+/// The steps of a supply, in order of their price: what is free; what is idle elsewhere, once it went back; pages that move; what is
 /// free in a moment; and then a range that grows.
 fn carve(range: &DeviceRange, stream: &Stream, request: &Request<'_>, moves: Moves) -> Result<Carved> {
     let bytes = request.bytes as u64;

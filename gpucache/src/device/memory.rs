@@ -125,7 +125,7 @@ impl<E> Unfinished<E> {
 /// What a range of the device is made of.
 #[derive(Debug, Default)]
 enum RangeMemory {
-    /// It has none: each miss of a scope asks the stream's backend.
+    /// It has none: each supply of a scope asks the stream's backend.
     #[default]
     Plain,
     /// Large allocations of the stream's backend.

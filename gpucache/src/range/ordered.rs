@@ -38,9 +38,9 @@ impl Taken {
     }
 }
 
-/// Free spans that a miss looks at for one that the stream may use at once. More of them find memory where many streams share a
+/// Free spans that a supply looks at for one that the stream may use at once. More of them find memory where many streams share a
 /// range, at a question to the device for each stream whose memory is met; the range looks at all before it grows.
-pub(super) const MISS_CANDIDATES: usize = 16;
+pub(super) const CANDIDATES: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Ordered {
@@ -97,7 +97,7 @@ impl Ordered {
     /// device said before is returned where neither helps.
     pub(super) fn seize(&mut self, stream: &Stream, bytes: u64, error: Error) -> Result<Carved> {
         let Ordered { range, streams, .. } = self;
-        let block = range.reuse_if(bytes, MISS_CANDIDATES, |tag| match streams.claim(stream, tag) {
+        let block = range.reuse_if(bytes, CANDIDATES, |tag| match streams.claim(stream, tag) {
             Err(error) if error.is_unavailable() => Ok(false),
             claimed => claimed.map(|()| true),
         })?;
