@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError, TryLockError, Weak};
 
 use super::fit::EVERY_SPAN;
-use super::ordered::{Carved, CANDIDATES, Ordered};
+use super::ordered::{CANDIDATES, Carved, Ordered};
 use super::patience::{LONG, Patience, SHORT, patiently};
 use super::{Block, Limit, Range};
 use crate::base::error::Result;
