@@ -87,9 +87,11 @@ fn polled(krate: &TokenStream, scope: &Scope, future: &TokenStream) -> TokenStre
             quote_spanned!(Span::mixed_site()=> &name),
         ),
     };
-    let enter = guard::enter(krate, scope, &name);
+    let is_polled = quote_spanned!(Span::mixed_site()=> is_polled);
+    let enter = guard::enter_poll(krate, scope, &name, &is_polled);
     quote_spanned! {Span::mixed_site()=>
         #kept
+        let mut #is_polled = false;
         let mut future = ::core::pin::pin!(#future);
         ::core::future::poll_fn(move |context| {
             #enter

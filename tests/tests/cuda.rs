@@ -11,8 +11,9 @@ use cudarc::cublas::{CudaBlas, Gemm, GemmConfig};
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DeviceSlice, SyncOnDrop};
 use gpucache::prelude::*;
 use gpucache::{Result, stats};
-use gpucache_tests::conformance::{assert_pattern, hits_and_misses, pattern, patterned};
+use gpucache_tests::conformance::{assert_pattern, hits_and_supplies, pattern, patterned};
 use gpucache_tests::gpu::{Gpu, address, library_is_there};
+use gpucache_tests::supplied;
 
 const LEN: usize = 5000;
 
@@ -51,7 +52,7 @@ fn arrays_are_kernel_arguments() {
             let expected: Vec<u32> = pattern(2, LEN).iter().map(|value| value.wrapping_add(7)).collect();
             assert_eq!(out.to_vec().unwrap(), expected);
         });
-        assert_eq!(hits_and_misses("kernel arguments"), (2 * round, 2));
+        assert_eq!(hits_and_supplies("kernel arguments"), (2 * round, 2));
     }
     let _ = invalidate("kernel arguments");
 }
@@ -142,7 +143,7 @@ fn arrays_are_matrices_for_cublas() {
             assert_eq!(c.to_vec().unwrap(), [112.0, 116.0, 116.0, 120.0]);
         });
     }
-    assert_eq!(hits_and_misses("matrices"), (3, 3));
+    assert_eq!(hits_and_supplies("matrices"), (3, 3));
     let _ = invalidate("matrices");
 }
 
@@ -205,7 +206,7 @@ fn a_slice_becomes_an_array() {
     let slice = CudaSlice::try_from(array).unwrap();
     assert_eq!(gpu.cuda.stream().clone_dtoh(&slice).unwrap(), pattern(10, LEN));
     drop(Array::try_from(slice).unwrap());
-    assert_eq!(stats("becomes an array").unwrap().misses, 0);
+    assert_eq!(supplied(stats("becomes an array").unwrap()), 0);
     assert_eq!(gpu.cuda.memory().bytes, before.bytes);
     no_error_was_kept(&gpu);
 }
@@ -244,16 +245,16 @@ fn handles_of_one_stream_share_blocks() {
         let place = address(&array);
         drop(array);
         drop(patterned(&other, LEN, 2).unwrap());
-        assert_eq!(hits_and_misses("shared by handles"), (0, 2), "another stream has its own blocks");
+        assert_eq!(hits_and_supplies("shared by handles"), (0, 2), "another stream has its own blocks");
         assert_eq!(address(&patterned(&again, LEN, 3).unwrap()), place);
-        assert_eq!(hits_and_misses("shared by handles"), (1, 2));
+        assert_eq!(hits_and_supplies("shared by handles"), (1, 2));
     });
     gpucache::cache_scope!("shared by contexts", {
         drop(patterned(&gpu.cuda, LEN, 4).unwrap());
         drop(patterned(&Cuda::new(0).unwrap(), LEN, 5).unwrap());
         let context = CudaContext::new(0).unwrap();
         drop(patterned(&Cuda::with_stream(context.default_stream()).unwrap(), LEN, 6).unwrap());
-        assert_eq!(hits_and_misses("shared by contexts"), (2, 1), "all are the same default stream");
+        assert_eq!(hits_and_supplies("shared by contexts"), (2, 1), "all are the same default stream");
     });
     let _ = (invalidate("shared by handles"), invalidate("shared by contexts"));
 }

@@ -28,7 +28,7 @@ fn gate(stream: &Host) -> Gate {
 }
 
 fn calls(stream: &Host) -> [u64; 3] {
-    let OrderUse { events, queries, waits } = stream.ordering();
+    let OrderUse { events, queries, waits, .. } = stream.ordering();
     [events, queries, waits]
 }
 

@@ -136,7 +136,8 @@ impl<T: Element, D: Device> Array<T, D> {
     fn serve(device: &D, dims: &[usize], bytes: usize) -> Result<Self> {
         const { assert!(align_of::<T>() as u64 <= ALIGNMENT, "an element is aligned to at most 256 bytes, as blocks are") };
         let request = Request { dtype: TypeId::of::<T>(), dims, bytes };
-        let block = Block::allocate(device.stream_handle(), &request)?;
+        let refused = |error| current::refused(error, std::any::type_name::<T>(), &request);
+        let block = Block::allocate(device.stream_handle(), &request).map_err(refused)?;
         Ok(Array { block, typed: PhantomData })
     }
 
@@ -177,13 +178,13 @@ impl<T: Element, D: Device> Array<T, D> {
     /// Where the first element lies in the device's memory; 0 without elements. The calling thread waits for nothing. Work on
     /// the array's own stream is in order with its other uses: it comes behind those before this call, and those afterwards
     /// behind it. (Where a stream without a handle, or a slice, reads the array while it is shared, a write by address comes
-    /// behind that once it is announced by [`written_on`](Array::written_on).) Work on other streams is in order once it
-    /// was announced ([`used_on`](Array::used_on), [`written_on`](Array::written_on)).
+    /// behind that once it is announced by [`announce_write`](Array::announce_write).) Work on other streams is in order once it
+    /// was announced ([`announce_read`](Array::announce_read), [`announce_write`](Array::announce_write)).
     pub fn address(&self) -> u64 {
         self.block.bare_address()
     }
 
-    /// Lets work that is put on the stream of `device` from now on read this array, through its address or otherwise.
+    /// Announces that work which is put on the stream of `device` from now on reads this array, through its address or otherwise.
     ///
     /// That work waits for what is on the array's own stream now, and for writes that were announced before; the array's
     /// memory is used again, and written by whoever announces it, only after that work, put there before the array is
@@ -201,18 +202,20 @@ impl<T: Element, D: Device> Array<T, D> {
     ///
     /// let (mine, other) = (Host::new_stream()?, Host::new_stream()?);
     /// let array = Array::full(&mine, 100, 1u8)?;
-    /// array.used_on(&other)?; // `other` may be given work on the array's address now
+    /// array.announce_read(&other)?; // `other` may be given work on the array's address now
     /// # Ok::<(), gpucache::Error>(())
     /// ```
-    pub fn used_on(&self, device: &D) -> Result<()> {
+    #[doc(alias = "record_stream")]
+    pub fn announce_read(&self, device: &D) -> Result<()> {
         self.block.read_on(device.stream_handle())
     }
 
-    /// As [`used_on`](Array::used_on), for work that writes: it also waits for all work that was announced to read.
+    /// As [`announce_read`](Array::announce_read), for work that writes: it also waits for all work that was announced to read.
     ///
     /// # Errors
-    /// As for [`used_on`](Array::used_on).
-    pub fn written_on(&mut self, device: &D) -> Result<()> {
+    /// As for [`announce_read`](Array::announce_read).
+    #[doc(alias = "record_stream")]
+    pub fn announce_write(&mut self, device: &D) -> Result<()> {
         self.block.write_on(device.stream_handle())
     }
 

@@ -38,7 +38,7 @@ pub(crate) use draft::Draft;
 pub(crate) use envelope::{Envelope, Scratch};
 pub(crate) use log::Log;
 pub use solver::Solver;
-pub use types::{Buffer, Layout, Overlap, TooLarge};
+pub use types::{Buffer, Layout, LayoutError, TooLarge};
 
 /// Lays the buffers out with the fast portfolio alone; stops early where it meets the lower bound.
 ///

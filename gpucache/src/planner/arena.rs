@@ -51,7 +51,7 @@ impl Planner {
         found: Carved,
         bytes: u64,
     ) -> Option<range::Block> {
-        let Carved { block, address: base, calls } = found;
+        let Carved { block, address: base, taken, .. } = found;
         let Some(stream) = self.plans.stream().filter(|_| self.plans.bytes() == bytes).cloned() else {
             return Some(block);
         };
@@ -61,10 +61,10 @@ impl Planner {
         hot.records.join(arena);
         shared.lease.begin(Leased { block, stream: stream.clone(), bytes });
         self.arena = Some(Arena { stream, bytes, positions });
-        shared.counters.installed(bytes, positions, calls);
+        shared.counters.installed(bytes, positions, taken);
         self.refused = None;
         self.footprint.has_planned = true;
-        self.trimming = Trimming::since(shared.counters.device_allocations.get());
+        self.trimming = Trimming::since(shared.counters.times_taken());
         self.begin_planned(shared);
         None
     }

@@ -14,6 +14,7 @@ use crate::cache::current::{self, Current};
 use crate::cache::registry::{self, NamedCaches};
 use crate::cache::{Cache, Recycle};
 use crate::device::{process_exits_now, thread_is_main};
+use crate::home::Visit;
 
 /// Inside a scope, or outside all of them, until dropped. It stays on its thread.
 ///
@@ -58,10 +59,10 @@ thread_local! {
 
 impl ScopeGuard {
     /// Enters the scope `name`; what is allocated on this thread until the guard goes comes from its cache.
-    pub(super) fn enter(name: &str, recycle: Recycle) -> ScopeGuard {
+    pub(super) fn enter(name: &str, recycle: Recycle, visit: Visit) -> ScopeGuard {
         ScopeGuard::of(|stack| {
             let cache = stack.cache(name);
-            cache.enter(recycle);
+            cache.enter(recycle, visit);
             stack.push(Some(Current { cache, recycle }))
         })
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::name::{self, Invalidated};
 use super::stack::ScopeGuard;
 use crate::cache::Recycle;
-use crate::home::{PlanStats, ScopeStats};
+use crate::home::{PlanStats, ScopeStats, Visit};
 
 /// A scope by its name, and how it recycles: what [`cache_scope!`](crate::cache_scope) names, as a value.
 ///
@@ -82,7 +82,14 @@ impl<'a> Scope<'a> {
     /// A guard across an `.await` would leave the scope entered while other tasks run on the thread; it is not `Send`, so that
     /// most executors refuse it. In async code use the attribute, which enters at each poll.
     pub fn enter(&self) -> ScopeGuard {
-        ScopeGuard::enter(self.name, self.recycle)
+        ScopeGuard::enter(self.name, self.recycle, Visit::Entry)
+    }
+
+    /// Enters for one poll of a future, which counts as an entry if none came before. For the attribute alone.
+    #[doc(hidden)]
+    pub fn enter_poll(&self, is_polled: &mut bool) -> ScopeGuard {
+        let visit = if std::mem::replace(is_polled, true) { Visit::LaterPoll } else { Visit::FirstPoll };
+        ScopeGuard::enter(self.name, self.recycle, visit)
     }
 
     /// Runs `body` inside the scope.

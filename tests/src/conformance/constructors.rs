@@ -9,7 +9,7 @@ use gpucache::{Array, Element, Result, cache_scope};
 use half::{bf16, f16};
 use num_complex::{Complex32, Complex64};
 
-use super::{Context, hits_and_misses, memory, pattern, patterned, touch};
+use super::{Context, hits_and_supplies, memory, pattern, patterned, touch};
 
 /// `zeros` writes zeros, whatever the memory was used for before.
 pub fn zeros_on_recycled_memory<D: Device>(device: &D, context: &Context) -> Result<()> {
@@ -21,7 +21,7 @@ pub fn zeros_on_recycled_memory<D: Device>(device: &D, context: &Context) -> Res
             array.copy_from_slice(&pattern(1, 1001))?;
         }
     });
-    assert_eq!(hits_and_misses(&name), (2, 1));
+    assert_eq!(hits_and_supplies(&name), (2, 1));
     assert_eq!(Array::<f64, D>::zeros(device, 5)?.to_vec()?, [0.0; 5], "outside a scope as well");
     Ok(())
 }
@@ -76,7 +76,7 @@ pub fn full_on_recycled_memory<D: Device>(device: &D, context: &Context) -> Resu
             assert_eq!(Array::full(device, 333, value)?.to_vec()?, [value; 333]);
         }
     });
-    assert_eq!(hits_and_misses(&name), (4, 1));
+    assert_eq!(hits_and_supplies(&name), (4, 1));
     Ok(())
 }
 
@@ -128,7 +128,7 @@ pub fn users_element<D: Device>(device: &D, context: &Context) -> Result<()> {
         assert_eq!(Array::full(device, [9, 11], particle(3))?.to_vec()?, [particle(3); 99]);
         assert_eq!(Array::<Particle, D>::zeros(device, 2)?.to_vec()?, [Particle { place: [0.0; 3], kind: 0 }; 2]);
     });
-    assert_eq!(hits_and_misses(&name), (1, 2));
+    assert_eq!(hits_and_supplies(&name), (1, 2));
     Ok(())
 }
 
@@ -172,7 +172,7 @@ pub fn uninit_that_is_written<D: Device>(device: &D, context: &Context) -> Resul
         drop(array);
         drop(patterned(device, 40, 6)?);
     });
-    assert_eq!(hits_and_misses(&name), (2, 1));
+    assert_eq!(hits_and_supplies(&name), (2, 1));
     Ok(())
 }
 

@@ -31,7 +31,7 @@ fn limits() -> MutexGuard<'static, Limits> {
 /// use gpucache::{cache_scope, device::Virtual, prelude::*};
 ///
 /// let device = Virtual::new(1 << 30);
-/// gpucache::keep_idle(&device, 4 << 20);
+/// gpucache::limit_idle(&device, 4 << 20);
 /// cache_scope!(step, {
 ///     let arrays: Vec<_> = (0..8).map(|_| Array::<u8, _>::zeros(&device, 4 << 20)).collect::<gpucache::Result<_>>()?;
 ///     drop(arrays);
@@ -39,7 +39,7 @@ fn limits() -> MutexGuard<'static, Limits> {
 /// assert_eq!(device.memory().bytes, 4 << 20);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
-pub fn keep_idle(device: &impl Device, bytes: u64) {
+pub fn limit_idle(device: &impl Device, bytes: u64) {
     let memory = device.stream_handle().memory();
     let mut limits = limits();
     limits.retain(|(other, _)| other.upgrade().is_some_and(|other| !Arc::ptr_eq(&other, memory)));

@@ -3,7 +3,7 @@
 
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
-use gpucache::{Result, cache_scope, keep_idle};
+use gpucache::{Result, cache_scope, limit_idle};
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
@@ -36,11 +36,11 @@ fn no_more_stays_than_was_said() {
         let all = held(&device, policy, &pages);
         assert!(all.iter().all(|held| *held >= 14), "{policy}: {all:?}");
         for most in [6, 0, 9] {
-            keep_idle(&device, (most * PAGE) as u64);
+            limit_idle(&device, (most * PAGE) as u64);
             let held = held(&device, policy, &pages);
             assert!(held.iter().all(|held| *held <= most), "{policy}, {most}: {held:?}");
         }
-        keep_idle(&device, u64::MAX);
+        limit_idle(&device, u64::MAX);
         let all = held(&device, policy, &pages);
         assert!(all.iter().all(|held| *held >= 14), "{policy}: {all:?}");
         ["kept, auto", "kept, keyed", "kept, range"].iter().for_each(|name| _ = invalidate(name));
@@ -54,7 +54,7 @@ fn no_more_stays_than_was_said() {
 fn only_what_is_idle_counts() {
     let _turn = turn();
     let [device, other] = [(); 2].map(|()| Virtual::new(1 << 30));
-    keep_idle(&device, PAGE as u64);
+    limit_idle(&device, PAGE as u64);
     let _ = held(&other, "keyed", &[4, 4]);
     let alive = cache_scope!("kept alive", { arrays(&device, &[3, 5]).unwrap() });
     let held = held(&device, "range", &[2, 2]);
