@@ -12,7 +12,7 @@ fn main() -> gpucache::Result<()> {
     println!("held: {} bytes", host.memory().bytes);
 
     let given_back = invalidate("eval");
-    println!("given back: {} bytes; arrays still in use: {}", given_back.bytes, given_back.busy);
+    println!("given back: {} bytes; arrays still in use: {}", given_back.bytes, given_back.busy_blocks);
 
     drop(kept); // the last block of the invalidated cache is freed now
     println!("held: {} bytes", host.memory().bytes);

@@ -37,7 +37,7 @@ extern "C" __global__ void square(float *y, const float *x, size_t n) {
             forward(&square, &x)?;
         }
         println!("{:?} squared is {:?}", x.to_vec()?, forward(&square, &x)?.to_vec()?);
-        println!("device allocations: {}", gpucache::stats("forward").unwrap_or_default().device_allocations);
+        println!("{}", gpucache::stats("forward").unwrap_or_default());
         Ok(())
     }
 }

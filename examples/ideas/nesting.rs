@@ -19,7 +19,7 @@ fn main() -> gpucache::Result<()> {
     }
     for name in ["outer", "layer0", "layer1", "layer2"] {
         let stats = gpucache::stats(name).unwrap_or_default();
-        println!("{name}: {} hits, {} misses", stats.hits, stats.misses);
+        println!("{name}: {} hits, {} recycled, {} misses", stats.hits, stats.recycled, stats.misses);
     }
     println!("best: {:?}", best.map(|array| array.to_vec()).transpose()?);
     Ok(())

@@ -18,7 +18,7 @@ fn main() -> gpucache::Result<()> {
                 }
             }
             let stats = gpucache::stats("batches").unwrap_or_default();
-            println!("1000 batches through {} blocks of memory", stats.misses);
+            println!("1000 batches through {} blocks of memory", stats.allocations() - stats.hits);
             Ok(())
         });
         let sum = receiver.iter().map(|batch: Array<f32, Host>| batch[0]).sum();

@@ -11,7 +11,8 @@ use gpucache::prelude::*;
 use crate::common::Result;
 use crate::replay::Watch;
 
-/// Shares of the allocations of a steady state, from 0 to 1; without allocations all are 0.
+/// Shares of the allocations of a steady state, from 0 to 1; without allocations all are 0. What is ranged the device's range
+/// served, with what it had or by a miss.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Shares {
     pub(crate) planned: f64,
@@ -51,7 +52,7 @@ impl Counted {
         Served {
             steady: shares(&self.steady_began, &self.steady_ended),
             deviations: now.deviations.total().saturating_sub(began.deviations.total()),
-            planning: now.planning.saturating_sub(began.planning),
+            planning: now.planning_time.saturating_sub(began.planning_time),
         }
     }
 }
@@ -82,7 +83,7 @@ fn counters(scope: &str) -> PlanStats {
 fn shares(before: &PlanStats, after: &PlanStats) -> Shares {
     let since = |count: fn(&PlanStats) -> u64| count(after).saturating_sub(count(before)) as f64;
     let [planned, listed, ranged] =
-        [since(|stats| stats.planned), since(|stats| stats.listed), since(|stats| stats.ranged)];
+        [since(|stats| stats.planned), since(|stats| stats.listed), since(|stats| stats.recycled + stats.misses)];
     let all = (planned + listed + ranged).max(1.0);
     Shares { planned: planned / all, listed: listed / all, ranged: ranged / all }
 }
@@ -93,7 +94,7 @@ mod tests {
 
     fn stats(planned: u64, listed: u64, ranged: u64) -> PlanStats {
         let mut stats = PlanStats::default();
-        (stats.planned, stats.listed, stats.ranged) = (planned, listed, ranged);
+        (stats.planned, stats.listed, stats.recycled) = (planned, listed, ranged);
         stats
     }
 

@@ -58,7 +58,7 @@ impl<'d, D: Device> Watched<'d, D> {
 
     fn calls(&self) -> u64 {
         let memory = self.device.memory();
-        memory.allocations + memory.frees
+        memory.times_taken() + memory.times_given_back()
     }
 }
 

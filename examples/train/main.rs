@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The reader's way: `step.rs`, where the scopes are; `network.rs`, which makes and drops the arrays; `buffers.rs`, the three
-//! ways to get them; `training.rs`, the loop. `compute.rs` says what is asked of a machine, `host.rs` and `cuda.rs` do it.
+//! ways to get them; `training.rs`, the loop. `compute.rs` says what is asked of a machine, `host.rs` and `cuda.rs` do it, and
+//! `train` below chooses one of the two at run time.
 
 mod buffers;
 #[path = "../common/mod.rs"]
@@ -70,6 +71,7 @@ fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// The choice between a GPU and the host: all below is generic, and compiled for each of the two.
 #[cfg(feature = "cuda")]
 fn train(options: &Options) -> Result<Report> {
     match options.device.open_gpu(cuda::CudaCompute::new)? {

@@ -20,24 +20,27 @@ pub(crate) struct Report {
     train_loss: f32,
     /// Without evaluation and, if there are more, without the first epoch, in which the machine warms up.
     steps_per_second: f64,
-    /// Allocations that the cache `train_step` served with memory it had, and with memory it had to get.
+    /// Allocations that the cache `train_step` served with memory it had, those that others had given back, and those for which
+    /// memory was taken from the device.
     hits: u64,
+    recycled: u64,
     misses: u64,
-    /// Allocations that the training steps asked of the device: in all, and after the first epoch.
-    device_allocations: u64,
-    steady_device_allocations: u64,
+    /// How often the training steps took memory from the device, by allocations and mapped pieces: in all, and after the first
+    /// epoch.
+    device_takes: u64,
+    steady_device_takes: u64,
     /// The most memory of the device that was held at once, data and parameters included.
     peak_device_bytes: u64,
     /// What the caches gave back after the last evaluation, and at the end.
-    evaluation_bytes_given_back: usize,
-    bytes_given_back: usize,
+    evaluation_bytes_given_back: u64,
+    bytes_given_back: u64,
 }
 
 impl Report {
     pub(crate) fn new<C: Compute>(compute: &C, options: &Options, outcome: &Outcome) -> Self {
         let Outcome { first, steady, cache, .. } = outcome;
         let timed = if steady.steps > 0 { steady } else { first };
-        let (hits, misses) = cache.as_ref().map_or((0, 0), |cache| (cache.hits, cache.misses));
+        let cache = cache.unwrap_or_default();
         Self {
             device: compute.name(),
             alloc: options.alloc,
@@ -45,10 +48,11 @@ impl Report {
             test_accuracy: outcome.accuracy,
             train_loss: outcome.loss,
             steps_per_second: timed.steps as f64 / timed.time.as_secs_f64(),
-            hits,
-            misses,
-            device_allocations: first.allocations + steady.allocations,
-            steady_device_allocations: steady.allocations,
+            hits: cache.hits,
+            recycled: cache.recycled,
+            misses: cache.misses,
+            device_takes: first.takes + steady.takes,
+            steady_device_takes: steady.takes,
             peak_device_bytes: compute.device().memory().peak_bytes,
             evaluation_bytes_given_back: outcome.given_back[0],
             bytes_given_back: outcome.given_back[1],
@@ -68,11 +72,12 @@ impl fmt::Display for Report {
         writeln!(f, "held-back images    {:.2} % right after {} epochs", 100.0 * self.test_accuracy, self.epochs)?;
         writeln!(f, "training loss       {:.4}", self.train_loss)?;
         writeln!(f, "speed               {:.0} steps/s", self.steps_per_second)?;
-        writeln!(f, "cache train_step    {} hits, {} misses", self.hits, self.misses)?;
-        let (all, steady) = (self.device_allocations, self.steady_device_allocations);
-        writeln!(f, "device allocations  {all} in training steps, {steady} of them after the first epoch")?;
+        let (hits, recycled, misses) = (self.hits, self.recycled, self.misses);
+        writeln!(f, "cache train_step    {hits} hits, {recycled} recycled, {misses} misses")?;
+        let (all, steady) = (self.device_takes, self.steady_device_takes);
+        writeln!(f, "device memory       taken {all} times in training steps, {steady} of them after the first epoch")?;
         writeln!(f, "peak device memory  {:.2} MiB", mebibytes(self.peak_device_bytes))?;
-        let (evaluation, end) = (self.evaluation_bytes_given_back as u64, self.bytes_given_back as u64);
+        let (evaluation, end) = (self.evaluation_bytes_given_back, self.bytes_given_back);
         write!(f, "given back          {:.2} MiB by each evaluation, ", mebibytes(evaluation))?;
         write!(f, "{:.2} MiB by the caches at the end", mebibytes(end))
     }

@@ -48,7 +48,7 @@ pub(crate) struct Tally {
     pub(crate) steps: u64,
     pub(crate) time: Duration,
     /// Allocations that the device was asked for.
-    pub(crate) allocations: u64,
+    pub(crate) takes: u64,
 }
 
 /// How training went.
@@ -64,7 +64,7 @@ pub(crate) struct Outcome {
     /// What the cache of the training step did.
     pub(crate) cache: Option<ScopeStats>,
     /// Bytes that the caches gave back after the last evaluation, and at the end.
-    pub(crate) given_back: [usize; 2],
+    pub(crate) given_back: [u64; 2],
 }
 
 /// Trains and says how it went. All memory that the caches hold has been given back when it returns.
@@ -125,7 +125,7 @@ impl<'c, C: Compute> Training<'c, C> {
         let order = self.shuffled();
         self.set.order.copy_from_slice(&order)?;
         let device = self.compute.device();
-        let (start, allocations) = (Instant::now(), device.memory().allocations);
+        let (start, takes) = (Instant::now(), device.memory().times_taken());
         for batch in batches(self.samples) {
             let adam = self.next_adam();
             let storage = if batch.len() == BATCH { &mut self.full_batch } else { &mut self.last_batch };
@@ -135,7 +135,7 @@ impl<'c, C: Compute> Training<'c, C> {
         }
         device.synchronize()?;
         tally.time += start.elapsed();
-        tally.allocations += device.memory().allocations - allocations;
+        tally.takes += device.memory().times_taken() - takes;
         Ok(())
     }
 

@@ -7,21 +7,37 @@ use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
 use syn::spanned::Spanned;
 
-/// `let _guard = Scope::new(name).recycle(recycle).enter();` where `name` is a `&str` and `krate` the path to `gpucache`. The guard
-/// stands at the scope's name, which is what an error about it should show.
+/// `let _guard = Scope::new(name).recycle(recycle).enter();` where `name` is a `&str` and `krate` the path to `gpucache`.
 pub(crate) fn enter(krate: &TokenStream, scope: &Scope, name: &TokenStream) -> TokenStream {
+    bound(krate, scope, name, &quote_spanned!(Span::mixed_site()=> enter()))
+}
+
+/// The same for one poll of a future; `is_polled` is a variable that says whether there was one before.
+pub(crate) fn enter_poll(
+    krate: &TokenStream,
+    scope: &Scope,
+    name: &TokenStream,
+    is_polled: &TokenStream,
+) -> TokenStream {
+    bound(krate, scope, name, &quote_spanned!(Span::mixed_site()=> enter_poll(&mut #is_polled)))
+}
+
+/// The guard stands at the scope's name, which is what an error about it should show.
+fn bound(krate: &TokenStream, scope: &Scope, name: &TokenStream, enter: &TokenStream) -> TokenStream {
     let recycle = scope.recycle.iter();
     let guard = Ident::new("_guard", Span::mixed_site().located_at(scope.name.span()));
-    quote_spanned!(Span::mixed_site()=> let #guard = #krate::Scope::new(#name)#(.recycle(#krate::Recycle::#recycle))*.enter();)
+    quote_spanned!(Span::mixed_site()=> let #guard = #krate::Scope::new(#name)#(.recycle(#krate::Recycle::#recycle))*.#enter;)
 }
 
 /// The name as a `&str`; one that is not `AsRef<str>` is reported at the user's expression.
-pub(crate) fn name(scope: &Scope) -> TokenStream {
+pub(crate) fn name(krate: &TokenStream, scope: &Scope) -> TokenStream {
     match &scope.name {
         Name::Text(text) => text.to_token_stream(),
+        // A literal, put together by the compiler.
+        Name::OfModule(end) => quote_spanned!(Span::mixed_site()=> ::core::concat!(::core::module_path!(), #end)),
         Name::Computed(value) => {
             let here = Span::mixed_site().located_at(value.span());
-            quote_spanned!(here=> ::core::convert::AsRef::<str>::as_ref(&(#value)))
+            quote_spanned!(here=> #krate::__private::AsName::as_name(&(#value)))
         }
     }
 }

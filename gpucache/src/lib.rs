@@ -61,7 +61,7 @@ pub use array::{ArrayView, Graph, Launch};
 pub use base::error::{Error, Result};
 pub use cache::Recycle;
 pub use home::{Deviations, PlanStats, ScopeStats};
-pub use pressure::{keep_idle, trim};
+pub use pressure::{limit_idle, trim};
 pub use scope::{Invalidated, OwnedScope, Scope, ScopeGuard, invalidate, invalidate_all, plan_stats, scopes, stats};
 
 /// Compiles the programs in the README, one of which compiles a kernel.
@@ -92,8 +92,9 @@ pub mod prelude {
     pub use gpucache_macros::cache_scope;
 }
 
-/// The procedural half of [`cache_scope!`]. Not for use by hand.
+/// The procedural half of [`cache_scope!`], and what both macros write. Not for use by hand.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::scope::AsName;
     pub use gpucache_macros::cache_scope_block;
 }

@@ -77,7 +77,7 @@ impl Late for LateHost {
     }
 
     fn fill(&self, stream: &Host, array: &mut Array<u32, Host>, value: u32, slow: bool) {
-        array.written_on(stream).expect("ordered");
+        array.announce_write(stream).expect("ordered");
         let place = Bare::of(array);
         let work = move |()| {
             wait_if(slow);
@@ -87,8 +87,8 @@ impl Late for LateHost {
     }
 
     fn copy(&self, stream: &Host, out: &mut Array<u32, Host>, input: &Array<u32, Host>, slow: bool) {
-        out.written_on(stream).expect("ordered");
-        input.used_on(stream).expect("ordered");
+        out.announce_write(stream).expect("ordered");
+        input.announce_read(stream).expect("ordered");
         let (to, from) = (Bare::of(out), Bare::of(input));
         let work = move |()| {
             wait_if(slow);

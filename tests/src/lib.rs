@@ -23,7 +23,15 @@ pub use marked::Marked;
 
 use std::sync::PoisonError;
 
+use gpucache::ScopeStats;
+
 use self::sync::{Mutex, MutexGuard};
+
+/// Allocations that a scope had nothing for. Whether they were recycled or missed depends on what else the process did on the
+/// device, where that has a range.
+pub fn supplied(stats: ScopeStats) -> u64 {
+    stats.recycled + stats.misses
+}
 
 /// Lets the tests of a process run one after the other, where each gets the guard first.
 pub fn turn() -> MutexGuard<'static, ()> {

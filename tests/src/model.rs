@@ -61,10 +61,10 @@ pub struct Cache {
     pub entries: u64,
     /// Allocations that an idle block served.
     pub hits: u64,
+    /// Allocations without bytes that no idle block served.
+    pub recycled: u64,
     /// Allocations that the device served.
     pub misses: u64,
-    /// Misses of any bytes.
-    pub device_allocations: u64,
     /// Blocks in use, and their bytes.
     pub busy: (u64, u64),
     /// The most bytes in use at once.
@@ -254,8 +254,8 @@ impl Cache {
 
     fn count(&mut self, key: Key, hits: bool) {
         self.hits += u64::from(hits);
-        self.misses += u64::from(!hits);
-        self.device_allocations += u64::from(!hits && key.bytes() > 0);
+        self.recycled += u64::from(!hits && key.bytes() == 0);
+        self.misses += u64::from(!hits && key.bytes() > 0);
         self.busy = (self.busy.0 + 1, self.busy.1 + key.bytes());
         self.high_water = self.high_water.max(self.busy.1);
     }

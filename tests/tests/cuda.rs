@@ -3,13 +3,17 @@
 #![cfg(feature = "cuda")]
 #![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
 use cudarc::cublas::sys::cublasOperation_t::CUBLAS_OP_N;
 use cudarc::cublas::{CudaBlas, Gemm, GemmConfig};
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DeviceSlice, SyncOnDrop};
 use gpucache::prelude::*;
 use gpucache::{Result, stats};
-use gpucache_tests::conformance::{assert_pattern, hits_and_misses, pattern, patterned};
+use gpucache_tests::conformance::{assert_pattern, hits_and_supplies, pattern, patterned};
 use gpucache_tests::gpu::{Gpu, address, library_is_there};
+use gpucache_tests::supplied;
 
 const LEN: usize = 5000;
 
@@ -48,7 +52,7 @@ fn arrays_are_kernel_arguments() {
             let expected: Vec<u32> = pattern(2, LEN).iter().map(|value| value.wrapping_add(7)).collect();
             assert_eq!(out.to_vec().unwrap(), expected);
         });
-        assert_eq!(hits_and_misses("kernel arguments"), (2 * round, 2));
+        assert_eq!(hits_and_supplies("kernel arguments"), (2 * round, 2));
     }
     let _ = invalidate("kernel arguments");
 }
@@ -139,7 +143,7 @@ fn arrays_are_matrices_for_cublas() {
             assert_eq!(c.to_vec().unwrap(), [112.0, 116.0, 116.0, 120.0]);
         });
     }
-    assert_eq!(hits_and_misses("matrices"), (3, 3));
+    assert_eq!(hits_and_supplies("matrices"), (3, 3));
     let _ = invalidate("matrices");
 }
 
@@ -151,10 +155,17 @@ fn arrays_have_views() {
     stream.memcpy_htod(&[1; 10], &mut array.as_view_mut()).unwrap();
     stream.memcpy_htod(&[2; 3], &mut array.try_slice_mut(4..7).unwrap()).unwrap();
     assert!(array.try_slice_mut(8..11).is_none() && array.try_split_at_mut(11).is_none());
-    let (mut low, mut high) = array.try_split_at_mut(9).unwrap();
+    let (mut low, mut high) = array.split_at_mut(9);
     stream.memcpy_htod(&[3], &mut high).unwrap();
     stream.memcpy_htod(&[4], &mut low).unwrap();
-    assert_eq!(array.to_vec().unwrap(), [4, 1, 1, 1, 2, 2, 2, 1, 1, 3]);
+    stream.memcpy_htod(&[5; 2], &mut array.slice_mut(1..=2)).unwrap();
+    assert_eq!(array.to_vec().unwrap(), [4, 5, 5, 1, 2, 2, 2, 1, 1, 3]);
+    let text = |caught: thread::Result<usize>| *caught.unwrap_err().downcast::<String>().unwrap();
+    let outside = [
+        text(catch_unwind(AssertUnwindSafe(|| array.slice_mut(8..11).len()))),
+        text(catch_unwind(AssertUnwindSafe(|| array.split_at_mut(11).0.len()))),
+    ];
+    assert!(outside.iter().all(|text| text.contains("10")), "{outside:?}");
     assert_eq!(stream.clone_dtoh(&array.as_view()).unwrap(), array.to_vec().unwrap());
     assert_eq!(stream.clone_dtoh(&array.slice(3..5)).unwrap(), [1, 2]);
     assert!(array.try_slice(8..11).is_none());
@@ -195,7 +206,7 @@ fn a_slice_becomes_an_array() {
     let slice = CudaSlice::try_from(array).unwrap();
     assert_eq!(gpu.cuda.stream().clone_dtoh(&slice).unwrap(), pattern(10, LEN));
     drop(Array::try_from(slice).unwrap());
-    assert_eq!(stats("becomes an array").unwrap().misses, 0);
+    assert_eq!(supplied(stats("becomes an array").unwrap()), 0);
     assert_eq!(gpu.cuda.memory().bytes, before.bytes);
     no_error_was_kept(&gpu);
 }
@@ -234,16 +245,16 @@ fn handles_of_one_stream_share_blocks() {
         let place = address(&array);
         drop(array);
         drop(patterned(&other, LEN, 2).unwrap());
-        assert_eq!(hits_and_misses("shared by handles"), (0, 2), "another stream has its own blocks");
+        assert_eq!(hits_and_supplies("shared by handles"), (0, 2), "another stream has its own blocks");
         assert_eq!(address(&patterned(&again, LEN, 3).unwrap()), place);
-        assert_eq!(hits_and_misses("shared by handles"), (1, 2));
+        assert_eq!(hits_and_supplies("shared by handles"), (1, 2));
     });
     gpucache::cache_scope!("shared by contexts", {
         drop(patterned(&gpu.cuda, LEN, 4).unwrap());
         drop(patterned(&Cuda::new(0).unwrap(), LEN, 5).unwrap());
         let context = CudaContext::new(0).unwrap();
         drop(patterned(&Cuda::with_stream(context.default_stream()).unwrap(), LEN, 6).unwrap());
-        assert_eq!(hits_and_misses("shared by contexts"), (2, 1), "all are the same default stream");
+        assert_eq!(hits_and_supplies("shared by contexts"), (2, 1), "all are the same default stream");
     });
     let _ = (invalidate("shared by handles"), invalidate("shared by contexts"));
 }

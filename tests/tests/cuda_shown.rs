@@ -204,7 +204,7 @@ fn an_adopted_array_is_written_elsewhere() {
     let other = gpu.new_stream();
     let slice = gpu.cuda.stream().clone_htod(&pattern(1, LEN)).unwrap();
     let mut array = Array::try_from(slice).unwrap();
-    array.written_on(&other).unwrap();
+    array.announce_write(&other).unwrap();
     gpu.cuda.synchronize().unwrap();
     // The driver's pool would give the memory again.
     let others = [(); 4].map(|()| gpu.cuda.stream().clone_htod(&pattern(9, LEN)).unwrap());

@@ -7,7 +7,7 @@
 
 use gpucache::prelude::*;
 use gpucache::{cache_scope as scope, uncached};
-use gpucache_tests::conformance::{assert_pattern, hits_and_misses, pattern, patterned};
+use gpucache_tests::conformance::{assert_pattern, hits_and_supplies, pattern, patterned};
 use gpucache_tests::gpu::{Gpu, Kernels, SLOWLY, address};
 
 const LEN: usize = 4096;
@@ -68,7 +68,7 @@ fn a_reader_on_another_stream_is_waited_for() {
         });
         assert_eq!(out.to_vec().unwrap(), added(round, 1), "round {round}");
     }
-    assert_eq!(hits_and_misses(name), (7, 1));
+    assert_eq!(hits_and_supplies(name), (7, 1));
     let _ = invalidate(name);
 }
 
@@ -128,7 +128,7 @@ fn a_view_that_was_made_on_one_stream_orders_several() {
     }
     drop(kept);
     let next = scope!(name = name, { [3, 4].map(|seed| patterned(&gpu.cuda, LEN, seed).unwrap()) });
-    assert_eq!(hits_and_misses(name), (2, 2));
+    assert_eq!(hits_and_supplies(name), (2, 2));
     assert_eq!(outs.map(|out| out.to_vec().unwrap()), [added(1, 1), added(2, 1)]);
     next.iter().zip(3..).for_each(|(array, seed)| assert_pattern(array, seed));
     drop(next);
@@ -188,7 +188,7 @@ fn two_readers_on_two_streams_are_waited_for() {
     kernels.add(c.stream(), &mut fast, &array, 2, 0);
     drop(array);
     let next = scope!(name = name, { patterned(&a, LEN, 2).unwrap() });
-    assert_eq!(hits_and_misses(name), (1, 1));
+    assert_eq!(hits_and_supplies(name), (1, 1));
     assert_eq!(fast.to_vec().unwrap(), added(1, 2));
     assert_eq!(slow.to_vec().unwrap(), added(1, 1), "the slow reader");
     assert_pattern(&next, 2);
@@ -223,7 +223,7 @@ fn an_announced_reader_is_waited_for_by_a_copy() {
     b.synchronize().unwrap();
     let mut array = patterned(&a, LEN, 1).unwrap();
     let _ = array.as_view();
-    array.used_on(&b).unwrap();
+    array.announce_read(&b).unwrap();
     kernels.add_at(b.stream(), &mut out, array.address(), 1, SLOWLY);
     c.stream().memcpy_htod(&pattern(2, LEN), &mut array).unwrap();
     assert_eq!(out.to_vec().unwrap(), added(1, 1));
@@ -273,7 +273,7 @@ fn a_reader_on_a_stream_that_is_gone_is_waited_for() {
     assert!(!gpu.cuda.stream().context().is_in_multi_stream_mode());
     drop(array);
     let next = scope!(name = name, { patterned(&gpu.cuda, LEN, 2).unwrap() });
-    assert_eq!(hits_and_misses(name), (1, 1));
+    assert_eq!(hits_and_supplies(name), (1, 1));
     gpu.cuda.stream().context().synchronize().unwrap();
     assert_eq!(out.to_vec().unwrap(), added(1, 1));
     assert_pattern(&next, 2);

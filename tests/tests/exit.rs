@@ -45,6 +45,26 @@ fn stream_endings() -> Vec<Ending<Host>> {
     [endings(), vec![("work that is not done", late_work as fn(&Host))]].concat()
 }
 
+/// An ending that is no success: nobody asks for the failure of late work but by a deref.
+const LOST: &str = "host stream: a deref of what failed work was to write";
+
+fn deref_of_what_is_lost() {
+    let stream = Host::new_stream().unwrap();
+    let mut array = patterned(&stream, 100, 9).unwrap();
+    stream.launch(&mut array, |_| panic!("on purpose")).unwrap();
+    println!("{:?}", &array[..]);
+}
+
+/// Whether that child process fails, and shows no elements.
+fn fails_when_lost() -> bool {
+    let child = Command::new(std::env::current_exe().unwrap()).env(CHILD, LOST).output();
+    let child = child.expect("the test program starts");
+    let (is_failure, says_why) = (child.status.code() == Some(101), String::from_utf8_lossy(&child.stderr));
+    let is_well = is_failure && child.stdout.is_empty() && says_why.contains("are lost");
+    println!("{LOST} ... {}", if is_well { "ok" } else { "FAILED" });
+    is_well
+}
+
 thread_local! {
     static FIRST: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
     static LATER: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
@@ -245,6 +265,7 @@ fn tries_cuda(_: &str) -> bool {
 
 fn main() {
     match std::env::var(CHILD) {
+        Ok(asked) if asked == LOST => deref_of_what_is_lost(),
         Ok(asked) => {
             let tries_host = tries_ending(&asked, "host", endings(), Host::new)
                 || tries_ending(&asked, STREAM, stream_endings(), || Host::new_stream().expect("a thread"));
@@ -253,7 +274,7 @@ fn main() {
         Err(_) => {
             let host = all_end_well("host", endings::<Host>());
             let stream = all_end_well(STREAM, stream_endings());
-            exit(i32::from([host, stream, cuda_ends_well()] != [true; 3]));
+            exit(i32::from([host, stream, fails_when_lost(), cuda_ends_well()] != [true; 4]));
         }
     }
 }

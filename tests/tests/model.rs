@@ -120,11 +120,11 @@ impl Run {
             }
             Op::Invalidate { name } => {
                 let answer = invalidate(&self.names[name]);
-                self.expect_invalidation(name, false, (answer.bytes as u64, answer.busy as u64));
+                self.expect_invalidation(name, false, (answer.bytes, answer.busy_blocks));
             }
             Op::Elsewhere(There::Invalidate { name }) => {
                 let answer = std::thread::scope(|s| s.spawn(|| invalidate(&self.names[name])).join().unwrap());
-                self.expect_invalidation(name, true, (answer.bytes as u64, answer.busy as u64));
+                self.expect_invalidation(name, true, (answer.bytes, answer.busy_blocks));
             }
             Op::Elsewhere(There::Visit { name, key }) => self.visit(name, key),
             Op::Drop { array } | Op::Elsewhere(There::Drop { array }) => {
@@ -206,15 +206,16 @@ impl Run {
         let mut held = 0;
         for (name, model) in self.names.iter().zip(&self.model) {
             let found = stats(name).unwrap_or_default();
-            let counted = [found.entries, found.hits, found.misses, found.device_allocations, found.high_water_bytes];
+            let counted = [found.entries, found.hits, found.recycled, found.misses, found.high_water_bytes];
             let expected = [
                 model.sum(|cache| cache.entries),
                 model.sum(|cache| cache.hits),
+                model.sum(|cache| cache.recycled),
                 model.sum(|cache| cache.misses),
-                model.sum(|cache| cache.device_allocations),
                 model.sum(|cache| cache.high_water),
             ];
-            assert_eq!(counted, expected, "entries, hits, misses, calls, high-water mark");
+            assert_eq!(counted, expected, "entries, hits, recycled, misses, high-water mark");
+            assert_eq!((found.device_allocations, found.mapped_pieces), (found.misses, 0), "a device without a range");
             assert_eq!((found.busy_blocks, found.busy_bytes), model.busy(), "busy");
             assert_eq!((found.idle_blocks, found.idle_bytes), model.idle(), "idle");
             held += model.busy().1 + model.idle().1;

@@ -152,7 +152,7 @@ impl<'a, D: Device> Program<'a, D> {
         let numbers: [ScopeStats; NAMES] = std::array::from_fn(|name| stats(&self.names[name]).unwrap_or_default());
         for (name, found) in numbers.iter().enumerate() {
             assert_eq!(found.entries, self.entries[name].load(Relaxed));
-            assert_eq!(found.hits + found.misses, self.allocations[name].load(Relaxed));
+            assert_eq!(found.allocations(), self.allocations[name].load(Relaxed));
             assert!(left > 0 || (found.busy_blocks, found.busy_bytes) == (0, 0), "{found:?}");
         }
         assert!(numbers.iter().map(|found| found.busy_blocks).sum::<u64>() <= left);

@@ -4,7 +4,7 @@
 
 mod plan_exact;
 
-use gpucache::plan::{Buffer, Layout, Overlap, Solver, TooLarge, check, improve, layout, lower_bound};
+use gpucache::plan::{Buffer, Layout, LayoutError, Solver, TooLarge, check, improve, layout, lower_bound};
 use plan_exact::{buffers, optimum};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -75,7 +75,7 @@ proptest! {
         let buffers: Vec<Buffer> = raw.into_iter().map(|(lower, upper, size)| Buffer { lower, upper, size }).collect();
         match layout(&buffers) {
             Ok(found) => prop_assert_eq!(check(&buffers, &found), Ok(())),
-            Err(TooLarge { buffers: count }) => prop_assert_eq!(count, buffers.len()),
+            Err(TooLarge { buffers: count, .. }) => prop_assert_eq!(count, buffers.len()),
         }
     }
 }
@@ -121,7 +121,7 @@ fn nothing_needs_no_memory() {
 #[test]
 fn sums_past_64_bits_are_refused() {
     let whole = [Buffer { lower: 0, upper: 1, size: u64::MAX }; 3];
-    assert_eq!(layout(&whole), Err(TooLarge { buffers: 3 }));
+    assert!(matches!(layout(&whole), Err(TooLarge { buffers: 3, .. })));
     assert_eq!(lower_bound(&whole), u64::MAX);
     let most = [Buffer { lower: 0, upper: u32::MAX, size: 1 << 62 }];
     assert_eq!(layout(&most).map(|l| l.height), Ok(1 << 62));
@@ -132,10 +132,10 @@ fn faults_are_told_apart() {
     let two = [Buffer { lower: 0, upper: 2, size: 4 }, Buffer { lower: 1, upper: 3, size: 4 }];
     let of = |offsets: &[u64], height| check(&two, &Layout { offsets: offsets.to_vec(), height });
     assert_eq!(of(&[0, 4], 8), Ok(()));
-    assert_eq!(of(&[0, 3], 7), Err(Overlap::Buffers { first: 0, second: 1 }));
-    assert_eq!(of(&[0], 4), Err(Overlap::Length { buffers: 2, offsets: 1 }));
-    assert_eq!(of(&[0, 4], 9), Err(Overlap::Height { stated: 9, found: 8 }));
-    assert_eq!(of(&[0, u64::MAX], 9), Err(Overlap::PastEnd { buffer: 1 }));
+    assert_eq!(of(&[0, 3], 7), Err(LayoutError::Overlap { first: 0, second: 1 }));
+    assert_eq!(of(&[0], 4), Err(LayoutError::Length { buffers: 2, offsets: 1 }));
+    assert_eq!(of(&[0, 4], 9), Err(LayoutError::Height { stated: 9, found: 8 }));
+    assert_eq!(of(&[0, u64::MAX], 9), Err(LayoutError::PastEnd { buffer: 1 }));
 }
 
 #[test]

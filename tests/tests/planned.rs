@@ -95,7 +95,7 @@ fn a_scope_that_never_settles() {
         let stats = player.plan_stats(0);
         assert!(stats.plans <= 4, "{stats:?}");
     }
-    assert!(player.plan_stats(0).has_stopped, "{:?}", player.plan_stats(0));
+    assert!(player.plan_stats(0).is_paused, "{:?}", player.plan_stats(0));
     player.finish();
 }
 
@@ -126,9 +126,12 @@ fn sizes_that_vary_threefold() {
         play(&mut player, 200);
         let settled = play(&mut player, 50);
         let stats = player.plan_stats(0);
-        println!("varying {seed}: {settled:.4}, block {:.3} of the bound, {stats:?}", stats.bytes as f64 / most as f64);
+        println!(
+            "varying {seed}: {settled:.4}, block {:.3} of the bound, {stats:?}",
+            stats.arena_bytes as f64 / most as f64
+        );
         assert!(settled >= 0.95, "{settled}");
-        assert!(stats.bytes as f64 <= 1.5 * most as f64, "{stats:?}, {most}");
+        assert!(stats.arena_bytes as f64 <= 1.5 * most as f64, "{stats:?}, {most}");
         player.finish();
     }
 }
@@ -142,7 +145,7 @@ fn arrays_that_outlive_their_entries() {
         let mut player = player(&format!("outliving {seed}"));
         let calls = |player: &Player<Virtual>| {
             let memory = player.device().memory();
-            memory.allocations + memory.frees
+            memory.times_taken() + memory.times_given_back()
         };
         (0..100).for_each(|_| player.entry(0, Recycle::Auto, &usual).unwrap());
         let mut with_calls = 0;
@@ -247,7 +250,7 @@ fn held(seed: u64) -> Option<f64> {
     for round in program.rounds.iter().filter(|round| round.invalidates.is_none()) {
         player.reset_peaks();
         round.play(&mut player).unwrap();
-        due = due.max(player.peaks.0).max(player.plan_stats(0).bytes);
+        due = due.max(player.peaks.0).max(player.plan_stats(0).arena_bytes);
         // In the first one the range still has what it needed without a plan.
         if planned > 1 {
             worst = Some(f64::max(worst.unwrap_or(0.0), player.peaks.1 as f64 / due as f64));

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use gpucache::device::{Device, Virtual};
 use gpucache::{Array, invalidate, plan_stats, stats};
 use gpucache::{Recycle, Scope, ScopeGuard};
+use gpucache_tests::supplied;
 
 const ALL: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off];
 
@@ -16,7 +17,7 @@ const ALL: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycl
 struct Seen {
     entries: u64,
     hits: u64,
-    misses: u64,
+    supplied: u64,
     idle_blocks: u64,
     idle_bytes: u64,
     plans: u64,
@@ -53,7 +54,7 @@ impl Named {
         Seen {
             entries: stats.entries,
             hits: stats.hits,
-            misses: stats.misses,
+            supplied: supplied(stats),
             idle_blocks: stats.idle_blocks,
             idle_bytes: stats.idle_bytes,
             plans: plans.plans,

@@ -36,6 +36,47 @@ fn equal_are_those_of_one_shape_and_the_same_elements() {
 }
 
 #[test]
+fn host_arrays_show_their_values() {
+    let host = Host::new();
+    let show = |array: &dyn std::fmt::Debug| format!("{array:?}");
+    let numbered = |shape: &[usize]| {
+        let values: Vec<usize> = (0..shape.iter().product()).collect();
+        Array::from_slice(&host, shape, &values).unwrap()
+    };
+    assert_eq!(show(&numbered(&[])), "Array<usize>[] on host: 0");
+    assert_eq!(show(&numbered(&[3])), "Array<usize>[3] on host: [0, 1, 2]");
+    assert_eq!(show(&numbered(&[2, 1, 2])), "Array<usize>[2, 1, 2] on host: [[[0, 1]], [[2, 3]]]");
+    assert_eq!(show(&numbered(&[2, 0, 2])), "Array<usize>[2, 0, 2] on host: []");
+    assert_eq!(show(&host.zeros::<u8>([usize::MAX, 0]).unwrap()), format!("Array<u8>[{}, 0] on host: []", usize::MAX));
+    let floats = Array::from_slice(&host, 2, &[0.123, 4.0]).unwrap();
+    assert_eq!(format!("{floats:.1?}"), "Array<f64>[2] on host: [0.1, 4.0]");
+    assert!(show(&numbered(&[500])).contains(" 250, "), "500 are shown");
+    assert_eq!(show(&numbered(&[501])), "Array<usize>[501] on host: [0, 1, 2, 3, 4, .., 496, 497, 498, 499, 500]");
+    let images = show(&numbered(&[50, 10, 14]));
+    assert_eq!(images.matches("..").count(), 1 + 6 * 10, "three images at either end, and all of their rows");
+    assert!(images.contains("[[[0, 1, 2, 3, 4, .., 9, 10, 11, 12, 13], [14, "), "{images}");
+    let unit = host.zeros::<[u8; 0]>(usize::MAX).unwrap();
+    assert_eq!(show(&unit).matches("[], [], [], [], [], .., [").count(), 1);
+}
+
+#[test]
+fn values_of_a_stream_are_shown_while_it_rests() {
+    let stream = Host::new_stream().unwrap();
+    let mut array = Array::full(&stream, 2, 5u8).unwrap();
+    assert_eq!(&array[..], [5; 2]);
+    assert!(format!("{array:?}").ends_with(": [5, 5]"), "{array:?}");
+    let (open, opened) = std::sync::mpsc::channel::<()>();
+    stream.launch(&mut array, move |values| values[0] = opened.recv().map_or(6, |()| 0)).unwrap();
+    assert!(format!("{array:?}").ends_with(&format!("on {stream:?}")), "{array:?}");
+    drop(open);
+    stream.synchronize().unwrap();
+    assert!(format!("{array:?}").ends_with(": [6, 5]"), "{array:?}");
+    stream.launch(&mut array, |_| panic!("on purpose")).unwrap();
+    stream.synchronize().unwrap_err();
+    assert!(format!("{array:?}").ends_with(&format!("on {stream:?}")), "{array:?}");
+}
+
+#[test]
 fn a_comparison_waits_for_work_on_either_side() {
     let (one, other) = (Host::new_stream().unwrap(), Host::new_stream().unwrap());
     let (mut late, ready) = (one.zeros::<u32>(100).unwrap(), Array::full(&other, 100, 7u32).unwrap());

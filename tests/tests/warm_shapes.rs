@@ -83,9 +83,9 @@ const fn one_in(entries: usize, heap: u64, device: u64) -> Allowed {
 /// Plays a program until it is warm, and says what it still does then and must not.
 fn cold(run: &Run<impl Device>, allowed: Allowed, mut entry: impl FnMut(usize)) -> Option<String> {
     (0..WARMING).for_each(&mut entry);
-    let before = (allocations(), run.device.memory().allocations);
+    let before = (allocations(), run.device.memory().times_taken());
     (WARMING..WARMING + allowed.entries).for_each(&mut entry);
-    let (heap, device) = (allocations() - before.0, run.device.memory().allocations - before.1);
+    let (heap, device) = (allocations() - before.0, run.device.memory().times_taken() - before.1);
     drop(entry);
     let plans = plan_stats(&run.names[0]).unwrap();
     run.names.iter().for_each(|name| _ = invalidate(name));

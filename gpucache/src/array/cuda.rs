@@ -11,13 +11,14 @@ mod launch;
 mod passing;
 mod slices;
 mod view;
+mod view_mut;
 
-use std::ops::{Deref, RangeBounds};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUdeviceptr;
 use cudarc::driver::{
-    CudaSlice, CudaStream, CudaViewMut, DevicePtr, DevicePtrMut, DeviceSlice, LaunchArgs, PushKernelArg, SyncOnDrop,
+    CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, LaunchArgs, PushKernelArg, SyncOnDrop,
 };
 
 use foreign_uses::ForeignUses;
@@ -78,13 +79,6 @@ impl<T: Element> Array<T, Cuda> {
         }
     }
 
-    /// A slice that leaves no trace.
-    fn lend_out_mut(&mut self) -> &mut CudaSlice<T> {
-        self.take_over();
-        self.let_out();
-        self.lend_mut(true)
-    }
-
     /// Whether a launch by cudarc's own builder is taken to be on the array's own stream: the context object has no others, and
     /// this process has shown none of another object. (One that tracks no events leaves the order to the program.)
     #[inline]
@@ -135,26 +129,6 @@ impl<T: Element> Array<T, Cuda> {
         self.device().wait_instead(error);
         self.device().take_kept(stream.context());
         SyncOnDrop::Sync(Some(stream))
-    }
-
-    /// All elements as a mutable view, for calls that take views by value.
-    ///
-    /// The view can be used any number of times, on streams that it does not tell of. The array's stream therefore waits for
-    /// all work that its context was given before it uses the array again; the array itself, as an argument, costs less.
-    pub fn as_view_mut(&mut self) -> CudaViewMut<'_, T> {
-        self.lend_out_mut().as_view_mut()
-    }
-
-    /// A part of the elements as a mutable view, as [`as_view_mut`](Array::as_view_mut) has it; `None` if `range` does not lie
-    /// within the array.
-    pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Option<CudaViewMut<'_, T>> {
-        self.lend_out_mut().try_slice_mut(range)
-    }
-
-    /// The first `mid` elements and the others as mutable views, as [`as_view_mut`](Array::as_view_mut) has it; `None` if
-    /// there are fewer.
-    pub fn try_split_at_mut(&mut self, mid: usize) -> Option<(CudaViewMut<'_, T>, CudaViewMut<'_, T>)> {
-        self.lend_out_mut().try_split_at_mut(mid)
     }
 }
 

@@ -1,9 +1,14 @@
 //! What an array can be made of.
 #![allow(unsafe_code)]
 
-use half::{bf16, f16};
+use std::fmt::Debug;
 
 /// A type that arrays can hold: plain data, the same on the host and on devices.
+///
+/// Numbers, `bool`, and arrays `[T; N]` of elements are; by the features `half`, `float8` and `num-complex` those crates'
+/// numbers too. A type of one's own becomes one by a line, as below. What is `Pod` in `bytemuck` keeps this contract, if its
+/// layout is fixed and it is aligned to at most 256 bytes; it needs that line all the same, since a rule for all of them would
+/// leave no room for the types that are elements here.
 ///
 /// # Safety
 /// The type has no padding bytes, and all bytes zero is a value of it. On devices its layout must be fixed
@@ -12,7 +17,7 @@ use half::{bf16, f16};
 /// ```
 /// use gpucache::{Element, prelude::*};
 ///
-/// #[derive(Clone, Copy)]
+/// #[derive(Clone, Copy, Debug)]
 /// #[repr(C)]
 /// struct Point { x: f32, y: f32 }
 /// // SAFETY: two floats without padding, and zero bytes are the point (0, 0).
@@ -23,11 +28,9 @@ use half::{bf16, f16};
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be an element of an array: use a number, `bool`, or a `Copy` type with `unsafe impl Element`",
-    label = "not an `Element`",
-    note = "plain data without padding, of which all bytes zero is a value, may have `unsafe impl gpucache::Element for {Self} {{}}`"
+    message = "`{Self}` cannot be an element of an array: use a number, `bool`, or a `Copy` and `Debug` type with `unsafe impl Element`"
 )]
-pub unsafe trait Element: Copy + Send + Sync + 'static {}
+pub unsafe trait Element: Copy + Debug + Send + Sync + 'static {}
 
 macro_rules! elements {
     ($($element:ty)*) => { $(
@@ -37,8 +40,18 @@ macro_rules! elements {
     )* };
 }
 
-elements! { bool i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize f32 f64 f16 bf16 }
+elements! { bool i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize f32 f64 }
+#[cfg(feature = "half")]
+elements! { half::f16 half::bf16 }
+#[cfg(feature = "float8")]
+elements! { float8::F8E4M3 float8::F8E5M2 }
 
 // SAFETY: elements follow each other without padding, and each of them may be zero bytes.
 #[diagnostic::do_not_recommend]
 unsafe impl<T: Element, const N: usize> Element for [T; N] {}
+
+// SAFETY: two elements of one type, in the order of a `#[repr(C)]` struct, between which there is no padding; each of them may be
+// zero bytes.
+#[cfg(feature = "num-complex")]
+#[diagnostic::do_not_recommend]
+unsafe impl<T: Element> Element for num_complex::Complex<T> {}

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 mod allocate;
+mod debug;
 mod element;
 mod host;
 mod shape;
@@ -13,7 +14,6 @@ mod values;
 mod cuda;
 
 use std::any::TypeId;
-use std::fmt;
 use std::marker::PhantomData;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
@@ -58,13 +58,15 @@ pub struct Array<T, D> {
     typed: PhantomData<(T, D)>,
 }
 
-impl<T: Element, D: Device> Array<T, D> {
+// The bounds stand on the constructors, each in the line of its name: so an error about one shows that line alone.
+impl<T, D> Array<T, D> {
     /// An array whose every byte is zero, written on the device's stream.
     ///
     /// # Errors
     /// [`is_invalid_shape`](Error::is_invalid_shape) if the bytes overflow, [`is_out_of_memory`](Error::is_out_of_memory),
     /// or a failure of the device.
-    pub fn zeros(device: &D, shape: impl Shape) -> Result<Self> {
+    #[rustfmt::skip]
+    pub fn zeros(device: &D, shape: impl Shape) -> Result<Self> where T: Element, D: Device {
         let mut array = Self::allocate(device, shape.dims())?;
         array.block.fill(&[0])?;
         Ok(array)
@@ -74,7 +76,8 @@ impl<T: Element, D: Device> Array<T, D> {
     ///
     /// # Errors
     /// As for [`zeros`](Array::zeros).
-    pub fn full(device: &D, shape: impl Shape, value: T) -> Result<Self> {
+    #[rustfmt::skip]
+    pub fn full(device: &D, shape: impl Shape, value: T) -> Result<Self> where T: Element, D: Device {
         let mut array = Self::allocate(device, shape.dims())?;
         array.block.fill(shortest_period(bytes_of(std::slice::from_ref(&value))))?;
         Ok(array)
@@ -85,7 +88,8 @@ impl<T: Element, D: Device> Array<T, D> {
     /// # Errors
     /// [`is_invalid_shape`](Error::is_invalid_shape) too if `values` are not as many as the shape says; otherwise as for
     /// [`zeros`](Array::zeros).
-    pub fn from_slice(device: &D, shape: impl Shape, values: &[T]) -> Result<Self> {
+    #[rustfmt::skip]
+    pub fn from_slice(device: &D, shape: impl Shape, values: &[T]) -> Result<Self> where T: Element, D: Device {
         let dims = shape.dims();
         same_len::<T>(dims, values.len())?;
         let mut array = Self::allocate(device, dims)?;
@@ -110,10 +114,13 @@ impl<T: Element, D: Device> Array<T, D> {
     /// array.fill(1.0);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
-    pub unsafe fn uninit(device: &D, shape: impl Shape) -> Result<Self> {
+    #[rustfmt::skip]
+    pub unsafe fn uninit(device: &D, shape: impl Shape) -> Result<Self> where T: Element, D: Device {
         Self::allocate(device, shape.dims())
     }
+}
 
+impl<T: Element, D: Device> Array<T, D> {
     /// Serves what a plan expects in line, where all stays in registers.
     #[inline(always)]
     fn allocate(device: &D, dims: &[usize]) -> Result<Self> {
@@ -129,7 +136,8 @@ impl<T: Element, D: Device> Array<T, D> {
     fn serve(device: &D, dims: &[usize], bytes: usize) -> Result<Self> {
         const { assert!(align_of::<T>() as u64 <= ALIGNMENT, "an element is aligned to at most 256 bytes, as blocks are") };
         let request = Request { dtype: TypeId::of::<T>(), dims, bytes };
-        let block = Block::allocate(device.stream_handle(), &request)?;
+        let refused = |error| current::refused(error, std::any::type_name::<T>(), &request);
+        let block = Block::allocate(device.stream_handle(), &request).map_err(refused)?;
         Ok(Array { block, typed: PhantomData })
     }
 
@@ -170,13 +178,13 @@ impl<T: Element, D: Device> Array<T, D> {
     /// Where the first element lies in the device's memory; 0 without elements. The calling thread waits for nothing. Work on
     /// the array's own stream is in order with its other uses: it comes behind those before this call, and those afterwards
     /// behind it. (Where a stream without a handle, or a slice, reads the array while it is shared, a write by address comes
-    /// behind that once it is announced by [`written_on`](Array::written_on).) Work on other streams is in order once it
-    /// was announced ([`used_on`](Array::used_on), [`written_on`](Array::written_on)).
+    /// behind that once it is announced by [`announce_write`](Array::announce_write).) Work on other streams is in order once it
+    /// was announced ([`announce_read`](Array::announce_read), [`announce_write`](Array::announce_write)).
     pub fn address(&self) -> u64 {
         self.block.bare_address()
     }
 
-    /// Lets work that is put on the stream of `device` from now on read this array, through its address or otherwise.
+    /// Announces that work which is put on the stream of `device` from now on reads this array, through its address or otherwise.
     ///
     /// That work waits for what is on the array's own stream now, and for writes that were announced before; the array's
     /// memory is used again, and written by whoever announces it, only after that work, put there before the array is
@@ -194,25 +202,28 @@ impl<T: Element, D: Device> Array<T, D> {
     ///
     /// let (mine, other) = (Host::new_stream()?, Host::new_stream()?);
     /// let array = Array::full(&mine, 100, 1u8)?;
-    /// array.used_on(&other)?; // `other` may be given work on the array's address now
+    /// array.announce_read(&other)?; // `other` may be given work on the array's address now
     /// # Ok::<(), gpucache::Error>(())
     /// ```
-    pub fn used_on(&self, device: &D) -> Result<()> {
+    #[doc(alias = "record_stream")]
+    pub fn announce_read(&self, device: &D) -> Result<()> {
         self.block.read_on(device.stream_handle())
     }
 
-    /// As [`used_on`](Array::used_on), for work that writes: it also waits for all work that was announced to read.
+    /// As [`announce_read`](Array::announce_read), for work that writes: it also waits for all work that was announced to read.
     ///
     /// # Errors
-    /// As for [`used_on`](Array::used_on).
-    pub fn written_on(&mut self, device: &D) -> Result<()> {
+    /// As for [`announce_read`](Array::announce_read).
+    #[doc(alias = "record_stream")]
+    pub fn announce_write(&mut self, device: &D) -> Result<()> {
         self.block.write_on(device.stream_handle())
     }
 
     /// Copies the elements to the host, and waits for them.
     ///
     /// # Errors
-    /// A failure of the device, or of work on its stream before.
+    /// A failure of the device, or of work on its stream before; [`is_panic`](Error::is_panic) as often as it is asked for if
+    /// the work that was to write the array panicked.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.block.stream().check()?;
         let (mut values, len) = (Vec::<T>::with_capacity(self.len()), self.len());
@@ -239,7 +250,7 @@ impl<T: Element, D: Device> Array<T, D> {
     /// A copy on the same device and stream, allocated like any other array: from the innermost scope.
     ///
     /// # Errors
-    /// As for [`zeros`](Array::zeros).
+    /// As for [`zeros`](Array::zeros); [`is_panic`](Error::is_panic) if work that was to write the array has panicked.
     pub fn try_clone(&self) -> Result<Self> {
         let mut copy = Self::serve(self.device(), self.shape(), self.byte_len())?;
         copy.block.copy_from(&self.block)?;
@@ -267,14 +278,6 @@ impl<T: Element, D: Device> Clone for Array<T, D> {
     #[allow(clippy::panic)]
     fn clone(&self) -> Self {
         self.try_clone().unwrap_or_else(|error| panic!("an array could not be cloned: {error}"))
-    }
-}
-
-/// The type of the elements, the shape and the device. The elements themselves are not shown: work that writes them may be
-/// under way, and this neither waits nor fails. On a host `&array[..]` shows them.
-impl<T: Element, D: Device> fmt::Debug for Array<T, D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Array<{}>{:?} on {:?}", std::any::type_name::<T>(), self.shape(), self.device())
     }
 }
 

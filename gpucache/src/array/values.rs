@@ -6,7 +6,7 @@ use std::slice::{Iter, IterMut};
 use super::{Array, Element};
 use crate::device::{Host, Stream};
 
-/// Equal in shape, and element by element. This waits as `Deref` does.
+/// Equal in shape, and element by element. This waits, and panics, as `Deref` does.
 ///
 /// ```
 /// use gpucache::prelude::*;
@@ -25,7 +25,7 @@ impl<T: Element + PartialEq> PartialEq for Array<T, Host> {
 
 impl<T: Element + Eq> Eq for Array<T, Host> {}
 
-/// The elements in row-major order. This waits as `Deref` does.
+/// The elements in row-major order. This waits, and panics, as `Deref` does.
 ///
 /// ```
 /// use gpucache::prelude::*;
@@ -38,6 +38,7 @@ impl<T: Element + Eq> Eq for Array<T, Host> {}
 /// assert_eq!(sum, 3.0);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
+#[diagnostic::do_not_recommend]
 impl<'a, T: Element> IntoIterator for &'a Array<T, Host> {
     type Item = &'a T;
     type IntoIter = Iter<'a, T>;
@@ -47,7 +48,7 @@ impl<'a, T: Element> IntoIterator for &'a Array<T, Host> {
     }
 }
 
-/// The elements in row-major order, to be changed. This waits as `DerefMut` does.
+/// The elements in row-major order, to be changed. This waits, and panics, as `DerefMut` does.
 ///
 /// ```
 /// use gpucache::prelude::*;
@@ -59,6 +60,7 @@ impl<'a, T: Element> IntoIterator for &'a Array<T, Host> {
 /// assert_eq!(*array, [2; 6]);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
+#[diagnostic::do_not_recommend]
 impl<'a, T: Element> IntoIterator for &'a mut Array<T, Host> {
     type Item = &'a mut T;
     type IntoIter = IterMut<'a, T>;

@@ -1,13 +1,17 @@
 //! The one error type of the crate: opaque, with predicates, so that a new cause never breaks a caller.
 
+use std::any::Any;
 use std::fmt;
+
+use super::amounts::Bytes;
 
 /// What every fallible call of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why memory could not be had, reached or described.
 ///
-/// The type is opaque: ask it with its predicates. The message says what happened, to what, and what to do about it.
+/// The type is opaque: ask it with its predicates. The message says what happened, to what, and what to do about it; of an
+/// allocation, which array in which scope.
 ///
 /// ```
 /// use gpucache::prelude::*;
@@ -19,18 +23,35 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[error(transparent)]
 pub struct Error(Box<Kind>);
 
+/// What remains to be done where the device lacks memory: idle memory went back to it before a request failed, but for what a
+/// thread that is inside a scope keeps there.
+const DROP_SOMETHING: &str =
+    "drop arrays, `invalidate` scopes that other threads are inside of, or work in smaller pieces, then try again";
+
+/// What a device of so many bytes in all, if that is known, has of the bytes that were asked for.
+fn lack(bytes: usize, capacity: Option<u64>) -> String {
+    match capacity.filter(|&all| all < bytes as u64) {
+        Some(all) => format!("{} in all, less than the {} asked for", Bytes(all), Bytes(bytes as u64)),
+        None => format!("no {} left", Bytes(bytes as u64)),
+    }
+}
+
+fn remedy(bytes: usize, capacity: Option<u64>) -> &'static str {
+    if capacity.is_some_and(|all| all < bytes as u64) {
+        "check the shape, or work in smaller pieces"
+    } else {
+        DROP_SOMETHING
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 enum Kind {
-    #[error(
-        "{device} has no {bytes} bytes left ({detail}): drop arrays, give idle memory back with `invalidate`, \
-         or work in smaller pieces, then try again"
-    )]
-    OutOfMemory { device: String, bytes: usize, detail: String },
+    #[error("{request} could not be allocated: {cause}")]
+    NotAllocated { request: String, cause: Error },
+    #[error("{device} has {} ({detail}): {}", lack(*.bytes, *.capacity), remedy(*.bytes, *.capacity))]
+    OutOfMemory { device: String, bytes: usize, capacity: Option<u64>, detail: String },
     #[cfg(feature = "cuda")]
-    #[error(
-        "{what} found too little memory left ({detail}): drop arrays, give idle memory back with `invalidate`, \
-         or work in smaller pieces, then try again"
-    )]
+    #[error("{what} found too little memory left ({detail}): {DROP_SOMETHING}")]
     Exhausted { what: &'static str, detail: String },
     #[error("{what} cannot be used here ({detail}): {remedy}")]
     Unavailable { what: String, detail: String, remedy: &'static str },
@@ -38,27 +59,40 @@ enum Kind {
     InvalidShape(String),
     #[error("{operation} failed on {device} ({detail}): {remedy}")]
     DeviceFailure { device: String, operation: &'static str, detail: String, remedy: &'static str },
-    #[error("an earlier drop could not report this, so this call does, and did nothing else: {0}")]
+    #[error(
+        "work on a stream of the host panicked ({0}), and arrays that it was lent to be written are lost: drop them, or \
+         overwrite them by `copy_from_slice`"
+    )]
+    Panicked(String),
+    #[error(
+        "an earlier drop, or work that was under way, could not report this, so this call does, and did nothing else: {0}"
+    )]
     Deferred(Error),
 }
 
 impl Error {
     /// For a [`Backend`](crate::device::Backend): `bytes` could not be allocated on `device`.
     pub fn out_of_memory(device: impl fmt::Display, bytes: usize, detail: impl fmt::Display) -> Error {
-        Error(Box::new(Kind::OutOfMemory { device: device.to_string(), bytes, detail: detail.to_string() }))
+        let (device, detail) = (device.to_string(), detail.to_string());
+        Error(Box::new(Kind::OutOfMemory { device, bytes, capacity: None, detail }))
     }
 
     /// For a [`Backend`](crate::device::Backend): `operation` on `device` failed for a reason other than memory.
     pub fn device_failure(device: impl fmt::Display, operation: &'static str, detail: impl fmt::Display) -> Error {
         let (device, detail) = (device.to_string(), detail.to_string());
-        let remedy = "the device may need a new process if this repeats";
+        let remedy = "try again, and in a new process if this repeats";
         Error(Box::new(Kind::DeviceFailure { device, operation, detail, remedy }))
     }
 
-    /// As [`device_failure`](Error::device_failure), for what `library` refused and a change in the program remedies.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn refused(library: &str, operation: &'static str, detail: String, remedy: &'static str) -> Error {
-        Error(Box::new(Kind::DeviceFailure { device: library.to_string(), operation, detail, remedy }))
+    /// As [`device_failure`](Error::device_failure), for what `device`, or a library, refused and a change in the program remedies.
+    pub(crate) fn refused(
+        device: &str,
+        operation: &'static str,
+        detail: impl fmt::Display,
+        remedy: &'static str,
+    ) -> Error {
+        let (device, detail) = (device.to_string(), detail.to_string());
+        Error(Box::new(Kind::DeviceFailure { device, operation, detail, remedy }))
     }
 
     /// `what` had no memory, of which it does not say how much it wanted.
@@ -76,12 +110,30 @@ impl Error {
         Error(Box::new(Kind::InvalidShape(message)))
     }
 
-    /// The same where it stopped a request of so many bytes, of which the device was asked for a piece.
-    pub(crate) fn stopping(mut self, request: usize) -> Error {
-        if let Kind::OutOfMemory { bytes, .. } = &mut *self.0 {
-            *bytes = request;
+    /// Work that was done later panicked with this text.
+    pub(crate) fn panicked(text: impl Into<String>) -> Error {
+        Error(Box::new(Kind::Panicked(text.into())))
+    }
+
+    /// The same of a device that has so many bytes in all.
+    pub(crate) fn of_capacity(mut self, capacity: u64) -> Error {
+        if let Kind::OutOfMemory { capacity: known, .. } = &mut *self.0 {
+            *known = Some(capacity);
         }
         self
+    }
+
+    /// The same where it stopped a request of so many bytes, of which the device may have been asked for a piece. `request`
+    /// says what was asked for.
+    pub(crate) fn stopping(mut self, request: String, bytes: usize) -> Error {
+        if self.is_deferred() {
+            // It is of an earlier call.
+            return self;
+        }
+        if let Kind::OutOfMemory { bytes: piece, .. } = &mut *self.0 {
+            *piece = bytes;
+        }
+        Error(Box::new(Kind::NotAllocated { request, cause: self }))
     }
 
     pub(crate) fn deferred(self) -> Error {
@@ -90,13 +142,13 @@ impl Error {
 
     fn cause(&self) -> &Kind {
         match &*self.0 {
-            Kind::Deferred(inner) => inner.cause(),
+            Kind::Deferred(inner) | Kind::NotAllocated { cause: inner, .. } => inner.cause(),
             kind => kind,
         }
     }
 
-    /// The device could not give the memory that was asked for, not even after idle cached memory went back to it.
-    /// A retry helps once arrays were dropped.
+    /// The device could not give the memory that was asked for, not even after idle cached memory went back to it. A retry helps
+    /// once arrays were dropped, unless more was asked for than the device has in all, which the message says.
     pub fn is_out_of_memory(&self) -> bool {
         match self.cause() {
             #[cfg(feature = "cuda")]
@@ -122,9 +174,31 @@ impl Error {
         matches!(self.cause(), Kind::DeviceFailure { .. })
     }
 
-    /// The failure happened in an earlier drop, which could not return it; the call that returned it was not started
-    /// and can be made again. The other predicates describe the earlier failure.
+    /// Work on a stream of [`Host::new_stream`](crate::device::Host::new_stream) panicked, or was not done because it was lent
+    /// an array that such work was to write. The message has the text of the panic.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let stream = Host::new_stream()?;
+    /// stream.launch((), |()| panic!("no such row"))?;
+    /// let error = stream.synchronize().unwrap_err();
+    /// assert!(error.is_panic() && error.to_string().contains("no such row"));
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn is_panic(&self) -> bool {
+        matches!(self.cause(), Kind::Panicked(_))
+    }
+
+    /// The failure happened in an earlier drop or in late work, which could not return it; the call that returned it was
+    /// not started and can be made again. The other predicates describe the earlier failure.
     pub fn is_deferred(&self) -> bool {
         matches!(&*self.0, Kind::Deferred(_))
     }
+}
+
+/// The text of a panic.
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a value that is no text")
 }

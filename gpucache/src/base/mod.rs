@@ -1,4 +1,5 @@
-//! What every layer speaks of: errors, and what threads meet by.
+//! What every layer speaks of: errors, amounts to be read, and what threads meet by.
 
+pub(crate) mod amounts;
 pub(crate) mod error;
 pub(crate) mod sync;

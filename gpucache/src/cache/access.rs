@@ -52,6 +52,9 @@ impl Block {
         // SAFETY: two blocks in use at the same time are disjoint, and lie in one device's memory with `bytes` bytes each;
         // this one is borrowed exclusively.
         let copy = |stream: &crate::device::Stream, to: u64| unsafe { stream.copy(from, to, bytes) };
-        self.writing(|stream, to| other.reading(|| copy(stream, to)))
+        self.writing(|stream, to| other.reading(|| copy(stream, to)))?;
+        // Where the work that was to write the other one is not done yet, the copy is lost with it.
+        self.set_outcome(other.outcome());
+        Ok(())
     }
 }

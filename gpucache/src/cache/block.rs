@@ -6,6 +6,7 @@
 #[cfg(feature = "cuda")]
 use std::any::Any;
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
 
 use super::{current, supply};
 use crate::base::error::Result;
@@ -14,7 +15,7 @@ use crate::base::sync::OnceLock;
 use crate::device::Stream;
 #[cfg(feature = "cuda")]
 use crate::record::{Origin, View};
-use crate::record::{Record, Request};
+use crate::record::{Outcome, Record, Request};
 
 /// Memory on a stream, in use until dropped. A drop hands it back to the cache that served it, from any thread.
 pub(crate) struct Block(ManuallyDrop<Box<Record>>);
@@ -114,6 +115,11 @@ impl Block {
         self.0.reshape(dims);
     }
 
+    /// Whether other streams may use it, as far as that was said.
+    pub(crate) fn is_used_elsewhere(&self) -> bool {
+        self.0.needs_care()
+    }
+
     /// Makes the block's own stream wait for other users that said so, or that the view knows.
     ///
     /// # Errors
@@ -123,13 +129,6 @@ impl Block {
         let ended = if self.0.needs_care() { self.0.end_uses() } else { Ok(()) };
         self.note_use(self.0.stream());
         ended
-    }
-
-    /// As [`end_uses`](Block::end_uses), for callers that cannot return a failure: it is kept for the next fallible call.
-    pub(crate) fn end_uses_or_keep(&mut self) {
-        if let Err(error) = self.end_uses() {
-            self.0.stream().keep(error);
-        }
     }
 
     /// What the front end keeps with the memory; made by `make` once, found again in the next lives.
@@ -167,9 +166,30 @@ impl Block {
     }
 
     /// Runs an operation that reads the memory, behind what other streams wrote.
+    ///
+    /// # Errors
+    /// Those of the operation, and the failure of late work that was to write the memory, if it is known by then.
     pub(super) fn reading(&self, operation: impl FnOnce() -> Result<()>) -> Result<()> {
         self.read_on(self.stream())?;
-        operation()
+        operation()?;
+        self.check_outcome()
+    }
+
+    /// How the work ends that writes the memory last, if that is late work of the host.
+    pub(crate) fn outcome(&self) -> Option<Arc<Outcome>> {
+        self.0.outcome()
+    }
+
+    /// Keeps the outcome of the work that writes the memory last.
+    pub(crate) fn set_outcome(&mut self, outcome: Option<Arc<Outcome>>) {
+        self.0.set_outcome(outcome);
+    }
+
+    /// # Errors
+    /// [`is_panic`](crate::Error::is_panic) if late work that was to write the memory has failed.
+    #[inline]
+    pub(crate) fn check_outcome(&self) -> Result<()> {
+        self.outcome().map_or(Ok(()), |outcome| Ok(outcome.check()?))
     }
 
     /// Lets work that is put on `stream` from now on read the memory, until the block is dropped.
@@ -205,7 +225,7 @@ impl Block {
         }
     }
 
-    /// Runs an operation that writes the memory, behind what other streams read and wrote.
+    /// Runs an operation that writes all of the memory, behind what other streams read and wrote.
     pub(super) fn writing(&mut self, operation: impl FnOnce(&Stream, u64) -> Result<()>) -> Result<()> {
         if self.0.needs_care() {
             self.0.end_uses()?;
@@ -213,6 +233,7 @@ impl Block {
         self.note_use(self.0.stream());
         operation(self.0.stream(), self.0.address)?;
         self.0.note_write();
+        self.0.set_outcome(None);
         Ok(())
     }
 }

@@ -9,7 +9,8 @@ use std::cell::Cell;
 use super::owner::{Cache, Owner};
 use super::policy::Recycle;
 use super::supply;
-use crate::base::error::Result;
+use crate::base::amounts::Bytes;
+use crate::base::error::{Error, Result};
 use crate::device::Stream;
 use crate::record::{Record, Request};
 
@@ -38,6 +39,15 @@ pub(crate) unsafe fn set(current: Option<Current>) {
     let that = |does: fn(Recycle) -> bool| current.filter(|current| does(current.recycle)).map(|current| current.cache);
     KEEPING.set(that(|recycle| recycle != Recycle::Off));
     PLANNING.set(that(|recycle| recycle == Recycle::Auto));
+}
+
+/// An error that an allocation met, with what was asked for: elements of a type of this name, and the innermost scope.
+#[cold]
+pub(crate) fn refused(error: Error, dtype: &str, request: &Request<'_>) -> Error {
+    let scope = CURRENT.get().and_then(|current| current.cache.name());
+    let place = scope.map_or_else(String::new, |name| format!(" in the scope `{name}`"));
+    let Request { dims, bytes, .. } = *request;
+    error.stopping(format!("an array of {dtype} of shape {dims:?}, {:#}{place}", Bytes(bytes as u64)), bytes)
 }
 
 /// What the plan of the innermost scope expects next, if this is it.

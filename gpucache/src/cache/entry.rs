@@ -25,7 +25,7 @@ impl Owner {
         if let Some(stream) = self.with(|local, _| local.watched())
             && stream.captures_unannounced()
         {
-            stream.refuse_next(supply::unannounced("memory of a scope"));
+            stream.refuse_next(supply::unannounced());
         }
         let begin = self.with(|local, shared| local.begin(shared));
         match begin {

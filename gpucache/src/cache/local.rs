@@ -12,12 +12,13 @@ use crate::home::{PlanStats, ScopeStats, Shared};
 use crate::planner::{Begin, Planner};
 use crate::pressure::demand::Told;
 use crate::pressure::reclaim::Idle;
+use crate::range::Taken;
 use crate::record::{Door, Generation, Home, Place, Record, Request};
 
 /// Entries between two looks at which spare records are needed: far more than orders that take turns, so that a record that one
 /// of them needs is not dropped.
 const SPARES_LOOK_IN: u32 = 255;
-/// So many spare records are kept in any case: they take 16 KB, and spare a step with as many misses the heap.
+/// So many spare records are kept in any case: they take 16 KB, and spare a step with as many supplies the heap.
 const SPARES: usize = 64;
 /// Threads that come one after the other, each with a stream of its own, leave keys behind, of some 200 bytes each. With so many
 /// of them the cache begins anew, which costs the next thread its plan.
@@ -33,7 +34,7 @@ pub(super) struct Local {
     pub(super) deferred: Deferred,
     /// Idle blocks without memory: as many as were in use at once, whatever their shapes.
     empties: Vec<Box<Record>>,
-    /// Records whose memory went back, for the next misses.
+    /// Records whose memory went back, for the next supplies.
     spares: Vec<Box<Record>>,
     /// How many of them were not needed at any time since that was looked at last, and entries until it is again.
     unneeded: usize,
@@ -117,7 +118,7 @@ impl Local {
         self.planner.note(record);
     }
 
-    /// What there is for a miss.
+    /// What there is for a supply.
     pub(super) fn store(&mut self, shared: &Shared, request: &Request<'_>) -> Store {
         let moves = match self.recycle {
             Recycle::Auto if self.planner.had_better_move() => Moves::First,
@@ -152,7 +153,7 @@ impl Local {
         self.spares.push(record);
     }
 
-    /// Remembers the stream of the last miss, if graphs may be captured on it. Returns whether it is another one.
+    /// Remembers the stream of the last supply, if graphs may be captured on it. Returns whether it is another one.
     #[inline]
     pub(super) fn watch(&mut self, stream: &Stream) -> bool {
         let is_new = stream.can_capture() && self.watched.as_ref().is_none_or(|(id, _)| *id != stream.id());
@@ -169,13 +170,13 @@ impl Local {
 
     /// Takes a fresh record into account. A kept one returns to the list of its key, another is released when dropped.
     pub(super) fn adopt(&mut self, door: &'static Door, shared: &Shared, fresh: Fresh<'_>) {
-        let Fresh { record, request, stream, keeps, calls } = fresh;
+        let Fresh { record, request, stream, keeps, taken } = fresh;
         let generation = if keeps { shared.generation() } else { Generation::NEVER_KEPT };
         // Blocks without memory are all alike.
         let has_list = keeps && request.bytes > 0;
         let place = if has_list { self.lists.place_of(request, stream) } else { Place::default() };
         record.set_home(Home { door: Some(door), generation }, place);
-        shared.counters.allocated(record.bytes(), calls);
+        shared.counters.allocated(record.bytes(), taken);
         match keeps {
             true => self.hand_out(shared, record),
             false => shared.counters.handed_out(record.bytes(), shared.planned_bytes(), &shared.returns),
@@ -339,5 +340,5 @@ pub(super) struct Fresh<'a> {
     pub(super) request: &'a Request<'a>,
     pub(super) stream: u64,
     pub(super) keeps: bool,
-    pub(super) calls: u64,
+    pub(super) taken: Taken,
 }

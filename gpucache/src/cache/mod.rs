@@ -10,14 +10,14 @@
 //! |---|---|
 //! | `current` | which cache serves this thread now, and the fast ways to it |
 //! | `block`, `access` | memory in use, its drop, and what can be done with its bytes |
-//! | `owner` | a cache, and the proof that this thread owns it: hits, misses, drops |
+//! | `owner` | a cache, and the proof that this thread owns it: hits, supplies, drops |
 //! | `entry` | the beginning and the end of an entry |
 //! | `upkeep` | invalidation, the end of a thread or a name, giving memory back |
 //! | `deferred`, `resume` | blocks that came back while other streams may still use them |
 //! | `local` | the owner's side, as one |
 //! | `lists`, `key` | idle blocks by key |
 //! | `policy` | what a scope keeps: pure |
-//! | `supply` | the steps of a miss |
+//! | `supply` | the steps of a supply |
 //! | `registry` | all scopes by name, and the caches of all threads in each |
 //! | `reservation` | memory that stays reserved for a graph |
 

@@ -9,15 +9,18 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError};
 
 use super::local::{Fresh, Local, Put};
 use super::policy::Recycle;
 use super::supply::{self, Supplied};
 use crate::base::error::Result;
+use crate::base::sync::Mutex;
 use crate::device::Stream;
 use crate::home::hold::{Duties, Hold};
-use crate::home::{PlanStats, ScopeStats, Shared};
-use crate::pressure::{demand, keep};
+use crate::home::{PlanStats, ScopeStats, Shared, Visit};
+use crate::pressure::{demand, limit};
+use crate::range::Taken;
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
 /// One scope's cache on one thread.
@@ -25,6 +28,8 @@ pub(crate) struct Cache {
     pub(super) shared: Shared,
     pub(super) local: Hold<Local>,
     door: Door,
+    /// The scope that it serves now, for messages.
+    name: Mutex<Option<Arc<str>>>,
 }
 
 /// The proof that the calling thread owns a cache, and the way to its owner's side. It stays on its thread, and is not kept
@@ -46,10 +51,21 @@ impl Deref for Owner {
 impl Cache {
     /// A new one, which lives as long as the process.
     pub(super) fn leak() -> &'static Cache {
-        let new = Cache { shared: Shared::new(), local: Hold::new(Local::default()), door: Door::new() };
+        let local = Hold::new(Local::default());
+        let new = Cache { shared: Shared::new(), local, door: Door::new(), name: Mutex::default() };
         let cache: &'static Cache = Box::leak(Box::new(new));
         cache.door.lead_to(cache);
         cache
+    }
+
+    /// Serves a scope of this name from now on.
+    pub(super) fn rename(&self, name: &Arc<str>) {
+        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.clone());
+    }
+
+    /// The name of its scope.
+    pub(super) fn name(&self) -> Option<Arc<str>> {
+        self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Where its records return to.
@@ -60,9 +76,9 @@ impl Cache {
 
     /// Enters the scope: the calling thread owns the cache until it has left as often. Waits while another thread takes
     /// idle blocks out.
-    pub(crate) fn enter(&'static self, recycle: Recycle) {
+    pub(crate) fn enter(&'static self, recycle: Recycle, visit: Visit) {
         self.local.enter(claim_token());
-        self.shared.counters.entries.add(1);
+        self.shared.counters.visited(visit);
         let Some(owner) = self.owner() else { return };
         owner.with(|local, _| local.enter(recycle));
         if self.shared.is_behind() {
@@ -86,7 +102,7 @@ impl Cache {
         }
         owner.exit();
         if !self.is_mine() {
-            keep::left(|device| self.serves(device));
+            limit::left(|device| self.serves(device));
         }
     }
 
@@ -214,13 +230,13 @@ impl Owner {
     pub(super) fn allocate(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         match self.with(|local, shared| local.serve(shared, request, stream)) {
             Some(record) => Ok(record),
-            None => self.miss(stream, request),
+            None => self.supply(stream, request),
         }
     }
 
     /// As [`allocate`](Owner::allocate), once the lists have nothing or there is a plan to go by.
     #[inline(never)]
-    fn miss(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+    fn supply(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         stream.check_kept()?;
         if self.shared.is_behind() {
             self.catch_up();
@@ -236,7 +252,7 @@ impl Owner {
         }
         let is_new = self.with(|local, _| local.watch(stream));
         if is_new && stream.captures_unannounced() {
-            return Err(supply::unannounced("memory of a scope"));
+            return Err(supply::unannounced());
         }
         let store = self.with(|local, shared| local.store(shared, request));
         let supplied = supply::from_range(stream, request, store)?;
@@ -246,15 +262,16 @@ impl Owner {
     /// A block straight from the device, which goes back there.
     pub(super) fn allocate_unkept(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         let record = supply::from_device(stream, request)?;
-        let supplied = Supplied { record, calls: u64::from(request.bytes > 0) };
+        let taken = if request.bytes > 0 { Taken::ALLOCATION } else { Taken::default() };
+        let supplied = Supplied { record, taken };
         Ok(self.adopt(stream, request, supplied, false))
     }
 
     /// Takes a supplied record into account.
     fn adopt(&self, stream: &Stream, request: &Request<'_>, supplied: Supplied, keeps: bool) -> Box<Record> {
-        let Supplied { mut record, calls } = supplied;
+        let Supplied { mut record, taken } = supplied;
         self.shared.note_device(stream.memory_id());
-        let fresh = Fresh { record: &mut record, request, stream: stream.id(), keeps, calls };
+        let fresh = Fresh { record: &mut record, request, stream: stream.id(), keeps, taken };
         self.with(|local, shared| local.adopt(self.cache.door(), shared, fresh));
         self.note_holding();
         record
@@ -270,7 +287,7 @@ impl Owner {
         }
     }
 
-    /// Gives a block's memory back, and keeps its record for the next miss, if it came from one that keeps blocks.
+    /// Gives a block's memory back, and keeps its record for the next supply, if it came from one that keeps blocks.
     #[inline(never)]
     pub(super) fn release(&self, mut record: Box<Record>) {
         let generation = record.home().generation;

@@ -2,6 +2,7 @@
 
 /// How a scope recycles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Recycle {
     /// Keeps every block for the next request of its key.
     Keyed,

@@ -97,6 +97,7 @@ impl NamedCaches {
         Some(threads.orphans.pop().unwrap_or_else(|| {
             let unused = lock(&UNUSED).pop();
             let cache = unused.unwrap_or_else(Cache::leak);
+            cache.rename(&self.name);
             threads.caches.push(cache);
             cache
         }))

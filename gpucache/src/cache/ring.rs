@@ -8,7 +8,7 @@ use crate::device::Stream;
 use crate::planner::Growth;
 use crate::pressure::lease::{Leased, Piece};
 use crate::pressure::transit::{InNeed, Transit};
-use crate::range::{DeviceRange, Limit};
+use crate::range::{DeviceRange, Limit, Taken};
 use crate::record::{Record, Request};
 
 /// What a ring got.
@@ -16,7 +16,7 @@ struct Grown {
     /// Where a new block begins; `None` if the last one became longer.
     address: Option<u64>,
     bytes: u64,
-    calls: u64,
+    taken: Taken,
 }
 
 impl Owner {
@@ -45,10 +45,10 @@ impl Owner {
             self.shared.ring.begin(leased);
         }
         self.with(|local, shared| match grown {
-            Some(Grown { address: Some(address), bytes, calls }) => {
-                local.planner.add_to_ring(shared, address, bytes, calls);
+            Some(Grown { address: Some(address), bytes, taken }) => {
+                local.planner.add_to_ring(shared, address, bytes, taken);
             }
-            Some(Grown { address: None, bytes, calls }) => local.planner.ring_grew(shared, bytes, calls),
+            Some(Grown { address: None, bytes, taken }) => local.planner.ring_grew(shared, bytes, taken),
             None => local.planner.refuse_growth(),
         });
         grown.is_some()
@@ -77,7 +77,7 @@ fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Op
         && let Ok(Some((carved, bytes))) = range.grow_in(stream, room, Some(block), *bytes, limit)
     {
         leased.iter_mut().for_each(|leased| leased.bytes += bytes);
-        return Some(Grown { address: None, bytes, calls: carved.calls });
+        return Some(Grown { address: None, bytes, taken: carved.taken });
     }
     let (carved, bytes, room) = match range.allocate_in_room(stream, *bytes, *room, limit).ok().flatten() {
         Some((carved, bytes, room)) => (carved, bytes, Some(room)),
@@ -86,5 +86,5 @@ fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Op
     let leased = leased.get_or_insert_with(|| Leased { pieces: Vec::new(), stream: stream.clone(), bytes: 0 });
     leased.bytes += bytes;
     leased.pieces.push(Piece { block: carved.block, room });
-    Some(Grown { address: Some(carved.address), bytes, calls: carved.calls })
+    Some(Grown { address: Some(carved.address), bytes, taken: carved.taken })
 }

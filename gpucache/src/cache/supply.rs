@@ -1,4 +1,4 @@
-//! What serves a miss: the device's range, or for plain allocations the device itself.
+//! What serves an allocation that the scope has nothing for: the device's range, or for plain allocations the device itself.
 //!
 //! Everything idle is given back before the range grows. What follows if the device has nothing left is
 //! [`shortage`](crate::pressure::shortage)'s affair.
@@ -7,13 +7,13 @@ use crate::base::error::{Error, Result};
 use crate::device::Stream;
 use crate::pressure::reclaim::{self, Idle};
 use crate::pressure::shortage::insist;
-use crate::range::{Carved, DeviceRange, Limit, Occupancy};
+use crate::range::{Carved, DeviceRange, Limit, Occupancy, Taken};
 use crate::record::{Origin, Record, Request};
 
-/// A record with memory, and how many calls to the device it took.
+/// A record with memory, and what was taken from the device for it.
 pub(super) struct Supplied {
     pub(super) record: Box<Record>,
-    pub(super) calls: u64,
+    pub(super) taken: Taken,
 }
 
 /// What a cache has for a block from the range.
@@ -55,13 +55,16 @@ pub(super) fn reserved(stream: &Stream, request: &Request<'_>) -> Result<Box<Rec
 pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store) -> Result<Supplied> {
     let Store { spare, moves } = store;
     let bytes = request.bytes as u64;
-    let (address, origin, calls) = match DeviceRange::of(stream) {
-        _ if bytes == 0 => (0, Origin::Nowhere, 0),
+    let (address, origin, taken) = match DeviceRange::of(stream) {
+        _ if bytes == 0 => (0, Origin::Nowhere, Taken::default()),
         Some(range) => {
-            let Carved { block, address, calls } = carve(range, stream, request, moves)?;
-            (address, Origin::Range(block), calls)
+            let Carved { block, address, taken, .. } = carve(range, stream, request, moves)?;
+            (address, Origin::Range(block), taken)
         }
-        None => (insist(stream, bytes, 0, |_| stream.allocate(request.bytes))?, Origin::Device, 1),
+        None => {
+            let address = insist(stream, bytes, 0, |_| stream.allocate(request.bytes))?;
+            (address, Origin::Device, Taken::ALLOCATION)
+        }
     };
     let record = match spare {
         Some(mut spare) => {
@@ -70,17 +73,17 @@ pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store) -
         }
         None => Box::new(Record::new(stream, request, address, origin)),
     };
-    Ok(Supplied { record, calls })
+    Ok(Supplied { record, taken })
 }
 
-/// The steps of a miss, in order of their price: what is free; what is idle elsewhere, once it went back; pages that move; what is
+/// The steps of a supply, in order of their price: what is free; what is idle elsewhere, once it went back; pages that move; what is
 /// free in a moment; and then a range that grows.
 fn carve(range: &DeviceRange, stream: &Stream, request: &Request<'_>, moves: Moves) -> Result<Carved> {
     let bytes = request.bytes as u64;
     if let Some(carved) = range.reuse(stream, bytes)? {
         return Ok(carved);
     }
-    refuse_unannounced(stream, request)?;
+    refuse_unannounced(stream)?;
     if let Some(carved) = reclaimed(range, stream, bytes)? {
         return Ok(carved);
     }
@@ -92,7 +95,6 @@ fn carve(range: &DeviceRange, stream: &Stream, request: &Request<'_>, moves: Mov
         return Ok(carved);
     }
     insist(stream, bytes, frees, |insists| range.allocate(stream, bytes, insists))
-        .map_err(|error| error.stopping(request.bytes))
 }
 
 /// What is free once the idle memory of scopes that keep a budget went back.
@@ -115,17 +117,14 @@ fn moved(range: &DeviceRange, stream: &Stream, bytes: u64, reserved: u64, moves:
 }
 
 /// A capture gets no memory that would not stay reserved for its graph.
-fn refuse_unannounced(stream: &Stream, request: &Request<'_>) -> Result<()> {
-    match !stream.is_reserved() && stream.is_capturing() {
-        true => Err(unannounced(format_args!("an array of shape {:?}, {} bytes", request.dims, request.bytes))),
-        false => Ok(()),
-    }
+fn refuse_unannounced(stream: &Stream) -> Result<()> {
+    if !stream.is_reserved() && stream.is_capturing() { Err(unannounced()) } else { Ok(()) }
 }
 
 /// Why a capture gets no memory that is not reserved for its graph.
-pub(super) fn unannounced(what: impl std::fmt::Display) -> Error {
+pub(super) fn unannounced() -> Error {
     Error::unavailable(
-        what,
+        "memory of a scope",
         "a graph is captured on the stream, and nothing would keep the memory for the graph",
         "capture by `Cuda::capture`",
     )

@@ -107,6 +107,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
 
 /// Why a call for several pieces of memory ended early, and what is mapped now.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Unfinished<E = Error> {
     /// How many of the pieces have memory behind them: the first so many, none of the others.
     pub mapped: usize,
@@ -114,10 +115,17 @@ pub struct Unfinished<E = Error> {
     pub error: E,
 }
 
+impl<E> Unfinished<E> {
+    /// For an implementation of [`VirtualMemory`]: the call met `error`, and the first `mapped` pieces have memory.
+    pub fn new(mapped: usize, error: E) -> Unfinished<E> {
+        Unfinished { mapped, error }
+    }
+}
+
 /// What a range of the device is made of.
 #[derive(Debug, Default)]
 enum RangeMemory {
-    /// It has none: each miss of a scope asks the stream's backend.
+    /// It has none: each supply of a scope asks the stream's backend.
     #[default]
     Plain,
     /// Large allocations of the stream's backend.

@@ -1,33 +1,74 @@
 //! Counts what is held from one device, and how its streams are ordered: touched at device calls only, so that it costs
 //! the warm path nothing.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a process holds from one device through this crate.
+use crate::base::amounts::{Bytes, Count};
+
+/// What this process holds from one device through this crate, in scopes and outside of them, and how often it asked since it
+/// began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryUse {
-    /// How often memory was taken from the device so far: allocations, and pieces of pages mapped, each of which counts
-    /// though one call may map several.
+    /// Calls of the device's allocator that gave memory: for arrays of no scope, for misses with `recycle = "off"` or on a
+    /// device without pages.
     pub allocations: u64,
-    /// How often memory was given back, counted in the same pieces.
+    /// Calls by which such memory was given back.
     pub frees: u64,
-    /// Bytes held from it now, idle ones included.
+    /// Pieces of memory that were mapped for scopes: each is one page or several, which go back together. One call may map
+    /// several pieces.
+    pub mapped_pieces: u64,
+    /// Pieces that were unmapped, and so given back.
+    pub unmapped_pieces: u64,
+    /// Bytes held from it now, in use or idle: those allocated, and those of all mapped pieces.
     pub bytes: u64,
-    /// The most bytes held at once so far.
+    /// The most bytes held at once since the process began.
     pub peak_bytes: u64,
 }
 
-/// How often a device was called to order its streams, so that memory of one can serve another. A program with one
-/// stream has zeros throughout, but for streams of [`Host::new_stream`](super::Host::new_stream): those are asked whether
-/// they are done before pages move or go back.
+/// How often a device was called to order its streams since the process began, so that memory of one can serve another. A program
+/// with one stream needs none of this to allocate and to free: the stream is asked whether it is done before pages
+/// move or go back, and not otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OrderUse {
     /// Events recorded: at most one per stream and epoch, which ends when its event is recorded.
     pub events: u64,
     /// Questions whether an event is complete.
     pub queries: u64,
-    /// Times that a stream was told to wait for an event.
+    /// Times that a stream was told to wait for an event. No thread waits for that.
     pub waits: u64,
+}
+
+impl MemoryUse {
+    /// How often memory was taken from the device: allocations and mapped pieces.
+    pub fn times_taken(&self) -> u64 {
+        self.allocations + self.mapped_pieces
+    }
+
+    /// How often memory was given back: frees and unmapped pieces.
+    pub fn times_given_back(&self) -> u64 {
+        self.frees + self.unmapped_pieces
+    }
+}
+
+impl fmt::Display for MemoryUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MemoryUse { allocations, frees, mapped_pieces, unmapped_pieces, bytes, peak_bytes } = self;
+        write!(f, "{} held, {} at most; ", Bytes(*bytes), Bytes(*peak_bytes))?;
+        let (allocations, frees) = (Count(*allocations, "allocation", "allocations"), Count(*frees, "free", "frees"));
+        let mapped = Count(*mapped_pieces, "piece", "pieces");
+        write!(f, "{allocations}, {frees}; {mapped} mapped, {unmapped_pieces} unmapped")
+    }
+}
+
+impl fmt::Display for OrderUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OrderUse { events, queries, waits } = self;
+        let (events, waits) = (Count(*events, "event", "events"), Count(*waits, "wait", "waits"));
+        write!(f, "{events}, {}, {waits}", Count(*queries, "query", "queries"))
+    }
 }
 
 /// The counters behind [`MemoryUse`] and [`OrderUse`].
@@ -35,6 +76,8 @@ pub struct OrderUse {
 pub(crate) struct Meter {
     allocations: AtomicU64,
     frees: AtomicU64,
+    mapped_pieces: AtomicU64,
+    unmapped_pieces: AtomicU64,
     bytes: AtomicU64,
     peak_bytes: AtomicU64,
     events: AtomicU64,
@@ -43,10 +86,10 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
+    /// Counts an allocation.
     pub(crate) fn allocated(&self, bytes: u64) {
         self.allocations.fetch_add(1, Relaxed);
-        let held = self.bytes.fetch_add(bytes, Relaxed) + bytes;
-        self.peak_bytes.fetch_max(held, Relaxed);
+        self.took(bytes);
     }
 
     pub(crate) fn freed(&self, bytes: u64) {
@@ -54,10 +97,28 @@ impl Meter {
         self.bytes.fetch_sub(bytes, Relaxed);
     }
 
+    /// Counts a piece that was mapped.
+    pub(super) fn mapped(&self, bytes: u64) {
+        self.mapped_pieces.fetch_add(1, Relaxed);
+        self.took(bytes);
+    }
+
+    pub(super) fn unmapped(&self, bytes: u64) {
+        self.unmapped_pieces.fetch_add(1, Relaxed);
+        self.bytes.fetch_sub(bytes, Relaxed);
+    }
+
+    fn took(&self, bytes: u64) {
+        let held = self.bytes.fetch_add(bytes, Relaxed) + bytes;
+        self.peak_bytes.fetch_max(held, Relaxed);
+    }
+
     pub(crate) fn read(&self) -> MemoryUse {
         MemoryUse {
             allocations: self.allocations.load(Relaxed),
             frees: self.frees.load(Relaxed),
+            mapped_pieces: self.mapped_pieces.load(Relaxed),
+            unmapped_pieces: self.unmapped_pieces.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
             peak_bytes: self.peak_bytes.load(Relaxed),
         }

@@ -152,7 +152,7 @@ impl Pages for Source {
             }
         };
         let mapped = done.as_ref().err().map_or(pieces.len(), |left| left.mapped);
-        pieces.iter().take(mapped).for_each(|&bytes| self.meter.allocated(bytes));
+        pieces.iter().take(mapped).for_each(|&bytes| self.meter.mapped(bytes));
         done
     }
 
@@ -172,7 +172,11 @@ impl Pages for Source {
             }
         };
         let left = done.as_ref().err().map_or(0, |left| left.mapped);
-        pieces.iter().skip(left).for_each(|&bytes| self.meter.freed(bytes));
+        let gone = pieces.iter().skip(left);
+        match self.provider {
+            Provider::Span { .. } => gone.for_each(|&bytes| self.meter.unmapped(bytes)),
+            Provider::Chunks { .. } => gone.for_each(|&bytes| self.meter.freed(bytes)),
+        }
         done
     }
 }

@@ -114,11 +114,11 @@ impl Addresses {
         let used = occupancy.mapped_bytes + occupancy.plain_bytes;
         match self.capacity.checked_sub(used).is_some_and(|rest| rest >= bytes) {
             true => Ok(()),
-            false => Err(Error::out_of_memory(
-                "the virtual device",
-                bytes as usize,
-                format_args!("{used} of {} bytes are taken", self.capacity),
-            )),
+            false => {
+                let detail = format_args!("{used} of {} bytes are taken", self.capacity);
+                let error = Error::out_of_memory("the virtual device", bytes as usize, detail);
+                Err(error.of_capacity(self.capacity))
+            }
         }
     }
 }
@@ -141,7 +141,8 @@ fn covers(pieces: &BTreeMap<u64, u64>, address: u64, bytes: u64) -> bool {
 }
 
 fn broken(rule: &'static str, address: u64, bytes: u64) -> Error {
-    Error::device_failure("the virtual device", rule, format_args!("{bytes} bytes at {address:#x}"))
+    let detail = format_args!("{bytes} bytes at {address:#x}");
+    Error::refused("the virtual device", rule, detail, "report this, with the program that shows it")
 }
 
 #[derive(Debug)]

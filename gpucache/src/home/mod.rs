@@ -13,7 +13,8 @@
 //! | `generations` | which blocks an invalidation made old |
 //! | `returns` | blocks that other threads dropped |
 //! | `counter` | a number with one writer |
-//! | `stats`, `plan_stats` | what is counted, and what users read of it |
+//! | `stats` | what is counted |
+//! | `scope_stats`, `plan_stats` | what users read of it |
 //! | `interleavings` | all of this, and the lease of an arena, under loom |
 
 pub(crate) mod hold;
@@ -24,10 +25,12 @@ mod generations;
 mod interleavings;
 mod plan_stats;
 mod returns;
+mod scope_stats;
 mod shared;
 mod stats;
 
 pub(crate) use plan_stats::PlanCounters;
 pub use plan_stats::{Deviations, PlanStats};
+pub use scope_stats::ScopeStats;
 pub(crate) use shared::Shared;
-pub use stats::ScopeStats;
+pub(crate) use stats::Visit;

@@ -1,39 +1,44 @@
 //! Statistics of planning: what [`PlanStats`] tells of a scope.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::counter::Counter;
+use crate::base::amounts::{Bytes, Count};
 
-/// How a scope with `recycle = "auto"` plans and serves, over all threads: what plans there are now, and what
-/// was served and seen since the process began.
+/// How a scope with `recycle = "auto"` plans and serves, over all threads: what plans there are now, and what was served and
+/// seen since the process began. With several threads each number is the sum of theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlanStats {
-    /// Orders of events that have a plan.
+    /// Orders of allocations and drops that have a plan now: up to four on each thread.
     pub plans: u64,
-    /// Allocations that those plans lay out.
+    /// Allocations that those plans have a place for.
     pub positions: u64,
-    /// The block that they share, in bytes: the height of the highest layout.
-    pub bytes: u64,
-    /// No layout of the highest plan is lower than this many bytes.
-    pub bound: u64,
-    /// Allocations that a plan's cursor served.
+    /// Bytes of the arena in which all plans of a thread lie: as many as the highest of their layouts, whether the arena is there
+    /// now or not.
+    pub arena_bytes: u64,
+    /// The least bytes that any layout of the highest plan could have.
+    pub bound_bytes: u64,
+    /// Allocations that a plan served: those of [`ScopeStats::hits`](crate::ScopeStats::hits) that no list did.
     pub planned: u64,
-    /// Allocations that the plan's ring served: of arrays that are alive when their successors are born.
+    /// Allocations that the plan's ring served, of arrays that are alive when their successors are born; they are hits too.
     pub carried: u64,
-    /// Allocations that a keyed list served.
+    /// Allocations that a list of idle blocks served: the other hits.
     pub listed: u64,
-    /// Allocations that the device's range, or the device, served.
-    pub ranged: u64,
+    /// As [`ScopeStats::recycled`](crate::ScopeStats::recycled).
+    pub recycled: u64,
+    /// As [`ScopeStats::misses`](crate::ScopeStats::misses).
+    pub misses: u64,
     /// Where entries went other ways than their plan.
     pub deviations: Deviations,
     /// Time spent on layouts.
-    pub planning: Duration,
-    /// Whether planning has been given up for now, as no order came twice.
-    pub has_stopped: bool,
+    pub planning_time: Duration,
+    /// Whether planning pauses now on any thread, as no order came twice. It is tried again later.
+    pub is_paused: bool,
 }
 
-/// How often entries went other ways than their plan, by kind.
+/// How often entries went other ways than their plan since the process began, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Deviations {
@@ -53,6 +58,27 @@ impl Deviations {
     /// All kinds together.
     pub fn total(&self) -> u64 {
         self.extra + self.missing + self.reordered + self.larger + self.blocked
+    }
+}
+
+impl fmt::Display for Deviations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Deviations { extra, missing, reordered, larger, blocked } = self;
+        write!(f, "{extra} extra, {missing} missing, {reordered} reordered, {larger} larger, {blocked} blocked")
+    }
+}
+
+/// Two lines: what plans there are, and how allocations were served.
+impl fmt::Display for PlanStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let allocations = |number| Count(number, "allocation", "allocations");
+        let (plans, positions) = (Count(self.plans, "plan", "plans"), allocations(self.positions));
+        let (bytes, bound, time) = (Bytes(self.arena_bytes), Bytes(self.bound_bytes), self.planning_time);
+        write!(f, "{plans} of {positions} in {bytes} (no less than {bound}), laid out in {time:?}")?;
+        writeln!(f, "{}", if self.is_paused { "; paused" } else { "" })?;
+        let misses = Count(self.misses, "miss", "misses");
+        write!(f, "{} by plan, {} by list, ", allocations(self.planned), self.listed)?;
+        write!(f, "{} recycled, {misses}; deviations: {}", self.recycled, self.deviations)
     }
 }
 
@@ -138,18 +164,19 @@ impl std::ops::AddAssign for PlanStats {
     fn add_assign(&mut self, other: PlanStats) {
         self.plans += other.plans;
         self.positions += other.positions;
-        self.bytes += other.bytes;
-        self.bound += other.bound;
+        self.arena_bytes += other.arena_bytes;
+        self.bound_bytes += other.bound_bytes;
         self.planned += other.planned;
         self.carried += other.carried;
         self.listed += other.listed;
-        self.ranged += other.ranged;
+        self.recycled += other.recycled;
+        self.misses += other.misses;
         self.deviations.extra += other.deviations.extra;
         self.deviations.missing += other.deviations.missing;
         self.deviations.reordered += other.deviations.reordered;
         self.deviations.larger += other.deviations.larger;
         self.deviations.blocked += other.deviations.blocked;
-        self.planning += other.planning;
-        self.has_stopped |= other.has_stopped;
+        self.planning_time += other.planning_time;
+        self.is_paused |= other.is_paused;
     }
 }

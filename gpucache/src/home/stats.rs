@@ -1,47 +1,23 @@
-//! Statistics of a cache: counters with one writer, and what is read from them.
+//! What a cache counts: numbers with one writer, and what is read from them.
 
 use std::time::Duration;
 
 use super::counter::Counter;
 use super::plan_stats::{PlanCounters, PlanStats};
 use super::returns::Returns;
-
-/// What a scope did and holds, over all threads, since the process began.
-///
-/// While other threads work in the scope, the numbers are of slightly different moments.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ScopeStats {
-    /// How often the scope was entered, nested entries included.
-    pub entries: u64,
-    /// Allocations that an idle block served.
-    pub hits: u64,
-    /// Allocations that the device, or the range of its memory, served.
-    pub misses: u64,
-    /// Blocks in use by arrays.
-    pub busy_blocks: u64,
-    /// Their bytes.
-    pub busy_bytes: u64,
-    /// Blocks that wait for their next use.
-    pub idle_blocks: u64,
-    /// Their bytes.
-    pub idle_bytes: u64,
-    /// The most bytes in use at once; the sum of each thread's own mark.
-    pub high_water_bytes: u64,
-    /// Calls by which those misses took memory from the device.
-    pub device_allocations: u64,
-    /// Bytes that were in use at once since the last invalidation, and are not now: what the scope is likely to need
-    /// again, whether its own lists or the device's range have them.
-    pub spare_bytes: u64,
-}
+use super::scope_stats::ScopeStats;
+use crate::range::Taken;
 
 /// The numbers behind [`ScopeStats`], written by the cache's owner alone and read by everyone.
 #[derive(Default)]
 pub(crate) struct Counters {
-    pub(crate) entries: Counter,
+    entries: Counter,
+    polls: Counter,
     /// Allocations that a list served.
     pub(crate) hits: Counter,
-    pub(crate) misses: Counter,
+    /// Allocations that neither a list nor a plan served, and those of them for which the device gave memory.
+    supplied: Counter,
+    misses: Counter,
     /// Drops of what was served beside a plan.
     drops: Counter,
     /// In use beside a plan.
@@ -54,18 +30,41 @@ pub(crate) struct Counters {
     past_demand: Counter,
     /// The most in use at once beside a plan since that was installed.
     pub(crate) beside: Counter,
-    pub(crate) device_allocations: Counter,
+    device_allocations: Counter,
+    mapped_pieces: Counter,
     /// What came back while other streams may still use it, and was not counted as dropped yet.
     deferred_blocks: Counter,
     deferred_bytes: Counter,
     pub(crate) plan: PlanCounters,
 }
 
+/// What brings a thread into a scope.
+#[derive(Clone, Copy)]
+pub(crate) enum Visit {
+    Entry,
+    /// The first poll of a future, which enters the scope for all that follow.
+    FirstPoll,
+    LaterPoll,
+}
+
 impl Counters {
-    /// Counts a block that was supplied, by so many calls to the device.
-    pub(crate) fn allocated(&self, bytes: usize, calls: u64) {
-        self.misses.add(1);
-        self.device_allocations.add(calls);
+    #[inline]
+    pub(crate) fn visited(&self, visit: Visit) {
+        match visit {
+            Visit::Entry => self.entries.add(1),
+            Visit::FirstPoll => {
+                self.entries.add(1);
+                self.polls.add(1);
+            }
+            Visit::LaterPoll => self.polls.add(1),
+        }
+    }
+
+    /// Counts a block that was supplied, for which so much was taken from the device.
+    pub(crate) fn allocated(&self, bytes: usize, taken: Taken) {
+        self.supplied.add(1);
+        self.misses.add(u64::from(taken.is_any()));
+        self.took(taken);
         self.held_blocks.add(1);
         self.held_bytes.add(bytes as u64);
     }
@@ -124,9 +123,19 @@ impl Counters {
         self.held_bytes.subtract(bytes as u64);
     }
 
-    /// Counts a plan's block, by so many calls to the device. What is needed beside it counts from now on.
-    pub(crate) fn installed(&self, bytes: u64, positions: u64, calls: u64) {
-        self.device_allocations.add(calls);
+    fn took(&self, Taken { allocations, pieces }: Taken) {
+        self.device_allocations.add(allocations);
+        self.mapped_pieces.add(pieces);
+    }
+
+    /// How often the device gave memory.
+    pub(crate) fn times_taken(&self) -> u64 {
+        self.device_allocations.get() + self.mapped_pieces.get()
+    }
+
+    /// Counts a plan's block, for which so much was taken from the device. What is needed beside it counts from now on.
+    pub(crate) fn installed(&self, bytes: u64, positions: u64, taken: Taken) {
+        self.took(taken);
         self.held_blocks.add(positions);
         self.held_bytes.add(bytes);
         self.plan.block.set(bytes);
@@ -143,9 +152,9 @@ impl Counters {
         self.evicted(live, live_bytes);
     }
 
-    /// Counts more memory of a ring, by so many calls to the device.
-    pub(crate) fn ring_grew(&self, bytes: u64, calls: u64) {
-        self.device_allocations.add(calls);
+    /// Counts more memory of a ring, for which so much was taken from the device.
+    pub(crate) fn ring_grew(&self, bytes: u64, taken: Taken) {
+        self.took(taken);
         self.held_bytes.add(bytes);
         self.plan.ring.add(bytes);
     }
@@ -199,19 +208,19 @@ impl Counters {
     /// For the owner: whether an array of the cache is alive, or on its way back.
     pub(crate) fn has_busy(&self) -> bool {
         let dropped = self.drops.get() + self.plan.returned();
-        self.hits.get() + self.plan.all_served() + self.misses.get() != dropped
+        self.hits.get() + self.plan.all_served() + self.supplied.get() != dropped
     }
 
     /// For the owner, when nothing is held any more: forgets everything, and returns what was done.
     pub(crate) fn reset(&self, returns: &Returns) -> (ScopeStats, PlanStats) {
         let (scope, plans) = (self.read(returns), self.read_plans());
-        let Counters { entries, hits, misses, drops, busy_bytes, held_bytes, held_blocks, .. } = self;
-        let Counters { demand, past_demand, beside, device_allocations, plan, .. } = self;
-        let all = [entries, hits, misses, drops, busy_bytes, held_bytes, held_blocks];
-        let rest = [demand, past_demand, beside, device_allocations];
+        let Counters { entries, polls, hits, supplied, misses, drops, busy_bytes, held_bytes, held_blocks, .. } = self;
+        let Counters { demand, past_demand, beside, device_allocations, mapped_pieces, plan, .. } = self;
+        let all = [entries, polls, hits, supplied, misses, drops, busy_bytes, held_bytes, held_blocks];
+        let rest = [demand, past_demand, beside, device_allocations, mapped_pieces];
         all.iter().chain(&rest).for_each(|counter| counter.set(0));
         plan.reset();
-        (scope, PlanStats { plans: 0, positions: 0, bytes: 0, bound: 0, has_stopped: false, ..plans })
+        (scope, PlanStats { plans: 0, positions: 0, arena_bytes: 0, bound_bytes: 0, is_paused: false, ..plans })
     }
 
     /// What planning did.
@@ -220,51 +229,45 @@ impl Counters {
         PlanStats {
             plans: plan.plans.get(),
             positions: plan.positions.get(),
-            bytes: plan.bytes.get(),
-            bound: plan.bound.get(),
+            arena_bytes: plan.bytes.get(),
+            bound_bytes: plan.bound.get(),
             planned: plan.served.get(),
             carried: plan.carried.get(),
             listed: self.hits.get(),
-            ranged: self.misses.get(),
+            recycled: self.recycled(),
+            misses: self.misses.get(),
             deviations: plan.deviations.read(),
-            planning: Duration::from_nanos(plan.planning.get()),
-            has_stopped: plan.has_stopped.get() > 0,
+            planning_time: Duration::from_nanos(plan.planning.get()),
+            is_paused: plan.has_stopped.get() > 0,
         }
+    }
+
+    /// Another thread may read one number before an allocation and the other one behind it.
+    fn recycled(&self) -> u64 {
+        self.supplied.get().saturating_sub(self.misses.get())
     }
 
     /// What the numbers say, with what lies on the return stack counted as idle.
     pub(crate) fn read(&self, returns: &Returns) -> ScopeStats {
-        let (hits, misses) = (self.hits.get() + self.plan.all_served(), self.misses.get());
+        let hits = self.hits.get() + self.plan.all_served();
         let dropped = self.drops.get() + self.plan.returned() + returns.blocks() + self.deferred_blocks.get();
         let busy_bytes = self.busy_bytes.get() + self.plan.busy_bytes.get() + self.plan.ring_busy_bytes.get();
         let busy_bytes = busy_bytes.saturating_sub(returns.bytes() + self.deferred_bytes.get());
-        let busy_blocks = (hits + misses).saturating_sub(dropped);
+        let busy_blocks = (hits + self.supplied.get()).saturating_sub(dropped);
         ScopeStats {
             entries: self.entries.get(),
+            polls: self.polls.get(),
             hits,
-            misses,
+            recycled: self.recycled(),
+            misses: self.misses.get(),
             busy_blocks,
             busy_bytes,
             idle_blocks: (self.held_blocks.get() + self.plan.ring_blocks.get()).saturating_sub(busy_blocks),
             idle_bytes: self.held_bytes.get().saturating_sub(busy_bytes),
             high_water_bytes: self.past_demand.get().max(self.demand.get()),
             device_allocations: self.device_allocations.get(),
+            mapped_pieces: self.mapped_pieces.get(),
             spare_bytes: self.demand.get().saturating_sub(busy_bytes),
         }
-    }
-}
-
-impl std::ops::AddAssign for ScopeStats {
-    fn add_assign(&mut self, other: ScopeStats) {
-        self.entries += other.entries;
-        self.hits += other.hits;
-        self.misses += other.misses;
-        self.busy_blocks += other.busy_blocks;
-        self.busy_bytes += other.busy_bytes;
-        self.idle_blocks += other.idle_blocks;
-        self.idle_bytes += other.idle_bytes;
-        self.high_water_bytes += other.high_water_bytes;
-        self.device_allocations += other.device_allocations;
-        self.spare_bytes += other.spare_bytes;
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::plan::{Buffer, Layout, Overlap};
+use crate::plan::{Buffer, Layout, LayoutError};
 
 /// Proves that `layout` is valid for `buffers` and that its height is the true one.
 ///
@@ -14,28 +14,28 @@ use crate::plan::{Buffer, Layout, Overlap};
 /// # Errors
 /// The first fault found: offsets missing, two buffers alive at once that share an address, an end past `u64`, or a height
 /// that is not the highest end.
-pub fn check(buffers: &[Buffer], layout: &Layout) -> Result<(), Overlap> {
+pub fn check(buffers: &[Buffer], layout: &Layout) -> Result<(), LayoutError> {
     if buffers.len() != layout.offsets.len() {
-        return Err(Overlap::Length { buffers: buffers.len(), offsets: layout.offsets.len() });
+        return Err(LayoutError::Length { buffers: buffers.len(), offsets: layout.offsets.len() });
     }
     let occupying = (0..buffers.len()).filter(|&i| buffers[i].occupies());
     let mut highest = 0;
     let mut events: Vec<(u32, bool, usize)> = Vec::new();
     for i in occupying {
-        let end = layout.offsets[i].checked_add(buffers[i].size).ok_or(Overlap::PastEnd { buffer: i })?;
+        let end = layout.offsets[i].checked_add(buffers[i].size).ok_or(LayoutError::PastEnd { buffer: i })?;
         highest = highest.max(end);
         events.push((buffers[i].lower, true, i));
         events.push((buffers[i].upper, false, i));
     }
     if highest != layout.height {
-        return Err(Overlap::Height { stated: layout.height, found: highest });
+        return Err(LayoutError::Height { stated: layout.height, found: highest });
     }
     // Ends sort before starts of the same time: lifetimes are half-open.
     events.sort_unstable();
     sweep(buffers, &layout.offsets, &events)
 }
 
-fn sweep(buffers: &[Buffer], offsets: &[u64], events: &[(u32, bool, usize)]) -> Result<(), Overlap> {
+fn sweep(buffers: &[Buffer], offsets: &[u64], events: &[(u32, bool, usize)]) -> Result<(), LayoutError> {
     let mut live: BTreeMap<u64, usize> = BTreeMap::new();
     for &(_, starts, i) in events {
         let offset = offsets[i];
@@ -46,12 +46,12 @@ fn sweep(buffers: &[Buffer], offsets: &[u64], events: &[(u32, bool, usize)]) -> 
         if let Some((_, &above)) = live.range(offset..).next()
             && offsets[above] < offset + buffers[i].size
         {
-            return Err(Overlap::Buffers { first: i.min(above), second: i.max(above) });
+            return Err(LayoutError::Overlap { first: i.min(above), second: i.max(above) });
         }
         if let Some((&start, &below)) = live.range(..offset).next_back()
             && start + buffers[below].size > offset
         {
-            return Err(Overlap::Buffers { first: i.min(below), second: i.max(below) });
+            return Err(LayoutError::Overlap { first: i.min(below), second: i.max(below) });
         }
         live.insert(offset, i);
     }

@@ -44,7 +44,7 @@ pub(crate) use log::Log;
 pub(crate) use ring::Ring;
 pub use solver::Solver;
 pub(crate) use turns::Turns;
-pub use types::{Buffer, Layout, Overlap, TooLarge};
+pub use types::{Buffer, Layout, LayoutError, TooLarge};
 
 /// Lays the buffers out with the fast portfolio alone; stops early where it meets the lower bound.
 ///

@@ -32,6 +32,7 @@ pub struct Layout {
 
 /// The sizes sum to more than 2^62 (or there are 2^32 buffers or more), so that offsets might not fit 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TooLarge {
     /// Number of buffers given.
     pub buffers: usize,
@@ -47,9 +48,10 @@ impl std::error::Error for TooLarge {}
 
 /// Why a layout does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overlap {
+#[non_exhaustive]
+pub enum LayoutError {
     /// Two buffers that are alive at once share an address.
-    Buffers {
+    Overlap {
         /// The one with the lower index.
         first: usize,
         /// The other.
@@ -76,10 +78,10 @@ pub enum Overlap {
     },
 }
 
-impl fmt::Display for Overlap {
+impl fmt::Display for LayoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Buffers { first, second } => {
+            Self::Overlap { first, second } => {
                 write!(f, "buffers {first} and {second} are alive at once and share an address")
             }
             Self::Length { buffers, offsets } => write!(f, "{buffers} buffers have {offsets} offsets: give one each"),
@@ -91,4 +93,4 @@ impl fmt::Display for Overlap {
     }
 }
 
-impl std::error::Error for Overlap {}
+impl std::error::Error for LayoutError {}

@@ -11,7 +11,7 @@ use crate::device::Stream;
 use crate::home::Shared;
 use crate::pressure::lease::{Leased, Piece};
 use crate::pressure::transit::Transit;
-use crate::range::{self, Carved};
+use crate::range::{self, Carved, Taken};
 use crate::record::{ArenaId, Door, DropPath, Generation, Record};
 
 /// The block in which the plans lie.
@@ -51,9 +51,9 @@ impl Planner {
         found: Option<Carved>,
         bytes: u64,
     ) -> Option<range::Block> {
-        let (block, base, calls) = match found {
-            Some(Carved { block, address, calls }) => (Some(block), address, calls),
-            None => (None, 0, 0),
+        let (block, base, taken) = match found {
+            Some(Carved { block, address, taken, .. }) => (Some(block), address, taken),
+            None => (None, 0, Taken::default()),
         };
         let Some(stream) = self.plans.stream().filter(|_| self.plans.bytes() == bytes).cloned() else {
             return block;
@@ -65,10 +65,10 @@ impl Planner {
         let pieces = block.map(Piece::of).into_iter().collect();
         shared.lease.begin(Leased { pieces, stream: stream.clone(), bytes });
         self.arena = Some(Arena { stream, bytes, positions });
-        shared.counters.installed(bytes, positions, calls);
+        shared.counters.installed(bytes, positions, taken);
         self.refused = None;
         self.footprint.has_planned = true;
-        self.trimming = Trimming::since(shared.counters.device_allocations.get());
+        self.trimming = Trimming::since(shared.counters.times_taken());
         self.begin_planned(shared);
         None
     }

@@ -11,6 +11,7 @@ use crate::device::Stream;
 use crate::home::Shared;
 use crate::plan::{Envelope, Ring, Turns};
 use crate::pressure::transit::Transit;
+use crate::range::Taken;
 use crate::record::{ArenaId, DropPath, Record, Request, Stack};
 
 /// The ring of a scope's plans.
@@ -217,14 +218,14 @@ impl Planner {
     }
 
     /// The ring's last block got so many bytes more, by so many calls.
-    pub(crate) fn ring_grew(&mut self, shared: &Shared, bytes: u64, calls: u64) {
+    pub(crate) fn ring_grew(&mut self, shared: &Shared, bytes: u64, taken: Taken) {
         let last = self.carry.ring.regions().saturating_sub(1);
         self.carry.ring.lengthen(last, bytes);
-        shared.counters.ring_grew(bytes, calls);
+        shared.counters.ring_grew(bytes, taken);
     }
 
     /// The ring has another block from now on, its first one if it had none.
-    pub(crate) fn add_to_ring(&mut self, shared: &Shared, address: u64, bytes: u64, calls: u64) {
+    pub(crate) fn add_to_ring(&mut self, shared: &Shared, address: u64, bytes: u64, taken: Taken) {
         if self.carry.id.is_none() {
             let id = ArenaId::next();
             self.carry.id = Some(id);
@@ -232,7 +233,7 @@ impl Planner {
             self.carry.begin(self.learning.is_recording);
         }
         self.carry.ring.add_region(address, bytes);
-        shared.counters.ring_grew(bytes, calls);
+        shared.counters.ring_grew(bytes, taken);
     }
 
     /// Gives the ring up, with a place of its own for what is alive in it.

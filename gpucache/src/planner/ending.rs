@@ -182,7 +182,7 @@ impl Planner {
 
     /// The range was looked at when so many frees had happened.
     pub(crate) fn looked(&mut self, shared: &Shared, frees: u64) {
-        self.trimming.looked(frees, shared.counters.device_allocations.get());
+        self.trimming.looked(frees, shared.counters.times_taken());
     }
 
     /// Tells everyone of the plans, and of the entry that ends.

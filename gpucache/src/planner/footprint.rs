@@ -25,9 +25,9 @@ pub(super) struct Trimming {
     /// Entries that went by the plan since the arena was found: only those say that it is enough, and only they are waited for.
     entries: u32,
     waits: Backoff,
-    /// How often the range had something freed at the last look, and the calls that the scope had made by then.
+    /// How often the range had something freed at the last look, and the scope taken memory from the device by then.
     pub(super) frees: Option<u64>,
-    calls: u64,
+    taken: u64,
 }
 
 /// So few allocations beside the plan say nothing of it.
@@ -60,9 +60,9 @@ impl Footprint {
 }
 
 impl Trimming {
-    /// A new arena was found, by so many calls of the scope so far.
-    pub(super) fn since(calls: u64) -> Trimming {
-        Trimming { calls, ..Trimming::default() }
+    /// A new arena was found, and memory taken for the scope so often so far.
+    pub(super) fn since(taken: u64) -> Trimming {
+        Trimming { taken, ..Trimming::default() }
     }
 
     /// An entry went by the plan. Whether the range is to be looked at now.
@@ -72,8 +72,8 @@ impl Trimming {
     }
 
     /// The range was looked at: waits longer before the next time, and much longer if the range has grown since the last time.
-    pub(super) fn looked(&mut self, frees: u64, calls: u64) {
-        let has_grown = std::mem::replace(&mut self.calls, calls) != calls;
+    pub(super) fn looked(&mut self, frees: u64, taken: u64) {
+        let has_grown = std::mem::replace(&mut self.taken, taken) != taken;
         // The wait begins with the next entry.
         self.waits.tried(self.entries.saturating_add(1), if has_grown { Pace::STEEP } else { Pace::DOUBLING });
         self.frees = Some(frees);

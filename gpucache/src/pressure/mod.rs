@@ -11,19 +11,19 @@
 //! | `shortage` | the steps of a request that ran out of memory |
 //! | `reclaim` | who holds memory, and how idle memory is had from all of them; [`trim`] |
 //! | `demand` | how much of each device is likely to be needed again |
-//! | `keep` | how much may stay idle: [`keep_idle`] |
+//! | `limit` | how much may stay idle: [`limit_idle`] |
 //! | `lease` | how an arena is taken from a thread that is inside, without a lock on its side |
 //! | `barrier` | a barrier that costs one side nothing |
 //! | `transit` | arenas that are found neither with the range nor with a holder |
 
 pub(crate) mod demand;
-pub(crate) mod keep;
 pub(crate) mod lease;
+pub(crate) mod limit;
 pub(crate) mod reclaim;
 pub(crate) mod shortage;
 pub(crate) mod transit;
 
 mod barrier;
 
-pub use keep::keep_idle;
+pub use limit::limit_idle;
 pub use reclaim::trim;

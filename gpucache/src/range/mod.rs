@@ -48,7 +48,7 @@ use range::{Range, RangeError};
 
 pub(crate) use fit::Block;
 pub(crate) use gather::Limit;
-pub(crate) use ordered::Carved;
+pub(crate) use ordered::{Carved, Taken};
 pub(crate) use patience::Patience;
 pub(crate) use room::Room;
 pub(crate) use shared::{DeviceRange, Occupancy, trim_all};

@@ -4,9 +4,10 @@
 //! done under the lock of [`DeviceRange`](super::DeviceRange), and waits for nobody.
 
 use super::fit::EVERY_SPAN;
+use super::range::Backing;
 use super::{Block, Range, RangeError};
 use crate::base::error::{Error, Result};
-use crate::device::{Source, Stream};
+use crate::device::{Pages, Source, Stream};
 use crate::order::{Streams, Tag};
 
 /// Memory carved out of a range.
@@ -14,13 +15,32 @@ use crate::order::{Streams, Tag};
 pub(crate) struct Carved {
     pub(crate) block: Block,
     pub(crate) address: u64,
-    /// Calls to the device that it took.
+    /// Handles that were mapped for it, and unmapped elsewhere.
     pub(crate) calls: u64,
+    pub(crate) taken: Taken,
 }
 
-/// Free spans that a miss looks at for one that the stream may use at once. More of them find memory where many streams share a
+/// How often the device was asked for memory, and gave it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// Calls of its allocator.
+    pub(crate) allocations: u64,
+    /// Pieces of memory mapped.
+    pub(crate) pieces: u64,
+}
+
+impl Taken {
+    /// One allocation.
+    pub(crate) const ALLOCATION: Taken = Taken { allocations: 1, pieces: 0 };
+
+    pub(crate) fn is_any(self) -> bool {
+        self != Taken::default()
+    }
+}
+
+/// Free spans that a supply looks at for one that the stream may use at once. More of them find memory where many streams share a
 /// range, at a question to the device for each stream whose memory is met; the range looks at all before it grows.
-pub(super) const MISS_CANDIDATES: usize = 16;
+pub(super) const CANDIDATES: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Ordered {
@@ -61,7 +81,7 @@ impl Ordered {
         let Ordered { range, streams, .. } = self;
         let me = streams.attend(stream);
         let block = range.reuse_if(bytes, most, |tag| streams.may_use_now(me, tag))?;
-        Ok(block.map(|block| self.carved(block, 0)))
+        Ok(block.map(|block| self.carved(block, 0, 0)))
     }
 
     /// Memory for `bytes` that is free, or else for which the device gives the pages that are missing.
@@ -70,19 +90,19 @@ impl Ordered {
             return Ok(carved);
         }
         let carved = self.carve(stream, |range, may_use, _| range.extend(bytes, may_use).map(Some))?;
-        carved.ok_or_else(|| exhausted(bytes))
+        carved.ok_or_else(|| exhausted(bytes, self.range.pages()))
     }
 
     /// Memory for `bytes` in spite of those who still use it: behind those of one free span, or else behind all. What the
     /// device said before is returned where neither helps.
     pub(super) fn seize(&mut self, stream: &Stream, bytes: u64, error: Error) -> Result<Carved> {
         let Ordered { range, streams, .. } = self;
-        let block = range.reuse_if(bytes, MISS_CANDIDATES, |tag| match streams.claim(stream, tag) {
+        let block = range.reuse_if(bytes, CANDIDATES, |tag| match streams.claim(stream, tag) {
             Err(error) if error.is_unavailable() => Ok(false),
             claimed => claimed.map(|()| true),
         })?;
         if let Some(block) = block {
-            return Ok(self.carved(block, 0));
+            return Ok(self.carved(block, 0, 0));
         }
         let me = self.streams.attend(stream);
         if !self.streams.are_several() {
@@ -109,18 +129,29 @@ impl Ordered {
         let block = carve(range, &|tag| streams.may_use(me, tag), &|tag| streams.is_idle(tag));
         let block = block.map_err(|error| match error {
             RangeError::Pages(error) => error,
-            RangeError::Exhausted { bytes } => exhausted(bytes),
+            RangeError::Exhausted { bytes } => exhausted(bytes, range.pages()),
         })?;
         let after = range.stats();
-        let calls = after.map_calls - before.map_calls + after.unmap_calls - before.unmap_calls;
-        Ok(block.map(|block| self.carved(block, calls)))
+        let (mapped, unmapped) = (after.map_calls - before.map_calls, after.unmap_calls - before.unmap_calls);
+        Ok(block.map(|block| self.carved(block, mapped, unmapped)))
     }
 
-    fn carved(&self, block: Block, calls: u64) -> Carved {
-        Carved { address: self.range.pages().address(block.offset()), block, calls }
+    /// A block for which so many handles were mapped, and unmapped.
+    fn carved(&self, block: Block, mapped: u64, unmapped: u64) -> Carved {
+        let taken = match self.range.backing {
+            Backing::Span => Taken { allocations: 0, pieces: mapped },
+            Backing::Chunks => Taken { allocations: mapped, pieces: 0 },
+        };
+        Carved { address: self.range.pages().address(block.offset()), block, calls: mapped + unmapped, taken }
     }
 }
 
-fn exhausted(bytes: u64) -> Error {
-    Error::out_of_memory("the device's range of addresses", bytes as usize, "no stretch is as long")
+/// There are not so many addresses side by side: fewer than the device has memory for, or fewer than were reserved.
+fn exhausted(bytes: u64, source: &Source) -> Error {
+    let short = |of: &str| Error::out_of_memory(of, bytes as usize, "no free stretch of addresses is as long");
+    match (source.capacity(), source.span()) {
+        (capacity, _) if 0 < capacity && capacity < bytes => short("the device").of_capacity(capacity),
+        (_, Some(span)) => short("the device's range of addresses").of_capacity(span),
+        (_, None) => short("the device's range of addresses"),
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError, TryLockError, Weak};
 
 use super::fit::EVERY_SPAN;
-use super::ordered::{Carved, MISS_CANDIDATES, Ordered};
+use super::ordered::{CANDIDATES, Carved, Ordered};
 use super::patience::{LONG, Patience, SHORT, patiently};
 use super::{Block, Limit, Range, Room};
 use crate::base::error::Result;
@@ -101,7 +101,7 @@ impl DeviceRange {
     pub(crate) fn reuse(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
         let inner = &mut *self.inner();
         inner.check()?;
-        inner.reuse(stream, bytes, MISS_CANDIDATES)
+        inner.reuse(stream, bytes, CANDIDATES)
     }
 
     /// As [`reuse`](DeviceRange::reuse), where the range is to grow otherwise: looks at all that is free, and waits a moment

@@ -1,4 +1,5 @@
-//! When work of a block's own stream wrote it last, as far as that is known. One word, which any thread may set.
+//! When work of a block's own stream wrote it last, as far as that is known, and whether the end of that work is told of
+//! elsewhere. One word, which any thread may set.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -19,11 +20,13 @@ pub(super) enum Written {
 
 /// The words that stand for what is no epoch. The first epoch of a stream is 1.
 const UNKNOWN: u32 = 0;
-const ANYTIME: u32 = u32::MAX;
+const ANYTIME: u32 = u32::MAX >> 1;
+/// Set beside one of these words where an outcome is kept for this life.
+const OUTCOME: u32 = 1 << 31;
 
 impl LastWrite {
     pub(super) fn get(&self) -> Written {
-        match self.0.load(Relaxed) {
+        match self.0.load(Relaxed) & !OUTCOME {
             UNKNOWN => Written::Unknown,
             ANYTIME => Written::Anytime,
             epoch => Written::In(u64::from(epoch)),
@@ -33,14 +36,27 @@ impl LastWrite {
     /// Notes an epoch, or that it is not known; what may be written at any time stays so.
     #[inline]
     pub(super) fn note(&self, epoch: Option<u64>) {
-        if self.0.load(Relaxed) != ANYTIME {
-            let word = epoch.and_then(|epoch| u32::try_from(epoch).ok()).filter(|&word| word != ANYTIME);
-            self.0.store(word.unwrap_or(UNKNOWN), Relaxed);
+        let old = self.0.load(Relaxed);
+        if old & !OUTCOME != ANYTIME {
+            let word = epoch.and_then(|epoch| u32::try_from(epoch).ok()).filter(|&word| word < ANYTIME);
+            self.0.store(word.unwrap_or(UNKNOWN) | old & OUTCOME, Relaxed);
         }
     }
 
     pub(super) fn set_anytime(&self) {
-        self.0.store(ANYTIME, Relaxed);
+        self.0.fetch_or(ANYTIME, Relaxed);
+    }
+
+    /// Whether an outcome is kept for this life.
+    #[inline]
+    pub(super) fn has_outcome(&self) -> bool {
+        self.0.load(Relaxed) & OUTCOME != 0
+    }
+
+    /// Notes whether an outcome is kept for this life.
+    pub(super) fn set_outcome(&mut self, has_outcome: bool) {
+        let word = self.0.get_mut();
+        *word = if has_outcome { *word | OUTCOME } else { *word & !OUTCOME };
     }
 }
 
@@ -54,10 +70,24 @@ mod tests {
         assert_eq!(last.get(), Written::Unknown);
         last.note(Some(7));
         assert_eq!(last.get(), Written::In(7));
-        last.note(Some(u64::from(u32::MAX)));
-        assert_eq!(last.get(), Written::Unknown, "no room for it");
+        for epoch in [u32::MAX, u32::MAX >> 1, OUTCOME | 7] {
+            last.note(Some(u64::from(epoch)));
+            assert_eq!(last.get(), Written::Unknown, "no room for it");
+        }
         last.set_anytime();
         last.note(Some(8));
         assert_eq!(last.get(), Written::Anytime);
+    }
+    #[test]
+    fn an_outcome_stands_beside_every_word() {
+        let mut last = LastWrite::default();
+        last.set_outcome(true);
+        assert!(last.has_outcome() && last.get() == Written::Unknown);
+        last.note(Some(7));
+        assert!(last.has_outcome() && last.get() == Written::In(7));
+        last.set_anytime();
+        assert!(last.has_outcome() && last.get() == Written::Anytime);
+        last.set_outcome(false);
+        assert!(!last.has_outcome() && last.get() == Written::Anytime);
     }
 }

@@ -22,8 +22,9 @@
 //! | `request` | what a block is asked for |
 //! | `identity` | the numbers by which arenas, generations and lists are known |
 //! | `drop_path` | what a drop has to do, as one number |
-//! //! | `sharing`, `uses` | other streams that use a block, and how its own is put behind them |
+//! | `sharing`, `uses` | other streams that use a block, and how its own is put behind them |
 //! | `last_write` | when its own stream wrote it |
+//! | `outcome` | how late work of the host ended that wrote it |
 //! | `fence` | points in a stream's work |
 //! | `view` | what a front end keeps with the memory |
 
@@ -32,6 +33,7 @@ mod fence;
 mod identity;
 mod last_write;
 mod lives;
+mod outcome;
 #[expect(clippy::module_inception, reason = "the record proper, among what it is made of")]
 mod record;
 mod request;
@@ -44,6 +46,7 @@ use crate::base::sync::OnceLock;
 pub(crate) use drop_path::DropPath;
 pub(crate) use fence::Fence;
 pub(crate) use identity::{ArenaId, Generation, Place};
+pub(crate) use outcome::{Failure, Outcome};
 pub(crate) use record::{Dims, Origin, Record, Stack};
 pub(crate) use request::Request;
 #[cfg(feature = "cuda")]

@@ -1,9 +1,12 @@
 //! What a record knows of others that use its memory, and how its own stream is put behind them.
+//!
+//! Invariant: the outcome that is kept is of the present life if `last_write` says that there is one.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use super::fence::{self, Fence};
 use super::last_write::Written;
+use super::outcome::Outcome;
 use super::record::Record;
 use super::uses::Uses;
 use crate::base::error::Result;
@@ -133,5 +136,33 @@ impl Record {
             view.follow_uses()?;
         }
         self.follow_uses(&[])
+    }
+
+    /// The outcome of the work that writes the memory last, if that is late work.
+    #[inline]
+    pub(crate) fn outcome(&self) -> Option<Arc<Outcome>> {
+        if self.last_write.has_outcome() { self.kept_outcome() } else { None }
+    }
+
+    #[cold]
+    fn kept_outcome(&self) -> Option<Arc<Outcome>> {
+        self.uses.get()?.lock().unwrap_or_else(PoisonError::into_inner).outcome.clone()
+    }
+
+    /// From now on the memory contains what this work writes; without it, what no late work wrote.
+    #[inline]
+    pub(crate) fn set_outcome(&mut self, outcome: Option<Arc<Outcome>>) {
+        if outcome.is_some() || self.last_write.has_outcome() {
+            self.keep_outcome(outcome);
+        }
+    }
+
+    #[cold]
+    fn keep_outcome(&mut self, outcome: Option<Arc<Outcome>>) {
+        self.last_write.set_outcome(outcome.is_some());
+        self.uses.get_or_init(Box::default);
+        if let Some(uses) = self.uses.get_mut() {
+            uses.get_mut().unwrap_or_else(PoisonError::into_inner).outcome = outcome;
+        }
     }
 }

@@ -4,6 +4,9 @@
 //! which calls no device. Invariants: every stream in `readers` is behind `writer`, or behind the block's own stream
 //! where there is none; `writer` is behind all that used the block before.
 
+use std::sync::Arc;
+
+use super::outcome::Outcome;
 use crate::base::error::Result;
 use crate::device::Stream;
 
@@ -16,6 +19,8 @@ pub(super) struct Uses {
     readers: Vec<Stream>,
     /// For whom the block is kept when it is dropped.
     reservations: Vec<Stream>,
+    /// How late work ends that wrote the block last, in the life that it was lent to it in.
+    pub(super) outcome: Option<Arc<Outcome>>,
 }
 
 impl Uses {

@@ -1,22 +1,55 @@
 //! What can be done with a scope's name from outside: give its memory back, and ask for its statistics.
 
+use std::fmt;
 use std::sync::Arc;
 
+use crate::base::amounts::{Bytes, Count};
 use crate::cache::Cache;
 use crate::cache::registry::NamedCaches;
 use crate::home::{PlanStats, ScopeStats};
 use crate::pressure::demand;
 
-/// What an invalidation gives back.
+/// What a name may be computed as: all that is `AsRef<str>`. It stands between the macros and that trait for its message.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the name of a scope: give a `&str` or a `String`, such as `format!(\"layer{{index}}\")`",
+    label = "not a name"
+)]
+pub trait AsName {
+    /// The name.
+    fn as_name(&self) -> &str;
+}
+
+#[diagnostic::do_not_recommend]
+impl<N: AsRef<str> + ?Sized> AsName for N {
+    fn as_name(&self) -> &str {
+        self.as_ref()
+    }
+}
+
+/// What an invalidation took from a scope, or from several, over all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Invalidated {
     /// Whether a scope of the name was ever entered: if not, it may be misspelt ([`scopes`] lists all).
     pub is_known: bool,
-    /// Bytes that the scope held or was likely to need again, and holds no more.
-    pub bytes: usize,
-    /// Blocks that were in use, and are freed when their arrays are dropped.
-    pub busy: usize,
+    /// Bytes that stay free for the scope no longer: the larger of [`idle_bytes`](ScopeStats::idle_bytes) and
+    /// [`spare_bytes`](ScopeStats::spare_bytes) just before. How many of them go back to the device is another matter, and to be
+    /// seen from [`Device::memory`](crate::device::Device::memory): what other scopes are likely to need stays.
+    pub bytes: u64,
+    /// Blocks that were in use, whose memory is given back when their arrays are dropped.
+    pub busy_blocks: u64,
+}
+
+impl fmt::Display for Invalidated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_known {
+            true => {
+                let busy = Count(self.busy_blocks, "block", "blocks");
+                write!(f, "{} given back, {busy} still in use", Bytes(self.bytes))
+            }
+            false => f.write_str("no scope of this name was entered"),
+        }
+    }
 }
 
 /// Gives the memory of the scope `name` back to its devices, on all threads: idle blocks now, blocks in use when their
@@ -50,7 +83,7 @@ pub fn invalidate(name: impl AsRef<str>) -> Invalidated {
 pub fn invalidate_all() -> Invalidated {
     let sum =
         NamedCaches::all().iter().map(|scope| invalidate_scope(scope)).fold(Invalidated::default(), |sum, one| {
-            Invalidated { is_known: true, bytes: sum.bytes + one.bytes, busy: sum.busy + one.busy }
+            Invalidated { is_known: true, bytes: sum.bytes + one.bytes, busy_blocks: sum.busy_blocks + one.busy_blocks }
         });
     // Once for all of them.
     demand::trim_to_demand(true, |_| true);
@@ -61,11 +94,7 @@ pub fn invalidate_all() -> Invalidated {
 fn invalidate_scope(scope: &NamedCaches) -> Invalidated {
     let held = scope.stats();
     scope.caches().into_iter().for_each(Cache::invalidate);
-    Invalidated {
-        is_known: true,
-        bytes: held.idle_bytes.max(held.spare_bytes) as usize,
-        busy: held.busy_blocks as usize,
-    }
+    Invalidated { is_known: true, bytes: held.idle_bytes.max(held.spare_bytes), busy_blocks: held.busy_blocks }
 }
 
 /// The names of all scopes, in no order: those that were ever entered, but for names that were forgotten as nobody came back to
@@ -82,7 +111,7 @@ pub fn scopes() -> Vec<Arc<str>> {
     NamedCaches::all().iter().map(|caches| caches.name().clone()).collect()
 }
 
-/// What the scope `name` did and holds, over all threads; `None` if it was never entered.
+/// What the scope `name` did and holds, over all threads; `None` if it was never entered, or is forgotten.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};
@@ -111,7 +140,7 @@ pub fn stats(name: impl AsRef<str>) -> Option<ScopeStats> {
 ///     });
 /// }
 /// let stats = gpucache::plan_stats("decode").unwrap();
-/// assert_eq!((stats.plans, stats.positions, stats.bytes), (1, 2, 2 * 8 * 64 * 4));
+/// assert_eq!((stats.plans, stats.positions, stats.arena_bytes), (1, 2, 2 * 8 * 64 * 4));
 /// assert_eq!(stats.planned, 8 * 2, "all but the two entries that were learned from");
 /// # Ok::<(), gpucache::Error>(())
 /// ```

@@ -14,12 +14,13 @@ use crate::cache::current::{self, Current};
 use crate::cache::registry::{self, NamedCaches};
 use crate::cache::{Cache, Recycle};
 use crate::device::{process_exits_now, thread_is_main};
+use crate::home::Visit;
 
 /// Inside a scope, or outside all of them, until dropped. It stays on its thread.
 ///
 /// Guards may be dropped in any order: each ends its own entry. A guard that is forgotten leaves its scope entered until the
 /// thread ends.
-#[must_use = "the scope is left when the guard is dropped"]
+#[must_use = "the scope is left when the guard is dropped: bind it to a name, `let _inside = ..`, as `let _ = ..` drops it at once"]
 #[derive(Debug)]
 pub struct ScopeGuard {
     /// Names the entry on the stack; `None` if the thread is too far into its end to have one.
@@ -58,10 +59,10 @@ thread_local! {
 
 impl ScopeGuard {
     /// Enters the scope `name`; what is allocated on this thread until the guard goes comes from its cache.
-    pub(super) fn enter(name: &str, recycle: Recycle) -> ScopeGuard {
+    pub(super) fn enter(name: &str, recycle: Recycle, visit: Visit) -> ScopeGuard {
         ScopeGuard::of(|stack| {
             let cache = stack.cache(name);
-            cache.enter(recycle);
+            cache.enter(recycle, visit);
             stack.push(Some(Current { cache, recycle }))
         })
     }

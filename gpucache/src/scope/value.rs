@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::name::{self, Invalidated};
 use super::stack::ScopeGuard;
 use crate::cache::Recycle;
-use crate::home::{PlanStats, ScopeStats};
+use crate::home::{PlanStats, ScopeStats, Visit};
 
 /// A scope by its name, and how it recycles: what [`cache_scope!`](crate::cache_scope) names, as a value.
 ///
 /// It is a name alone, and free to make and to copy: values of one name mean one scope, whose caches belong to the threads that
-/// enter it. Names are of the whole process: libraries had better put their own name in front (`"mycrate::step"`), or
-/// have a scope of their own, [`owned`](Scope::owned).
+/// enter it. Names are of the whole process: libraries had better put the module's path in front
+/// (`Scope::new(concat!(module_path!(), "::step"))`, which is what the macros call `self::step`), or have a scope of their
+/// own, [`owned`](Scope::owned).
 ///
 /// ```
 /// use gpucache::{Recycle, Scope, prelude::*};
@@ -75,12 +76,20 @@ impl<'a> Scope<'a> {
         self.name
     }
 
-    /// Enters the scope: what is allocated on this thread until the guard is dropped comes from its cache.
+    /// Enters the scope: what is allocated on this thread until the guard is dropped comes from its cache. Bind the guard to a
+    /// name (`let _inside = scope.enter();`): `let _ = scope.enter();` leaves the scope at once.
     ///
     /// A guard across an `.await` would leave the scope entered while other tasks run on the thread; it is not `Send`, so that
     /// most executors refuse it. In async code use the attribute, which enters at each poll.
     pub fn enter(&self) -> ScopeGuard {
-        ScopeGuard::enter(self.name, self.recycle)
+        ScopeGuard::enter(self.name, self.recycle, Visit::Entry)
+    }
+
+    /// Enters for one poll of a future, which counts as an entry if none came before. For the attribute alone.
+    #[doc(hidden)]
+    pub fn enter_poll(&self, is_polled: &mut bool) -> ScopeGuard {
+        let visit = if std::mem::replace(is_polled, true) { Visit::LaterPoll } else { Visit::FirstPoll };
+        ScopeGuard::enter(self.name, self.recycle, visit)
     }
 
     /// Runs `body` inside the scope.

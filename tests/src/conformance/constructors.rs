@@ -3,11 +3,13 @@
 
 use std::fmt::Debug;
 
+use float8::{F8E4M3, F8E5M2};
 use gpucache::device::Device;
 use gpucache::{Array, Element, Result, cache_scope};
 use half::{bf16, f16};
+use num_complex::{Complex32, Complex64};
 
-use super::{Context, hits_and_misses, memory, pattern, patterned, touch};
+use super::{Context, hits_and_supplies, memory, pattern, patterned, touch};
 
 /// `zeros` writes zeros, whatever the memory was used for before.
 pub fn zeros_on_recycled_memory<D: Device>(device: &D, context: &Context) -> Result<()> {
@@ -19,7 +21,7 @@ pub fn zeros_on_recycled_memory<D: Device>(device: &D, context: &Context) -> Res
             array.copy_from_slice(&pattern(1, 1001))?;
         }
     });
-    assert_eq!(hits_and_misses(&name), (2, 1));
+    assert_eq!(hits_and_supplies(&name), (2, 1));
     assert_eq!(Array::<f64, D>::zeros(device, 5)?.to_vec()?, [0.0; 5], "outside a scope as well");
     Ok(())
 }
@@ -44,6 +46,10 @@ pub fn full_of_every_size<D: Device>(device: &D, context: &Context) -> Result<()
         full_of(device, [-2i16, 300])?;
         full_of(device, [f16::from_f32(1.5), f16::ONE])?;
         full_of(device, [bf16::from_f32(-2.75), bf16::ONE])?;
+        full_of(device, [F8E4M3::from_f32(1.5), F8E4M3::ONE])?;
+        full_of(device, [F8E5M2::from_f32(-2.5), F8E5M2::ONE])?;
+        full_of(device, [Complex32::new(1.5, -0.5), Complex32::ONE])?;
+        full_of(device, [Complex64::new(-2.0, 0.25), Complex64::I])?;
         full_of(device, [1.5f32, -0.0])?;
         full_of(device, [0x1234_5678u32, 0x1234_1234])?;
         full_of(device, [-1i32, 77])?;
@@ -70,7 +76,7 @@ pub fn full_on_recycled_memory<D: Device>(device: &D, context: &Context) -> Resu
             assert_eq!(Array::full(device, 333, value)?.to_vec()?, [value; 333]);
         }
     });
-    assert_eq!(hits_and_misses(&name), (4, 1));
+    assert_eq!(hits_and_supplies(&name), (4, 1));
     Ok(())
 }
 
@@ -88,6 +94,12 @@ pub fn from_slice_round_trip<D: Device>(device: &D, context: &Context) -> Result
             round_trip(device, |n| n)?;
             round_trip(device, |n| n % 3 == 0)?;
             round_trip(device, |n| f16::from_f32(n.into()))?;
+            round_trip(device, |n| bf16::from_f32(n.into()))?;
+            // Below the bits that say that there is no number, which equals nothing.
+            round_trip(device, |n| F8E4M3::from_bits(n % 0x7f))?;
+            round_trip(device, |n| F8E5M2::from_bits(n % 0x7d))?;
+            round_trip(device, |n| Complex32::new(n.into(), -1.0))?;
+            round_trip(device, |n| Complex64::new(0.5, n.into()))?;
             round_trip(device, |n| f32::from(n) / 3.0)?;
             round_trip(device, |n| f64::from(n) / 3.0)?;
             round_trip(device, |n| i128::from(n) - 5)?;
@@ -116,7 +128,26 @@ pub fn users_element<D: Device>(device: &D, context: &Context) -> Result<()> {
         assert_eq!(Array::full(device, [9, 11], particle(3))?.to_vec()?, [particle(3); 99]);
         assert_eq!(Array::<Particle, D>::zeros(device, 2)?.to_vec()?, [Particle { place: [0.0; 3], kind: 0 }; 2]);
     });
-    assert_eq!(hits_and_misses(&name), (1, 2));
+    assert_eq!(hits_and_supplies(&name), (1, 2));
+    Ok(())
+}
+
+/// Zeros are the zeros of numbers of other crates, and complex numbers are their parts in order, as kernels have them.
+pub fn numbers_of_other_crates<D: Device>(device: &D, _: &Context) -> Result<()> {
+    fn zeros_of<T: Element + PartialEq + Debug, D: Device>(device: &D, zero: T, bytes: usize) -> Result<()> {
+        let array = Array::<T, D>::zeros(device, [3, 5])?;
+        assert_eq!((array.to_vec()?, array.byte_len()), (vec![zero; 15], 15 * bytes));
+        Ok(())
+    }
+    zeros_of(device, f16::ZERO, 2)?;
+    zeros_of(device, bf16::ZERO, 2)?;
+    zeros_of(device, F8E4M3::ZERO, 1)?;
+    zeros_of(device, F8E5M2::ZERO, 1)?;
+    zeros_of(device, Complex32::ZERO, 8)?;
+    zeros_of(device, Complex64::ZERO, 16)?;
+    zeros_of(device, num_complex::Complex::new(f16::ZERO, f16::ZERO), 4)?;
+    assert_eq!(align_of::<Complex64>(), align_of::<[f64; 2]>());
+    assert_eq!(std::mem::offset_of!(Complex64, im), 8);
     Ok(())
 }
 
@@ -141,7 +172,7 @@ pub fn uninit_that_is_written<D: Device>(device: &D, context: &Context) -> Resul
         drop(array);
         drop(patterned(device, 40, 6)?);
     });
-    assert_eq!(hits_and_misses(&name), (2, 1));
+    assert_eq!(hits_and_supplies(&name), (2, 1));
     Ok(())
 }
 

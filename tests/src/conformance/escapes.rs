@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use gpucache::device::Device;
 use gpucache::{Array, Result, cache_scope, invalidate};
 
-use super::{Context, assert_pattern, busy_and_idle, hits_and_misses, patterned};
+use super::{Context, assert_pattern, busy_and_idle, hits_and_supplies, patterned};
 
 const LEN: usize = 50;
 
@@ -87,11 +87,11 @@ pub fn through_invalidation<D: Device>(device: &D, context: &Context) -> Result<
     let name = context.name("scope");
     let escaped = cache_scope!(name = &name, {
         let escaped = patterned(device, LEN, 6)?;
-        assert_eq!(invalidate(&name).busy, 1);
+        assert_eq!(invalidate(&name).busy_blocks, 1);
         churn(device, &name)?;
         escaped
     });
-    assert_eq!(invalidate(&name).busy, 1);
+    assert_eq!(invalidate(&name).busy_blocks, 1);
     churn(device, &name)?;
     assert_pattern(&escaped, 6);
     drop(escaped);
@@ -106,7 +106,7 @@ pub fn through_reentry<D: Device>(device: &D, context: &Context) -> Result<()> {
         escaped.push(cache_scope!(name = &name, { patterned(device, LEN, seed)? }));
     }
     escaped.iter().zip(0..).for_each(|(array, seed)| assert_pattern(array, seed));
-    assert_eq!(hits_and_misses(&name), (0, 6));
+    assert_eq!(hits_and_supplies(&name), (0, 6));
     Ok(())
 }
 
@@ -144,7 +144,7 @@ pub fn from_a_scope_that_is_entered_in_a_loop<D: Device>(device: &D, context: &C
         });
         assert_pattern(&state, step);
     }
-    let misses = hits_and_misses(&name).1;
+    let misses = hits_and_supplies(&name).1;
     assert!(
         (3..=4).contains(&misses),
         "two states that take turns, the scratch, and a state anew beside a plan: {misses}"
@@ -162,7 +162,7 @@ pub fn into_a_static<D: Device>(device: &D, context: &Context) -> Result<()> {
     kept.push(Box::new(array));
     let place = kept.len() - 1;
     churn(device, &name)?;
-    assert_eq!(invalidate(&name).busy, 1);
+    assert_eq!(invalidate(&name).busy_blocks, 1);
     churn(device, &name)?;
     assert_pattern(kept[place].downcast_ref::<Array<u32, D>>().expect("the array"), 8);
     Ok(())
@@ -190,10 +190,10 @@ pub fn a_dropped_escape_serves_again<D: Device>(device: &D, context: &Context) -
     let escaped = cache_scope!(name = &name, { patterned(device, LEN, 9)? });
     drop(escaped);
     let escaped = cache_scope!(name = &name, { patterned(device, LEN, 10)? });
-    assert_eq!(hits_and_misses(&name), (1, 1));
+    assert_eq!(hits_and_supplies(&name), (1, 1));
     cache_scope!(name = &other, { drop(escaped) });
     assert_eq!((busy_and_idle(&name), busy_and_idle(&other)), ((0, 1), (0, 0)), "home, not where it was dropped");
     cache_scope!(name = &name, { drop(patterned(device, LEN, 11)?) });
-    assert_eq!(hits_and_misses(&name), (2, 1));
+    assert_eq!(hits_and_supplies(&name), (2, 1));
     Ok(())
 }

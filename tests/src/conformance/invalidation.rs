@@ -5,7 +5,9 @@ use std::sync::Barrier;
 use gpucache::device::Device;
 use gpucache::{Array, Invalidated, Result, cache_scope, invalidate};
 
-use super::{Context, assert_pattern, busy_and_idle, hits_and_misses, memory, patterned, stats_of, touch};
+use crate::supplied;
+
+use super::{Context, assert_pattern, busy_and_idle, hits_and_supplies, memory, patterned, stats_of, touch};
 
 /// The answer says how many bytes were idle, and how many blocks were busy.
 pub fn it_tells_idle_and_busy<D: Device>(device: &D, context: &Context) -> Result<()> {
@@ -23,8 +25,8 @@ pub fn it_tells_idle_and_busy<D: Device>(device: &D, context: &Context) -> Resul
 }
 
 /// The bytes and the blocks in use of a name that is known.
-fn invalidated(name: &str) -> (usize, usize) {
-    let Invalidated { is_known, bytes, busy, .. } = invalidate(name);
+fn invalidated(name: &str) -> (u64, u64) {
+    let Invalidated { is_known, bytes, busy_blocks: busy, .. } = invalidate(name);
     assert!(is_known);
     (bytes, busy)
 }
@@ -52,7 +54,7 @@ pub fn busy_memory_goes_when_dropped<D: Device>(device: &D, context: &Context) -
     drop(array);
     assert_eq!(memory(device).bytes, before);
     cache_scope!(name = &name, { touch::<u32, D>(device, 1024)? });
-    assert_eq!(hits_and_misses(&name), (0, 2));
+    assert_eq!(hits_and_supplies(&name), (0, 2));
     Ok(())
 }
 
@@ -63,7 +65,7 @@ pub fn the_scope_goes_on<D: Device>(device: &D, context: &Context) -> Result<()>
         for _ in 0..3 {
             cache_scope!(name = &name, { touch::<u8, D>(device, 64)? });
         }
-        assert_eq!(hits_and_misses(&name), (2 * (round + 1), round + 1));
+        assert_eq!(hits_and_supplies(&name), (2 * (round + 1), round + 1));
         // A plan's block, if there is one by then, is as large as the range's blocks are.
         let bytes = invalidate(&name).bytes;
         assert!([64, 256].contains(&bytes), "{bytes}");
@@ -82,7 +84,7 @@ pub fn inside_the_scope<D: Device>(device: &D, context: &Context) -> Result<()> 
         assert_eq!(memory(device).bytes, before + 400);
         touch::<u8, D>(device, 64)?;
         touch::<u8, D>(device, 64)?;
-        assert_eq!(hits_and_misses(&name), (1, 3));
+        assert_eq!(hits_and_supplies(&name), (1, 3));
         assert_pattern(&busy, 1);
         drop(busy);
         assert_eq!(memory(device).bytes, before + 64);
@@ -101,11 +103,11 @@ pub fn from_another_thread_while_inside<D: Device>(device: &D, context: &Context
         assert_eq!(elsewhere(|| invalidated(&name)), (64, 1));
         assert_eq!(memory(device).bytes, before + 464, "only this thread may touch its blocks");
         let fresh = Array::<u8, D>::zeros(device, 64)?;
-        assert_eq!(hits_and_misses(&name), (0, 3), "an invalidated block does not serve");
+        assert_eq!(hits_and_supplies(&name), (0, 3), "an invalidated block does not serve");
         assert_eq!(memory(device).bytes, before + 464, "the idle block went, a new one came");
         drop(fresh);
         touch::<u8, D>(device, 64)?;
-        assert_eq!(hits_and_misses(&name), (1, 3));
+        assert_eq!(hits_and_supplies(&name), (1, 3));
         assert_pattern(&busy, 1);
         drop(busy);
         assert_eq!(memory(device).bytes, before + 64);
@@ -188,7 +190,7 @@ pub fn recursion_after_invalidation<D: Device>(device: &D, context: &Context) ->
         cache_scope!(name = name, {
             let array = patterned(device, 20, depth)?;
             match depth {
-                0 => assert_eq!(invalidate(name).busy, 4),
+                0 => assert_eq!(invalidate(name).busy_blocks, 4),
                 _ => descend(device, name, depth - 1)?,
             }
             assert_pattern(&array, depth);
@@ -199,7 +201,7 @@ pub fn recursion_after_invalidation<D: Device>(device: &D, context: &Context) ->
     descend(device, &name, 3)?;
     assert_eq!(busy_and_idle(&name), (0, 0), "all four were of the invalidated generation");
     descend(device, &name, 3)?;
-    assert_eq!(stats_of(&name).misses, 8);
+    assert_eq!(supplied(stats_of(&name)), 8);
     Ok(())
 }
 
@@ -215,6 +217,6 @@ pub fn a_nested_scope_is_untouched<D: Device>(device: &D, context: &Context) -> 
         });
         touch::<u8, D>(device, 64)?;
     });
-    assert_eq!((hits_and_misses(&outer), hits_and_misses(&inner)), ((0, 2), (1, 1)));
+    assert_eq!((hits_and_supplies(&outer), hits_and_supplies(&inner)), ((0, 2), (1, 1)));
     Ok(())
 }

@@ -3,7 +3,7 @@
 use gpucache::device::Device;
 use gpucache::{Array, Result, Shape, cache_scope};
 
-use super::{Context, assert_pattern, hits_and_misses, memory, pattern, stats_of, touch};
+use super::{Context, assert_pattern, hits_and_supplies, memory, pattern, stats_of, touch};
 
 /// From a single element without dimensions to ten dimensions.
 pub fn shapes_of_every_rank<D: Device>(device: &D, context: &Context) -> Result<()> {
@@ -18,7 +18,7 @@ pub fn shapes_of_every_rank<D: Device>(device: &D, context: &Context) -> Result<
                 assert_pattern(&array, rank as u32);
             }
         });
-        assert_eq!(hits_and_misses(&name), (11 * round, 11));
+        assert_eq!(hits_and_supplies(&name), (11 * round, 11));
     }
     Ok(())
 }
@@ -43,7 +43,7 @@ pub fn all_kinds_of_shapes<D: Device>(device: &D, context: &Context) -> Result<(
         is_served(device, &vec![2, 3], &[2, 3])?;
         is_served(device, [], &[])?;
     });
-    assert_eq!(hits_and_misses(&name), (6, 3));
+    assert_eq!(hits_and_supplies(&name), (6, 3));
     Ok(())
 }
 
@@ -102,7 +102,7 @@ pub fn high_ranks_are_recycled<D: Device>(device: &D, context: &Context) -> Resu
             }
             touch::<u8, D>(device, 2)?;
         });
-        assert_eq!(hits_and_misses(&name), (10 * round as u64, 10));
+        assert_eq!(hits_and_supplies(&name), (10 * round as u64, 10));
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ impl Scope {
     /// A scope in which nothing is in use.
     pub(super) fn new(name: String) -> Scope {
         let before = stats(&name).unwrap_or_default();
-        let allocations = before.hits + before.misses;
+        let allocations = before.allocations();
         Scope { name, allocations, blocks: 0, bytes: 0, high_water: before.high_water_bytes }
     }
 
@@ -38,7 +38,7 @@ impl Scope {
     /// An allocation may have been made, and its array dropped at once.
     pub(super) fn allocated_and_failed(&mut self) {
         let now = stats(&self.name).unwrap_or_default();
-        self.allocations = now.hits + now.misses;
+        self.allocations = now.allocations();
         self.high_water = self.high_water.max(now.high_water_bytes);
     }
 
@@ -64,6 +64,6 @@ impl Scope {
 
     fn found(&self) -> (u64, u64, u64, u64) {
         let now = stats(&self.name).unwrap_or_default();
-        (now.hits + now.misses, now.busy_blocks, now.busy_bytes, now.high_water_bytes)
+        (now.allocations(), now.busy_blocks, now.busy_bytes, now.high_water_bytes)
     }
 }

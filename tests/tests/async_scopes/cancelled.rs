@@ -26,10 +26,10 @@ async fn forever(device: &Faulty, name: &str, seed: u32) -> Result<()> {
 /// Fails if anything of a cancelled future's is still in use, or its memory does not serve the next entry.
 fn assert_home_again(device: &Faulty, name: &str) {
     assert_outside(device, name);
-    let (stats, before) = (stats_of(name), device.memory().allocations);
+    let (stats, before) = (stats_of(name), device.memory().times_taken());
     assert_eq!((stats.busy_blocks, stats.busy_bytes), (0, 0), "{name}");
     scope_block!(name = name, { touch::<u32, _>(device, 40).unwrap() });
-    assert_eq!(device.memory().allocations, before, "`{name}` has the memory of what was cancelled");
+    assert_eq!(device.memory().times_taken(), before, "`{name}` has the memory of what was cancelled");
     invalidate(name);
 }
 

@@ -69,7 +69,7 @@ fn methods() {
         assert_pattern(model.checked(9).await.unwrap(), 9);
         assert_eq!(Arc::new(model).shared().await, 40);
     });
-    assert_eq!((served("methods"), stats_of("methods").entries), (3 + 1 + 1 + 1 + 1, 5 + 4 * 2));
+    assert_eq!((served("methods"), stats_of("methods").polls), (3 + 1 + 1 + 1 + 1, 5 + 4 * 2));
     assert_all_back(&device, &["methods"]);
 }
 
@@ -149,7 +149,7 @@ fn async_trait_objects() {
         assert_pattern(&hidden, 3);
     });
     assert_eq!((served("layer 0"), served("layer 1"), served("default_method")), (4, 4, 2));
-    assert_eq!((stats_of("layer 0").entries, stats_of("default_method").entries), (6, 2 * 5));
+    assert_eq!((stats_of("layer 0").polls, stats_of("default_method").polls), (6, 2 * 5));
     assert_all_back(&device, &["layer 0", "layer 1", "default_method"]);
 }
 
@@ -227,7 +227,7 @@ async fn above_the_runtimes_attribute() {
     let beside = tokio::spawn(async move { assert_outside(&beside, "above") });
     touch::<u32, _>(&device, 40).unwrap();
     beside.await.unwrap();
-    assert_eq!((served("above"), stats_of("above").entries), (1, 2));
+    assert_eq!((served("above"), stats_of("above").polls), (1, 2));
     gpucache::invalidate("above");
     assert_all_back(&device, &["above"]);
 }

@@ -31,7 +31,7 @@ fn threads(workers: usize) -> Runtime {
 /// The allocations that the scope has served.
 fn served(name: &str) -> u64 {
     let stats = stats_of(name);
-    stats.hits + stats.misses
+    stats.allocations()
 }
 
 /// Fails if the calling thread is inside the scope.
@@ -44,7 +44,7 @@ fn assert_outside(device: &Faulty, name: &str) {
 /// Gives back what the scopes have, and fails if anything is left, or still counted as in use.
 fn assert_all_back(device: &Faulty, names: &[&str]) {
     for name in names {
-        assert_eq!(invalidate(name).busy, 0, "arrays of `{name}` are in use");
+        assert_eq!(invalidate(name).busy_blocks, 0, "arrays of `{name}` are in use");
         assert_eq!((stats_of(name).busy_blocks, stats_of(name).busy_bytes), (0, 0), "{name}");
     }
     device.assert_clean();

@@ -88,7 +88,7 @@ impl Subject {
 
     fn round(self, gpu: &Cuda, bytes: usize, figures: &mut Figures) {
         self.prepare(gpu);
-        let calls = || gpu.memory().allocations + gpu.memory().frees;
+        let calls = || gpu.memory().times_taken() + gpu.memory().times_given_back();
         let mut made = Vec::new();
         let mut timed = |times: &mut Vec<Duration>, act: &dyn Fn()| {
             let (before, start) = (calls(), Instant::now());

@@ -233,13 +233,13 @@ impl Place {
             Use::WriteByView => foreign.memcpy_dtod(sevens, &mut array.as_view_mut())?,
             Use::ReadByDeref => foreign.memcpy_dtod::<f32, CudaSlice<f32>, _>(array, seen)?,
             Use::ReadAtAddress => {
-                array.used_on(handle)?;
+                array.announce_read(handle)?;
                 let to = seen.device_ptr(foreign).0;
                 // SAFETY: `LEN` elements each, and the array was announced to the stream.
                 unsafe { copy_at(foreign, to, array.address(), BYTES) };
             }
             Use::WriteAtAddress => {
-                array.written_on(handle)?;
+                array.announce_write(handle)?;
                 let from = sevens.device_ptr(foreign).0;
                 // SAFETY: as above.
                 unsafe { copy_at(foreign, array.address(), from, BYTES) };

@@ -185,7 +185,7 @@ fn work_by_address_is_in_order_with_a_slice() {
             by_service(&mut tally, &format!("{what}: a read by address, then a write elsewhere"), || {
                 let mut array = begin();
                 if is_announced {
-                    array.used_on(&three.home).unwrap();
+                    array.announce_read(&three.home).unwrap();
                 }
                 // SAFETY: `LEN` elements each, both of this stream.
                 unsafe { copy_at(&own, sink_at, array.address(), BYTES) };
@@ -196,7 +196,7 @@ fn work_by_address_is_in_order_with_a_slice() {
             by_service(&mut tally, &format!("{what}: a write by address, then a read elsewhere"), || {
                 let mut array = begin();
                 if is_announced {
-                    array.written_on(&three.home).unwrap();
+                    array.announce_write(&three.home).unwrap();
                 }
                 // SAFETY: as above.
                 unsafe { copy_at(&own, array.address(), ones_at, BYTES) };

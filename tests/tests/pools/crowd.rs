@@ -110,9 +110,9 @@ impl<'a, D: Device> Crowd<'a, D> {
     fn check_end(&self) {
         for (name, allocations) in self.names.iter().zip(&self.allocations) {
             let stats = stats_of(name);
-            assert_eq!(stats.hits + stats.misses, allocations.load(Relaxed), "{name}");
+            assert_eq!(stats.allocations(), allocations.load(Relaxed), "{name}");
             assert_eq!((stats.busy_blocks, stats.busy_bytes), (0, 0), "{name}");
-            assert_eq!(invalidate(name).busy, 0);
+            assert_eq!(invalidate(name).busy_blocks, 0);
         }
     }
 }

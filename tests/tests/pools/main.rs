@@ -20,13 +20,13 @@ type Words = Array<u32, Faulty>;
 /// The allocations that the scope has served.
 fn served(name: &str) -> u64 {
     let stats = stats_of(name);
-    stats.hits + stats.misses
+    stats.allocations()
 }
 
 /// Gives back what the scopes have, and fails if anything is left, or still counted as in use.
 fn assert_all_back(device: &Faulty, names: &[&str]) {
     for name in names {
-        assert_eq!(invalidate(name).busy, 0, "arrays of `{name}` are in use");
+        assert_eq!(invalidate(name).busy_blocks, 0, "arrays of `{name}` are in use");
         let stats = stats_of(name);
         assert_eq!((stats.busy_blocks, stats.busy_bytes, stats.idle_blocks), (0, 0, 0), "{name}");
     }

@@ -49,7 +49,8 @@ fn main() {
     assert_eq!(run(moved("moved".to_owned())), "moved");
     let count = Cell::new(0);
     assert_eq!(run(counted(&count)), 1);
-    assert_eq!(gpucache::stats("layer").unwrap().entries, 2);
-    assert_eq!(gpucache::stats("moved").unwrap().entries, 1);
-    assert_eq!(gpucache::stats("counted").unwrap().entries, 2, "one entry per poll");
+    assert_eq!(gpucache::stats("layer").unwrap().polls, 2);
+    assert_eq!(gpucache::stats("moved").unwrap().polls, 1);
+    assert_eq!(gpucache::stats("counted").unwrap().entries, 1, "however often it is polled");
+    assert_eq!(gpucache::stats("counted").unwrap().polls, 2);
 }

@@ -40,7 +40,7 @@ fn ignored_parameter(_: AllocatesOnDrop) -> u32 {
 
 fn served(name: &str) -> u64 {
     let stats = gpucache::stats(name).unwrap();
-    stats.hits + stats.misses
+    stats.allocations()
 }
 
 fn main() {

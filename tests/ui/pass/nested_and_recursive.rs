@@ -26,7 +26,7 @@ fn factorial(host: &Host, number: u64) -> u64 {
 
 fn served(name: &str) -> u64 {
     let stats = gpucache::stats(name).unwrap();
-    stats.hits + stats.misses
+    stats.allocations()
 }
 
 fn main() {

@@ -80,7 +80,13 @@ unsafe impl Backend for CudaMemory {
             }
         });
         memory.map_err(|error| match error.0 {
-            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::out_of_memory(self.name(), bytes, describe(error)),
+            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                let short = Error::out_of_memory(self.name(), bytes, describe(error));
+                match context.total_mem() {
+                    Ok(capacity) => short.of_capacity(capacity as u64),
+                    Err(_) => short,
+                }
+            }
             _ => self.failure("an allocation", error),
         })
     }

@@ -50,7 +50,10 @@ impl CudaPages {
     fn call(&self, bytes: u64, operation: &'static str, call: impl FnOnce() -> Result<(), DriverError>) -> Result<()> {
         let name = format_args!("cuda:{}", self.context.ordinal()).to_string();
         self.context.bind_to_thread().and_then(|()| call()).map_err(|error| match error.0 {
-            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::out_of_memory(name, bytes as usize, describe(error)),
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                let short = Error::out_of_memory(name, bytes as usize, describe(error));
+                if self.capacity > 0 { short.of_capacity(self.capacity) } else { short }
+            }
             _ => Error::device_failure(name, operation, describe(error)),
         })
     }

@@ -50,7 +50,8 @@ impl Host {
     ///
     /// These streams share one memory, apart from the default stream's: no stream ever waits on a caller's thread for
     /// memory that another one freed. A panic in queued work is caught and is the error of the stream's next fallible
-    /// call; the stream goes on. Once no handle, array or free memory needs the stream any more, its thread finishes what
+    /// call ([`is_panic`](crate::Error::is_panic)); the stream goes on. What that work was to write is lost: see
+    /// [`launch`](Host::launch). Once no handle, array or free memory needs the stream any more, its thread finishes what
     /// is queued and ends. A process that exits does not wait for it.
     ///
     /// # Errors
@@ -123,6 +124,11 @@ impl Host {
     /// [`is_unavailable`](crate::Error::is_unavailable) for work of the stream that has other work behind it.
     pub(crate) fn finish(&self) -> Result<()> {
         self.queued().map_or(Ok(()), |queued| queued.0.progress().finish())
+    }
+
+    /// Whether no work is on the stream.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queued().is_none_or(|queued| queued.0.progress().is_done(queued.0.progress().queued()))
     }
 
     fn queued(&self) -> Option<&Queued> {

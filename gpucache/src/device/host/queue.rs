@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, ThreadId, current};
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, panic_text};
 use crate::base::sync::{Condvar, Mutex, OnceLock};
 use crate::device::stream::WeakStream;
 
@@ -80,13 +80,7 @@ impl Progress {
 
     fn run(&self, work: Work) {
         if let Err(reason) = catch_unwind(AssertUnwindSafe(work)) {
-            let text = reason.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| reason.downcast_ref::<&str>().copied()).unwrap_or("a value that is no text");
-            self.keep(Error::device_failure(
-                "a stream of the host",
-                "queued work",
-                format_args!("it panicked: {text}"),
-            ));
+            self.keep(Error::panicked(panic_text(&*reason)));
             // Its drop could panic as well.
             std::mem::forget(reason);
         }

@@ -1,0 +1,78 @@
+//! Parts of an array to be written, for calls that take mutable views: cudarc's own, whose uses nobody tells of.
+
+use std::ops::RangeBounds;
+
+use cudarc::driver::{CudaSlice, CudaViewMut};
+
+use crate::array::{Array, Element};
+use crate::device::Cuda;
+
+impl<T: Element> Array<T, Cuda> {
+    /// A slice that leaves no trace.
+    fn lend_out_mut(&mut self) -> &mut CudaSlice<T> {
+        self.take_over();
+        self.let_out();
+        self.lend_mut(true)
+    }
+
+    /// All elements as a mutable view, for calls that take views by value.
+    ///
+    /// The view can be used any number of times, on streams that it does not tell of. The array's stream therefore waits for
+    /// all work that its context was given before it uses the array again; the array itself, as an argument, costs less.
+    pub fn as_view_mut(&mut self) -> CudaViewMut<'_, T> {
+        self.lend_out_mut().as_view_mut()
+    }
+
+    /// A part of the elements as a mutable view, as [`as_view_mut`](Array::as_view_mut) has it; `None` if `range` does not lie
+    /// within the array.
+    pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Option<CudaViewMut<'_, T>> {
+        self.lend_out_mut().try_slice_mut(range)
+    }
+
+    /// As [`try_slice_mut`](Array::try_slice_mut).
+    ///
+    /// # Panics
+    /// If `range` does not lie within the array.
+    ///
+    /// ```no_run
+    /// use gpucache::prelude::*;
+    ///
+    /// let gpu = Cuda::new(0)?;
+    /// let mut array = Array::<f32, _>::zeros(&gpu, 8)?;
+    /// gpu.stream().memcpy_htod(&[1.0; 3], &mut array.slice_mut(5..))?;
+    /// assert_eq!(array.to_vec()?[4..], [0.0, 1.0, 1.0, 1.0]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    #[allow(clippy::panic)]
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> CudaViewMut<'_, T> {
+        let len = self.len();
+        self.try_slice_mut(range).unwrap_or_else(|| panic!("a part that is not within an array of {len} elements"))
+    }
+
+    /// The first `mid` elements and the others as mutable views, as [`as_view_mut`](Array::as_view_mut) has it; `None` if
+    /// there are fewer.
+    pub fn try_split_at_mut(&mut self, mid: usize) -> Option<(CudaViewMut<'_, T>, CudaViewMut<'_, T>)> {
+        self.lend_out_mut().try_split_at_mut(mid)
+    }
+
+    /// As [`try_split_at_mut`](Array::try_split_at_mut).
+    ///
+    /// # Panics
+    /// If there are fewer than `mid` elements.
+    ///
+    /// ```no_run
+    /// use gpucache::prelude::*;
+    ///
+    /// let gpu = Cuda::new(0)?;
+    /// let mut array = Array::<f32, _>::zeros(&gpu, 8)?;
+    /// let (mut low, mut high) = array.split_at_mut(5);
+    /// gpu.stream().memcpy_htod(&[1.0; 5], &mut low)?;
+    /// gpu.stream().memcpy_htod(&[2.0; 3], &mut high)?;
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    #[allow(clippy::panic)]
+    pub fn split_at_mut(&mut self, mid: usize) -> (CudaViewMut<'_, T>, CudaViewMut<'_, T>) {
+        let len = self.len();
+        self.try_split_at_mut(mid).unwrap_or_else(|| panic!("{mid} elements of an array of {len}"))
+    }
+}

@@ -1,0 +1,70 @@
+//! What `{:?}` shows of an array: what it is, and on a host its values, of a long one those at the ends.
+
+use std::any::Any;
+use std::fmt;
+
+use super::{Array, Element};
+use crate::device::{Device, Host};
+
+/// So many values are shown whole.
+const MANY: usize = 500;
+
+/// The type of the elements, the shape and the device; on a host the values too. Of more than 500 values those at both ends of
+/// each dimension are shown, `..` for the rest.
+///
+/// This neither waits nor fails: on a stream of [`Host::new_stream`] values are shown while the stream has no work and no other
+/// stream has been lent the array; what failed work was to write is not shown. `&array[..]` waits, and shows all.
+///
+/// ```
+/// use gpucache::prelude::*;
+///
+/// let array = Array::from_slice(&Host::new(), [2, 2], &[1, 2, 3, 4])?;
+/// assert_eq!(format!("{array:?}"), "Array<i32>[2, 2] on host: [[1, 2], [3, 4]]");
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+impl<T: Element, D: Device> fmt::Debug for Array<T, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The dimensions are not values: they have no precision, and stand in one line.
+        write!(f, "Array<{}>{:?} on {:?}", std::any::type_name::<T>(), self.shape(), self.device())?;
+        let array: &dyn Any = self;
+        let Some(values) = array.downcast_ref().and_then(Array::<T, Host>::at_rest) else { return Ok(()) };
+        f.write_str(": ")?;
+        Rows { values, dims: self.shape(), is_whole: values.len() <= MANY }.fmt(f)
+    }
+}
+
+/// Values in row-major order, shown as lists within lists.
+struct Rows<'a, T> {
+    values: &'a [T],
+    dims: &'a [usize],
+    is_whole: bool,
+}
+
+impl<T> Rows<'_, T> {
+    /// How many are shown at either end of the outermost dimension.
+    fn edge(&self) -> usize {
+        match self.dims.len() {
+            _ if self.is_whole => usize::MAX,
+            1 | 2 => 5,
+            _ => 3,
+        }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Rows<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((&len, dims)) = self.dims.split_first() else {
+            return self.values.iter().try_for_each(|value| value.fmt(f));
+        };
+        let mut list = f.debug_list();
+        // Without values there may be any number of empty rows.
+        let stride = self.values.len().checked_div(len).unwrap_or(0);
+        let len = if stride == 0 { 0 } else { len };
+        let row = |at: usize| Rows { values: &self.values[at * stride..][..stride], dims, is_whole: self.is_whole };
+        match self.edge() {
+            edge if len / 2 <= edge => list.entries((0..len).map(row)),
+            edge => list.entries((0..edge).map(row)).entry(&format_args!("..")).entries((len - edge..len).map(row)),
+        };
+        list.finish()
+    }
+}

@@ -1,0 +1,65 @@
+//! A program that shares its device says how much its scopes may keep idle.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+use gpucache::device::Virtual;
+use gpucache::prelude::*;
+use gpucache::{Result, cache_scope, limit_idle};
+use gpucache_tests::turn;
+
+const PAGE: usize = 2 << 20;
+
+fn arrays(device: &Virtual, pages: &[usize]) -> Result<Vec<Array<u8, Virtual>>> {
+    pages.iter().map(|pages| Array::zeros(device, pages * PAGE)).collect()
+}
+
+/// What is held once an entry is left in which these arrays lived, for each of many entries.
+fn held(device: &Virtual, policy: &str, pages: &[usize]) -> Vec<usize> {
+    let entry = || match policy {
+        "auto" => cache_scope!("kept, auto", { arrays(device, pages).map(drop) }),
+        "keyed" => cache_scope!("kept, keyed", recycle = "keyed", { arrays(device, pages).map(drop) }),
+        _ => cache_scope!("kept, range", recycle = "range", { arrays(device, pages).map(drop) }),
+    };
+    (0..12)
+        .map(|_| {
+            entry().unwrap();
+            device.memory().bytes as usize / PAGE
+        })
+        .collect()
+}
+
+#[test]
+fn no_more_stays_than_was_said() {
+    let _turn = turn();
+    for policy in ["auto", "keyed", "range"] {
+        let device = Virtual::new(1 << 30);
+        let pages = [3, 5, 2, 4];
+        let all = held(&device, policy, &pages);
+        assert!(all.iter().all(|held| *held >= 14), "{policy}: {all:?}");
+        for most in [6, 0, 9] {
+            limit_idle(&device, (most * PAGE) as u64);
+            let held = held(&device, policy, &pages);
+            assert!(held.iter().all(|held| *held <= most), "{policy}, {most}: {held:?}");
+        }
+        limit_idle(&device, u64::MAX);
+        let all = held(&device, policy, &pages);
+        assert!(all.iter().all(|held| *held >= 14), "{policy}: {all:?}");
+        ["kept, auto", "kept, keyed", "kept, range"].iter().for_each(|name| _ = invalidate(name));
+        gpucache::trim(&device).unwrap();
+        assert_eq!(device.memory().bytes, 0);
+    }
+}
+
+/// What is alive does not count, nor what other devices have.
+#[test]
+fn only_what_is_idle_counts() {
+    let _turn = turn();
+    let [device, other] = [(); 2].map(|()| Virtual::new(1 << 30));
+    limit_idle(&device, PAGE as u64);
+    let _ = held(&other, "keyed", &[4, 4]);
+    let alive = cache_scope!("kept alive", { arrays(&device, &[3, 5]).unwrap() });
+    let held = held(&device, "range", &[2, 2]);
+    assert!(held.iter().all(|held| (8..=9).contains(held)), "{held:?}");
+    assert!(other.memory().bytes as usize >= 8 * PAGE);
+    drop(alive);
+    ["kept, keyed", "kept, range", "kept alive"].iter().for_each(|name| _ = invalidate(name));
+}

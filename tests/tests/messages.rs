@@ -1,0 +1,79 @@
+//! What errors say: what happened, to what was asked for and in which scope, and what to do.
+#![allow(clippy::unwrap_used)]
+
+use gpucache::device::{Device, Host, Virtual};
+use gpucache::{Array, Error, Scope};
+use gpucache_tests::faulty::{Call, Failure, Fault};
+use gpucache_tests::{Faulty, turn};
+
+const DROP: &str =
+    "drop arrays, `invalidate` scopes that other threads are inside of, or work in smaller pieces, then try again";
+
+/// What an array of so many bytes meets in a scope.
+fn refused<D: Device>(device: &D, scope: &str, bytes: usize) -> Error {
+    Scope::new(scope).run(|| Array::<u8, D>::zeros(device, [2, bytes / 2]).unwrap_err())
+}
+
+#[test]
+fn a_shortage_names_the_request_and_not_the_pages_that_were_missing() {
+    let device = Virtual::new(8 << 20);
+    let _kept = Scope::new("message: full").run(|| Array::<u8, _>::zeros(&device, 6 << 20).unwrap());
+    let error = refused(&device, "message: full", 4 << 20);
+    assert!(error.is_out_of_memory());
+    let expected = "an array of u8 of shape [2, 2097152], 4194304 bytes (4.00 MiB) in the scope `message: full` could not be \
+                    allocated: the virtual device has no 4.00 MiB left (6291456 of 8388608 bytes are taken): ";
+    assert_eq!(error.to_string(), format!("{expected}{DROP}"));
+    let plain = Array::<f64, _>::zeros(&device, 1 << 19).unwrap_err().to_string();
+    assert!(plain.starts_with("an array of f64 of shape [524288], 4194304 bytes (4.00 MiB) could not be"), "{plain}");
+}
+
+/// Nothing that a program could drop makes room for it, wherever the request fails.
+#[test]
+fn what_no_device_has_is_not_to_be_had_by_dropping_arrays() {
+    let _turn = turn();
+    let device = Virtual::new(8 << 20);
+    for bytes in [16 << 20, 140 << 40, 500 << 40] {
+        let error = refused(&device, "message: too large", bytes);
+        let message = error.to_string();
+        assert!(error.is_out_of_memory() && !message.contains("drop"), "{message}");
+        assert!(message.contains("8.00 MiB in all") && message.ends_with("check the shape, or work in smaller pieces"));
+    }
+    if cfg!(target_os = "linux") {
+        let host = Host::new();
+        for error in
+            [refused(&host, "message: too large", 140 << 40), Array::<u8, _>::zeros(&host, 140 << 40).unwrap_err()]
+        {
+            let message = error.to_string();
+            assert!(message.contains("less than the 140.00 TiB asked for") && !message.contains("drop"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn a_failure_of_the_device_names_the_request_unless_it_is_of_an_earlier_call() {
+    let device = Faulty::new();
+    device.arm(Fault::once(1, Failure::Device).only(Call::Allocate));
+    let error = refused(&device, "message: failed", 100);
+    assert!(error.is_device_failure() && !error.is_deferred());
+    let expected = "an array of u8 of shape [2, 50], 100 bytes in the scope `message: failed` could not be allocated: an \
+                    allocation failed on faulty (as the test asked): try again, and in a new process if this repeats";
+    assert_eq!(error.to_string(), expected);
+    device.arm(Fault::once(1, Failure::Device).only(Call::Free));
+    drop(Array::<u8, _>::zeros(&device, 1).unwrap());
+    let error = refused(&device, "message: failed", 100);
+    assert!(error.is_deferred() && !error.to_string().contains("array"), "{error}");
+    device.disarm();
+}
+
+/// A cache that served one scope and then another one names the latter.
+#[test]
+fn the_scope_is_the_innermost_one() {
+    let device = Virtual::new(1 << 20);
+    let message = Scope::new("message: outer").run(|| refused(&device, "message: inner", 4 << 20)).to_string();
+    assert!(message.contains("`message: inner`"), "{message}");
+    for number in 0..2000 {
+        let name = format!("message: {number}");
+        let message = refused(&device, &name, 4 << 20).to_string();
+        assert!(message.contains(&format!("`{name}`")), "{message}");
+    }
+}
