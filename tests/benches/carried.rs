@@ -46,6 +46,8 @@ enum Fate {
     Temporary,
     /// Replaces the one of the entry before.
     Replaces,
+    /// Replaces the one of this place modulo so many: states that are stepped on several times an entry.
+    Takes(usize),
     /// Replaces it or is temporary, by chance.
     Perhaps,
     /// Dropped so many entries later.
@@ -107,6 +109,7 @@ impl<D: Device> Program<D> {
             self.most_alive = self.most_alive.max(self.alive);
             let old = match fate {
                 Fate::Replaces => self.kept[place].replace(new),
+                Fate::Takes(states) => self.kept[place % states].replace(new),
                 Fate::Perhaps if self.random.u8(0..3) == 0 => self.kept[place].replace(new),
                 Fate::Temporary | Fate::Perhaps => temporary.replace(new),
                 Fate::Queued(entries) => {
@@ -182,6 +185,8 @@ impl Program<Virtual> {
 }
 
 const KIB: usize = 1024;
+/// Arrays on the virtual device are so many times larger, so that its pages of 2 MiB are a small share of them.
+const LARGER: usize = 8;
 
 /// Sizes over three decades.
 fn unlike(count: usize) -> Vec<usize> {
@@ -203,8 +208,9 @@ fn programs() -> Vec<(String, Vec<(usize, Fate)>)> {
     programs.push(("twenty_sizes_at_the_end".into(), all(sizes, Fate::AtTheEnd)));
     programs.push(("unlike_20".into(), all(unlike(20), Fate::Replaces)));
     programs.push(("unlike_32".into(), all(unlike(32), Fate::Replaces)));
-    programs.push(("ping_pong".into(), all(vec![4096 * KIB; 2], Fate::Replaces)));
-    programs.push(("one".into(), all(vec![4096 * KIB], Fate::Replaces)));
+    programs.push(("ping_pong".into(), all(vec![512 * KIB; 32], Fate::Takes(2))));
+    programs.push(("one".into(), all(vec![512 * KIB; 32], Fate::Takes(1))));
+    programs.push(("one_an_entry".into(), all(vec![512 * KIB], Fate::Replaces)));
     programs.push(("queue_of_3".into(), all(vec![512 * KIB; 32], Fate::Queued(3))));
     programs.push(("a_third_by_chance".into(), all(vec![512 * KIB; 32], Fate::Perhaps)));
     programs
@@ -222,7 +228,8 @@ fn main() {
     }
     let mut parts = Vec::new();
     for ((name, arrays), timed) in programs().into_iter().zip(&mut timed) {
-        let device = Virtual::new(1 << 40);
+        let device = Virtual::unchecked(1 << 40);
+        let arrays = arrays.into_iter().map(|(bytes, fate)| (bytes * LARGER, fate)).collect();
         let Taken { reserved, heap, calls, misses, carried } = Program::new(&name, &device, arrays, recycle).take();
         let ns = timed.median();
         parts.push(match json {

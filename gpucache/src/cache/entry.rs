@@ -1,6 +1,7 @@
 //! The beginning and the end of an entry, and what planning asks of the device's range then: a block for the plans, and
 //! an end for it.
 
+use super::local::Local;
 use super::owner::Owner;
 use super::supply;
 use crate::device::Stream;
@@ -109,6 +110,10 @@ impl Owner {
         if let Some(Trim { stream, last }) = may_trim
             && let Some(range) = DeviceRange::of(&stream)
         {
+            self.with(|_, shared| shared.counters.renew_beside());
+            while let Some(record) = self.with(Local::overflow) {
+                self.release(record);
+            }
             self.tell_demand();
             let frees = trim(range, stream.memory_id(), last);
             self.with(|local, shared| local.planner.looked(shared, frees));

@@ -30,6 +30,8 @@ pub(crate) struct Counters {
     past_demand: Counter,
     /// The most in use at once beside a plan since that was installed.
     pub(crate) beside: Counter,
+    /// The same since that was looked at last.
+    beside_lately: Counter,
     device_allocations: Counter,
     mapped_pieces: Counter,
     /// What came back while other streams may still use it, and was not counted as dropped yet.
@@ -74,9 +76,10 @@ impl Counters {
     pub(crate) fn handed_out(&self, bytes: usize, planned: u64, returns: &Returns) {
         let busy = self.busy_bytes.get() + bytes as u64;
         self.busy_bytes.set(busy);
-        if busy > self.beside.get() || busy + planned > self.demand.get() {
+        if busy > self.beside_lately.get() || busy + planned > self.demand.get() {
             // What other threads dropped is not in use, though this thread has not taken it back yet.
             let in_use = busy.saturating_sub(returns.bytes());
+            self.beside_lately.set(in_use.max(self.beside_lately.get()));
             self.beside.set(in_use.max(self.beside.get()));
             self.demand.set((in_use + planned).max(self.demand.get()));
         }
@@ -87,14 +90,21 @@ impl Counters {
         self.past_demand.set(self.past_demand.get().max(self.demand.get()));
         self.demand.set(0);
         self.beside.set(0);
+        self.beside_lately.set(0);
+    }
+
+    /// Forgets what was in use beside a plan before the last time that this was forgotten.
+    pub(crate) fn renew_beside(&self) {
+        self.beside.set(self.beside_lately.get());
+        self.beside_lately.set(self.busy_bytes.get());
     }
 
     /// How many bytes of a range are likely to be needed again: with room for blocks to lie apart, since a range reserves
     /// up to 1.1 times what is alive; a plan's block is as large as it need be.
     pub(crate) fn expected(&self) -> u64 {
-        match self.plan.block.get() {
+        match self.plan.block.get() + self.plan.ring.get() {
             0 => self.demand.get() + self.demand.get() / 8,
-            block => block + self.plan.ring.get() + self.beside.get(),
+            planned => planned + self.beside.get(),
         }
     }
 
@@ -140,6 +150,7 @@ impl Counters {
         self.held_bytes.add(bytes);
         self.plan.block.set(bytes);
         self.beside.set(self.busy_bytes.get());
+        self.beside_lately.set(self.busy_bytes.get());
     }
 
     /// Counts a plan's block out, but for so many positions with so many bytes, which are in use on their own from now

@@ -238,7 +238,8 @@ impl Cursor {
         self.lives.get(position as usize) == Some(&Life::IDLE)
     }
 
-    fn is_live(&self, position: usize) -> bool {
+    /// Whether this position is live.
+    pub(crate) fn is_live(&self, position: usize) -> bool {
         self.lives[position] != Life::IDLE
     }
 
@@ -260,7 +261,12 @@ impl Cursor {
 
     /// How many positions are live.
     pub(crate) fn live(&self) -> u64 {
-        (0..self.positions.len()).filter(|&position| self.is_live(position)).count() as u64
+        self.live_positions().count() as u64
+    }
+
+    /// Which positions are live.
+    pub(crate) fn live_positions(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.positions.len()).filter(|&position| self.is_live(position))
     }
 
     /// How many positions were not reached.

@@ -56,12 +56,10 @@ const MOST_PLANNED: u128 = ALIGN as u128 * (1 << 31);
 /// The share of the larger entry's bound that an envelope of two may need more. With less, sizes that vary a little make orders
 /// of their own; with more, a plan reserves for what never is in use at once: 1/32 is 3%.
 const SAME_ORDER_SHARE: u64 = 32;
-/// Changes of an order before what outlives its entry is taken for granted. Some arrays outlive their entry by turns, and
-/// without an end to it each of those entries would be recorded and laid out again.
-const CHANGES: u32 = 64;
 /// Changes of an order before what was seen to outlive its entry is carried for good. The first entries of a program often keep
-/// what later ones do not; what goes on changing does so by turns.
-const UNSETTLED: u32 = 4;
+/// what later ones do not; what goes on changing does so by turns, and without an end to it each of those entries would be
+/// recorded and laid out again.
+const CHANGES: u32 = 8;
 /// The factor by which sizes may be below the least or above the most that was seen, and still be taken for the same position
 /// in another size: as when a batch or a sequence is up to four times as long.
 const VARIATION: u64 = 4;
@@ -127,6 +125,20 @@ impl Envelope {
         self.positions.get(position)
     }
 
+    /// Has a position carried that was not gone when its place was needed. Returns whether it had a place.
+    pub(crate) fn carry(&mut self, position: usize) -> bool {
+        let Some(expected) = self.positions.get_mut(position).filter(|expected| expected.is_planned()) else {
+            return false;
+        };
+        (expected.kind, expected.upper) = (Kind::Outlives, OUTLIVES);
+        true
+    }
+
+    /// Whether the position is expected to be alive between two entries.
+    pub(crate) fn wraps(&self, position: usize) -> bool {
+        self.at(position).is_some_and(|expected| expected.kind == Kind::Wraps)
+    }
+
     /// Lets a position hold `bytes` too. Returns whether it was smaller before.
     pub(crate) fn widen(&mut self, position: usize, bytes: u64) -> bool {
         let Some(expected) = self.positions.get_mut(position) else { return false };
@@ -144,7 +156,7 @@ impl Envelope {
         let seen = |place: usize| Expected::of(&log.allocations()[place], place, log.end_of_before(place));
         let places = 0..self.len();
         let bound = scratch.bound(self.positions.iter().copied()).max(scratch.bound(places.clone().map(seen)));
-        let both = places.map(|place| self.positions[place].merge(&seen(place), self.is_settled()));
+        let both = places.map(|place| self.positions[place].merge(&seen(place), !self.may_change()));
         scratch.envelope(both, bound, self.changes + 1)
     }
 
@@ -155,11 +167,7 @@ impl Envelope {
         }
         let (mut scratch, pairs) = (Scratch::default(), self.positions.iter().zip(&other.positions));
         let bound = self.bound().max(other.bound());
-        scratch.envelope(pairs.map(|(one, other)| one.merge(other, self.is_settled())), bound, self.changes + 1)
-    }
-
-    fn is_settled(&self) -> bool {
-        self.changes >= UNSETTLED
+        scratch.envelope(pairs.map(|(one, other)| one.merge(other, !self.may_change())), bound, self.changes + 1)
     }
 
     /// The most bytes that are in use at once if each position takes all that it may.
@@ -294,7 +302,7 @@ impl Expected {
             }
             // Where a life ends that wraps it ends within its own entry too, if it is short.
             (Kind::Wraps, Kind::Within) | (Kind::Wraps | Kind::Carried, Kind::Outlives) => (self.kind, self.upper),
-            (Kind::Carried, _) if is_settled => (self.kind, self.upper),
+            (Kind::Carried | Kind::Outlives, Kind::Within | Kind::Wraps) if is_settled => (self.kind, self.upper),
             _ => (newer.kind, newer.upper),
         };
         Expected { least: self.least.min(newer.least), most: self.most.max(newer.most), kind, upper }

@@ -98,6 +98,7 @@ impl Planner {
             live: shared.lease.live(),
             escaped: shared.lease.live().saturating_sub(self.plans.wrapped_bytes()),
             bytes: self.plans.bytes(),
+            displaced: self.entry.displaced,
             course,
         }
     }
@@ -155,7 +156,10 @@ impl Planner {
                 self.learning.begin_anew(self.entry.number);
             }
             Fate::Vacate => self.vacate(shared),
-            Fate::Evict if self.escaped.may_go(self.entry.number) => self.vacate(shared),
+            Fate::Evict if self.escaped.may_go(self.entry.number) => {
+                self.plans.carry_what_is_live(&self.hot.cursor, self.entry.overlapping);
+                self.vacate(shared);
+            }
             Fate::Evict => {}
         }
     }

@@ -78,6 +78,8 @@ pub(super) struct Findings {
     pub(super) escaped: u64,
     /// Bytes of an arena that holds all plans.
     pub(super) bytes: u64,
+    /// Allocations that the ring served as something alive was in their place.
+    pub(super) displaced: u64,
     pub(super) course: Course,
 }
 
@@ -87,8 +89,8 @@ const ESCAPED: u64 = 64;
 
 impl Findings {
     pub(super) fn fate(&self) -> Fate {
-        let Findings { escaped, bytes, course, .. } = *self;
-        let is_in_the_way = escaped > bytes / ESCAPED || course.seen.blocked * ESCAPED > course.served;
+        let Findings { escaped, bytes, displaced, course, .. } = *self;
+        let is_in_the_way = escaped > bytes / ESCAPED || (course.seen.blocked + displaced) * ESCAPED > course.served;
         match self {
             Findings { is_of_no_use: true, .. } => Fate::Forget,
             Findings { is_too_much: true, .. } => Fate::ForgetAll,

@@ -114,8 +114,11 @@ struct Entry {
     has_stream: bool,
     served_before: u64,
     seen: crate::home::Deviations,
-    /// Allocations that the plan expected, and has no place for.
+    /// Allocations that were to be carried, and that the ring had no room for.
     aside: u64,
+    /// Allocations that the ring served as something alive was in their place, and a position whose own last life that was.
+    displaced: u64,
+    overlapping: Option<usize>,
     /// Bytes by which the range had to grow.
     grown: u64,
 }

@@ -186,6 +186,18 @@ impl Plans {
         }
     }
 
+    /// Has everything carried from now on that is live between two entries though it is not expected to be, and what was alive when
+    /// its successor was born. The layout without it follows by [`relayout`](Plans::relayout), once nothing is live.
+    pub(super) fn carry_what_is_live(&mut self, cursor: &Cursor, overlapping: Option<usize>) {
+        let Some(plan) = self.plans.get_mut(self.active) else { return };
+        let unexpected = cursor.live_positions().filter(|&position| !plan.envelope.wraps(position));
+        let carried: Vec<usize> = unexpected.chain(overlapping).collect();
+        let changed = carried.into_iter().filter(|&position| plan.envelope.carry(position)).count();
+        if changed > 0 {
+            plan.draft = None;
+        }
+    }
+
     /// Lets a plan hold an entry too, if that has its order, and returns its place.
     pub(crate) fn absorb(&mut self, log: &Log, scratch: &mut Scratch) -> Option<usize> {
         self.stream().filter(|stream| stream.id() == log.stream())?;

@@ -124,10 +124,28 @@ impl Planner {
             }
             Answer::Served(served, None) => return self.place(served, shared, stream, request),
             Answer::Served(served, deviation) => (Some(served), deviation),
+            Answer::Beside(Some(Deviation::Blocked { position })) if self.carry.is_there() => {
+                return self.serve_displaced(position, shared, request, stream);
+            }
             Answer::Beside(deviation) => (None, deviation),
         };
         self.count(deviation, bytes);
         self.place(served?, shared, stream, request)
+    }
+
+    /// Serves a position from the ring since something alive is in its place.
+    fn serve_displaced(
+        &mut self,
+        position: usize,
+        shared: &Shared,
+        request: &Request<'_>,
+        stream: &Stream,
+    ) -> Option<Box<Record>> {
+        self.entry.displaced += 1;
+        if self.hot.cursor.is_live(position) {
+            self.entry.overlapping = Some(position);
+        }
+        self.carry(shared, request, stream)
     }
 
     fn count(&mut self, deviation: Option<Deviation>, bytes: u64) {
@@ -135,7 +153,7 @@ impl Planner {
         match deviation {
             None => self.entry.aside += 1,
             Some(Deviation::Extra) => seen.extra += 1,
-            Some(Deviation::Blocked) => seen.blocked += 1,
+            Some(Deviation::Blocked { .. }) => seen.blocked += 1,
             Some(Deviation::Early { missing }) => {
                 seen.reordered += 1;
                 seen.missing += missing;

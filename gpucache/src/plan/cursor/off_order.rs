@@ -54,7 +54,10 @@ pub(crate) enum Deviation {
     Larger {
         position: usize,
     },
-    Blocked,
+    /// Something alive is in the place of this position.
+    Blocked {
+        position: usize,
+    },
 }
 
 /// What is known of deviations, in this entry unless said otherwise.
@@ -128,8 +131,9 @@ impl Cursor {
                 Answer::Carried(self.next - 1)
             }
             Match::Blocked => {
-                self.pass_over(self.next);
-                Answer::Beside(Some(Deviation::Blocked))
+                let position = self.next;
+                self.pass_over(position);
+                Answer::Beside(Some(Deviation::Blocked { position }))
             }
             Match::Scaled(expected) => self.serve_other_size(bytes, expected),
             Match::Ahead(position) => self.serve_ahead(position, bytes, envelope),
@@ -256,7 +260,7 @@ impl Cursor {
         }
         self.pass_over(position);
         Answer::Beside(match self.positions[position].fits(bytes) {
-            true => Some(Deviation::Blocked),
+            true => Some(Deviation::Blocked { position }),
             // Larger than the place that it has; the envelope may know that already.
             false => expected.is_planned().then_some(Deviation::Larger { position }),
         })
