@@ -2,7 +2,7 @@
 //! one dropped), and what memory they take.
 //!
 //! `cargo bench --bench carried -- --json`. Times are medians over rounds that alternate between the programs, on the plain
-//! host; memory, device calls and allocations of the process's heap are those of the same programs on the virtual device,
+//! host: `ns` with arrays of 1 KiB that are zeroed, `bare_ns` with the same arrays left as they are. Memory, device calls and allocations of the process's heap are those of the same programs on the virtual device,
 //! in 1,000 warm entries. `reserved` is the most that was reserved in those, over the most that was alive at once.
 #![allow(unsafe_code)]
 
@@ -58,7 +58,6 @@ enum Fate {
 
 /// A program: bytes and fate of each array of an entry.
 struct Program<D: Device> {
-    name: String,
     scope: Scope<'static>,
     device: D,
     arrays: Vec<(usize, Fate)>,
@@ -69,14 +68,15 @@ struct Program<D: Device> {
     random: fastrand::Rng,
     alive: usize,
     most_alive: usize,
+    /// Whether each array is zeroed.
+    zeroes: bool,
     nanoseconds: Vec<f64>,
 }
 
 impl<D: Device> Program<D> {
-    fn new(name: &str, device: &D, arrays: Vec<(usize, Fate)>, recycle: Recycle) -> Program<D> {
-        let owned: &'static str = format!("{name} {}", std::any::type_name::<D>()).leak();
+    fn new(name: &str, device: &D, arrays: Vec<(usize, Fate)>, recycle: Recycle, zeroes: bool) -> Program<D> {
+        let owned: &'static str = format!("{name} {zeroes} {}", std::any::type_name::<D>()).leak();
         Program {
-            name: name.to_owned(),
             scope: Scope::new(owned).recycle(recycle),
             device: device.clone(),
             kept: arrays.iter().map(|_| None).collect(),
@@ -87,6 +87,7 @@ impl<D: Device> Program<D> {
             random: fastrand::Rng::with_seed(7),
             alive: 0,
             most_alive: 0,
+            zeroes,
             nanoseconds: Vec::new(),
         }
     }
@@ -101,10 +102,12 @@ impl<D: Device> Program<D> {
         let mut temporary = None;
         for place in 0..self.arrays.len() {
             let (bytes, fate) = self.arrays[place];
-            // SAFETY: nobody reads the array.
-            let Ok(new) = (unsafe { Array::<u8, D>::uninit(&self.device, black_box(bytes)) }) else {
-                panic!("the device is out of memory");
+            let new = match self.zeroes {
+                true => Array::<u8, D>::zeros(&self.device, black_box(bytes)),
+                // SAFETY: nobody reads the array.
+                false => unsafe { Array::<u8, D>::uninit(&self.device, black_box(bytes)) },
             };
+            let Ok(new) = new else { panic!("the device is out of memory") };
             self.alive += bytes;
             self.most_alive = self.most_alive.max(self.alive);
             let old = match fate {
@@ -185,8 +188,10 @@ impl Program<Virtual> {
 }
 
 const KIB: usize = 1024;
-/// Arrays on the virtual device are so many times larger, so that its pages of 2 MiB are a small share of them.
+/// Arrays on the virtual device are so many times larger than those below, so that its pages of 2 MiB are a small share of them.
 const LARGER: usize = 8;
+/// Those on the host are so many times smaller: their time is not that of memory.
+const SMALLER: usize = 512;
 
 /// Sizes over three decades.
 fn unlike(count: usize) -> Vec<usize> {
@@ -220,29 +225,33 @@ fn main() {
     let Options { json, keyed, .. } = Options::parse();
     let recycle = if keyed { Recycle::Keyed } else { Recycle::Auto };
     let host = Host::new();
-    let program = |(name, arrays): (String, Vec<(usize, Fate)>)| Program::new(&name, &host, arrays, recycle);
-    let mut timed: Vec<_> = programs().into_iter().map(program).collect();
-    timed.iter_mut().for_each(|program| (0..WARM).for_each(|_| program.entry()));
+    let program = |(name, arrays): (String, Vec<(usize, Fate)>), zeroes| {
+        let arrays = arrays.into_iter().map(|(bytes, fate)| (bytes / SMALLER, fate)).collect();
+        Program::new(&name, &host, arrays, recycle, zeroes)
+    };
+    let all = || programs().into_iter();
+    let mut timed: Vec<_> = all().map(|found| [program(found.clone(), true), program(found, false)]).collect();
+    timed.iter_mut().flatten().for_each(|program| (0..WARM).for_each(|_| program.entry()));
     for _ in 0..ROUNDS {
-        timed.iter_mut().for_each(Program::measure);
+        timed.iter_mut().flatten().for_each(Program::measure);
     }
     let mut parts = Vec::new();
-    for ((name, arrays), timed) in programs().into_iter().zip(&mut timed) {
+    for ((name, arrays), [zeroed, bare]) in programs().into_iter().zip(&mut timed) {
         let device = Virtual::unchecked(1 << 40);
         let arrays = arrays.into_iter().map(|(bytes, fate)| (bytes * LARGER, fate)).collect();
-        let Taken { reserved, heap, calls, misses, carried } = Program::new(&name, &device, arrays, recycle).take();
-        let ns = timed.median();
+        let Taken { reserved, heap, calls, misses, carried } =
+            Program::new(&name, &device, arrays, recycle, false).take();
+        let (ns, bare_ns) = (zeroed.median(), bare.median());
         parts.push(match json {
             true => format!(
-                "\"{name}\": {{\"ns\": {ns:.1}, \"reserved_over_live\": {reserved:.4}, \"heap\": {heap}, \
+                "\"{name}\": {{\"ns\": {ns:.1}, \"bare_ns\": {bare_ns:.1}, \"reserved_over_live\": {reserved:.4}, \"heap\": {heap}, \
                  \"device_calls\": {calls}, \"misses\": {misses}, \"carried_share\": {carried:.3}}}"
             ),
             false => format!(
-                "{name:<24} {ns:6.1} ns   reserved over live {reserved:.3}   in 1,000 entries: heap {heap}, \
+                "{name:<24} {ns:6.1} ns, bare {bare_ns:6.1}   reserved over live {reserved:.3}   in 1,000 entries: heap {heap}, \
                  device calls {calls}, misses {misses}, carried {carried:.2}"
             ),
         });
-        assert_eq!(timed.name, name);
     }
     match json {
         true => println!("{{{}}}", parts.join(", ")),

@@ -57,8 +57,6 @@ pub(crate) struct Cursor {
     served: u64,
     passed_over: u64,
     first_reusers: FirstReusers,
-    /// The fewest and the most bytes of each position that is carried, by position; empty if none is.
-    carried: Vec<(u64, u64)>,
     off_order: OffOrder,
 }
 
@@ -110,7 +108,7 @@ impl Life {
 const SENTINELS: [Life; 2] = [Life::IDLE, Life::WHOLE];
 /// The offset of a position without a place, which a ring carries. No place has it: a plan's block is half as long at most.
 const CARRIED: u32 = u32::MAX;
-/// The bytes that a position without a place serves: more than any array has, so that nothing fits it.
+/// The bytes of a position that serves nothing: more than any array has.
 const UNASKED: u64 = u64::MAX;
 /// What is carried and grew may be larger by this share than it ever was, and is still in order: what grows by a row each entry,
 /// as a cache of keys does, is looked at closely in few of them.
@@ -133,6 +131,7 @@ impl Cursor {
         let position = |number: usize| {
             let before = first_reusers.first_two(number);
             let Some(expected) = envelope.at(number).filter(|_| buffers[number].size > 0) else {
+                let before = [first_reusers.always_live(); 2];
                 return Position { least: UNASKED, spread: 0, offset: CARRIED, blockers: 0, before };
             };
             let (least, spread) = (expected.least, buffers[number].size - expected.least);
@@ -143,28 +142,25 @@ impl Cursor {
         lives.extend(SENTINELS);
         let sizes = vec![0; positions.len()];
         let (next, passed_over) = (positions.len(), positions.len() as u64);
-        let is_carried = positions.iter().any(|position| !position.is_planned());
-        let carried = if is_carried { vec![(UNASKED, 0); positions.len()] } else { Vec::new() };
-        let mut cursor =
-            Cursor { positions, lives, sizes, next, passed_over, first_reusers, carried, ..Cursor::default() };
-        (0..cursor.carried.len()).for_each(|position| cursor.widen_carried(position, envelope));
+        let mut cursor = Cursor { positions, lives, sizes, next, passed_over, first_reusers, ..Cursor::default() };
+        (0..cursor.positions.len()).for_each(|position| cursor.widen_carried(position, envelope));
         cursor
     }
 
     /// Takes over what the envelope knows of a position that is carried.
     pub(crate) fn widen_carried(&mut self, position: usize, envelope: &Envelope) {
         if let Some(expected) = envelope.at(position).filter(|expected| !expected.is_planned())
-            && let Some(carried) = self.carried.get_mut(position)
+            && let Some(carried) = self.positions.get_mut(position)
         {
             let ahead = if expected.varies() { expected.most / AHEAD } else { 0 };
-            *carried = (expected.least, expected.most.saturating_add(ahead));
+            (carried.least, carried.spread) = (expected.least, expected.most - expected.least + ahead);
         }
     }
 
     /// Whether the expected position is carried, and this is its request.
     #[inline]
     pub(crate) fn carries(&self, bytes: u64) -> bool {
-        self.carried.get(self.next).is_some_and(|&(least, most)| (least..=most).contains(&bytes))
+        self.positions.get(self.next).is_some_and(|next| next.fits(bytes) && !next.is_planned())
     }
 
     /// Steps over the expected position, which is served elsewhere.
@@ -216,7 +212,8 @@ impl Cursor {
 
     /// Serves the expected position, if this is the expected request.
     pub(crate) fn serve(&mut self, bytes: u64) -> Option<Served> {
-        let next = self.positions.get(self.next).filter(|next| next.fits(bytes) && next.blockers == 0)?;
+        let next =
+            self.positions.get(self.next).filter(|next| next.fits(bytes) && next.is_planned() && next.blockers == 0)?;
         let served = next.serve(self.next, bytes);
         let is_free = self.first_reusers.before(self.next).iter().all(|&other| self.is_idle(other));
         is_free.then(|| self.step(served, bytes))?;

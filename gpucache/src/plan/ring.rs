@@ -15,17 +15,18 @@ use super::envelope::ALIGN;
 use super::turns::Turns;
 
 /// Slots in a circle of addresses.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Ring {
     slots: Vec<Slot>,
-    /// Slots that are in no circle.
-    spare: Vec<u32>,
+    /// The first of the slots that are in no circle, linked by `next`; [`NONE`] if there is none.
+    spare: u32,
     regions: Vec<Region>,
     /// Where the next search begins.
     head: u32,
-    free_bytes: u64,
-    live: u64,
+    /// The free slot in which what came back last lies.
+    freed: u32,
     served: u64,
+    returned: u64,
     turns: Turns,
     /// The ring grows up to so many bytes before it begins anew at its end.
     target: u64,
@@ -34,13 +35,16 @@ pub(crate) struct Ring {
 }
 
 /// A stretch of addresses or the border before one.
+///
+/// Links to both sides lie apart: the compiler would load them at once, which takes long where one of them was just stored.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 struct Slot {
     address: u64,
-    bytes: u64,
     prev: u32,
-    next: u32,
     state: State,
+    bytes: u64,
+    next: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,10 +62,20 @@ struct Region {
     bytes: u64,
 }
 
+/// No slot.
+const NONE: u32 = u32::MAX;
 /// Slots that the fast way looks at. What is dropped in the order of its birth needs one or two looks.
 const NEAR: usize = 8;
 /// Slots that are looked at before the ring grows: more than arrays of a model's state, and a few microseconds.
 const FAR: usize = 4096;
+
+impl Default for Ring {
+    fn default() -> Ring {
+        let (slots, regions, turns) = (Vec::new(), Vec::new(), Turns::default());
+        let (head, freed, served, returned, target, grows) = (0, 0, 0, 0, 0, false);
+        Ring { slots, spare: NONE, regions, head, freed, served, returned, turns, target, grows }
+    }
+}
 
 impl Ring {
     /// Bytes of all regions.
@@ -75,7 +89,7 @@ impl Ring {
 
     /// How many slots are live.
     pub(crate) fn live(&self) -> u64 {
-        self.live
+        self.served - self.returned
     }
 
     /// How often a slot was served.
@@ -96,20 +110,29 @@ impl Ring {
     }
 
     /// A slot of so many bytes, and its address, if one of the next few will do.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn serve(&mut self, bytes: u64) -> Option<(u32, u64)> {
-        let found = self.find(bytes.next_multiple_of(ALIGN), NEAR)?;
-        Some(self.hand_out(found, bytes.next_multiple_of(ALIGN)))
+        let rounded = bytes.next_multiple_of(ALIGN);
+        let found = if self.is_like_freed(rounded) { self.freed } else { self.find(rounded, NEAR)? };
+        Some(self.hand_out(found, rounded))
+    }
+
+    /// Whether what came back last left a hole for one or two of so many bytes: where arrays are dropped in no order, that is found
+    /// at once, and fits best.
+    #[inline]
+    fn is_like_freed(&self, bytes: u64) -> bool {
+        if self.target > 0 {
+            return false;
+        }
+        let freed = self.slots.get(self.freed as usize);
+        freed.is_some_and(|slot| slot.state == State::Free && (slot.bytes == bytes || slot.bytes == 2 * bytes))
     }
 
     /// As [`serve`](Ring::serve), wherever there is one.
     pub(crate) fn serve_anywhere(&mut self, bytes: u64) -> Option<(u32, u64)> {
         let rounded = bytes.checked_next_multiple_of(ALIGN)?;
-        let found = if self.free_bytes < rounded { None } else { self.find(rounded, FAR) };
-        match found {
-            Some(slot) => Some(self.hand_out(slot, rounded)),
-            None => None,
-        }
+        let found = self.find(rounded, FAR)?;
+        Some(self.hand_out(found, rounded))
     }
 
     fn note_growth(&mut self) {
@@ -121,28 +144,29 @@ impl Ring {
         self.count_birth();
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&self, bytes: u64, looks: usize) -> Option<u32> {
         let mut at = self.head;
-        for _ in 0..looks {
+        for look in 0..looks {
+            if look > 0 && at == self.head {
+                return None;
+            }
             let slot = self.slots.get(at as usize)?;
             match slot.state {
                 State::Free if slot.bytes >= bytes => return Some(at),
                 // It is to grow here, unless a turn has just begun.
-                State::Border if at != self.head && self.grows => return None,
+                State::Border if look > 0 && self.grows => return None,
                 _ => at = slot.next,
             }
         }
         None
     }
 
-    #[inline]
+    #[inline(always)]
     fn hand_out(&mut self, free: u32, bytes: u64) -> (u32, u64) {
         let slot = &mut self.slots[free as usize];
         let address = slot.address;
-        self.live += 1;
         self.served += 1;
-        self.free_bytes -= bytes;
         let taken = if slot.bytes == bytes {
             slot.state = State::Live;
             self.head = slot.next;
@@ -152,7 +176,7 @@ impl Ring {
             slot.bytes -= bytes;
             self.head = free;
             let prev = slot.prev;
-            self.insert(prev, Slot { address, bytes, prev, next: free, state: State::Live })
+            self.insert(Slot { address, bytes, prev, next: free, state: State::Live })
         };
         self.count_birth();
         (taken, address)
@@ -169,15 +193,16 @@ impl Ring {
     /// A slot comes back.
     #[inline]
     pub(crate) fn take_back(&mut self, slot: u32) {
-        let Some(&Slot { bytes, prev, next, state: State::Live, .. }) = self.slots.get(slot as usize) else { return };
+        let Some(&Slot { prev, next, state: State::Live, .. }) = self.slots.get(slot as usize) else { return };
         self.slots[slot as usize].state = State::Free;
-        self.free_bytes += bytes;
-        self.live -= 1;
+        self.returned += 1;
+        self.freed = slot;
         if self.is_free(next) {
             self.merge(slot, next);
         }
         if self.is_free(prev) {
             self.merge(prev, slot);
+            self.freed = prev;
         }
     }
 
@@ -187,6 +212,7 @@ impl Ring {
     }
 
     /// Adds a free slot to the one before it.
+    #[inline]
     fn merge(&mut self, left: u32, right: u32) {
         let Slot { bytes, .. } = self.slots[right as usize];
         self.slots[left as usize].bytes += bytes;
@@ -196,29 +222,35 @@ impl Ring {
         }
     }
 
-    fn insert(&mut self, after: u32, slot: Slot) -> u32 {
-        let place = match self.spare.pop() {
-            Some(place) => {
-                self.slots[place as usize] = slot;
-                place
-            }
-            None => {
-                self.slots.push(slot);
-                // As many as there can be, so that a return never allocates.
-                self.spare.reserve(self.slots.len());
-                self.slots.len() as u32 - 1
-            }
-        };
-        self.slots[after as usize].next = place;
+    /// Puts a slot between two neighbours. Field by field, as a copy of all of it would wait for the stores of its parts.
+    #[inline(always)]
+    fn insert(&mut self, slot: Slot) -> u32 {
+        let place = self.spare;
+        let Some(known) = self.slots.get_mut(place as usize) else { return self.push(slot) };
+        self.spare = known.next;
+        (known.address, known.bytes, known.state) = (slot.address, slot.bytes, slot.state);
+        (known.prev, known.next) = (slot.prev, slot.next);
+        self.slots[slot.prev as usize].next = place;
         self.slots[slot.next as usize].prev = place;
         place
     }
 
+    #[cold]
+    fn push(&mut self, slot: Slot) -> u32 {
+        let place = self.slots.len() as u32;
+        self.slots.push(slot);
+        self.slots[slot.prev as usize].next = place;
+        self.slots[slot.next as usize].prev = place;
+        place
+    }
+
+    #[inline]
     fn remove(&mut self, slot: u32) {
         let Slot { prev, next, .. } = self.slots[slot as usize];
         self.slots[prev as usize].next = next;
         self.slots[next as usize].prev = prev;
-        self.spare.push(slot);
+        self.slots[slot as usize].next = self.spare;
+        self.spare = slot;
     }
 
     /// Adds a region, from which is served next.
@@ -231,7 +263,7 @@ impl Ring {
             }
             Some(&Region { border: first, .. }) => {
                 let last = self.slots[first as usize].prev;
-                self.insert(last, Slot { prev: last, next: first, ..border })
+                self.insert(Slot { prev: last, next: first, ..border })
             }
         };
         self.regions.push(Region { border, address, bytes: 0 });
@@ -251,13 +283,12 @@ impl Ring {
         let next = self.regions.get(region + 1).or(self.regions.first()).map_or(border, |region| region.border);
         let last = self.slots[next as usize].prev;
         self.regions[region].bytes += more;
-        self.free_bytes += more;
         self.head = if self.is_free(last) {
             self.slots[last as usize].bytes += more;
             last
         } else {
             let end = Slot { address: address + bytes, bytes: more, prev: last, next, state: State::Free };
-            self.insert(last, end)
+            self.insert(end)
         };
         self.note_growth();
     }
@@ -272,7 +303,6 @@ impl Ring {
         if state != State::Free || left >= bytes || left == 0 {
             return None;
         }
-        self.free_bytes -= bytes - left;
         self.regions[0].bytes = left;
         self.slots[last as usize].bytes = address + left - begin;
         if address + left == begin {
@@ -297,8 +327,8 @@ impl Ring {
                 at = slot.next;
             }
         }
-        let (served, target) = (self.served, self.target);
-        *self = Ring { served, target, turns: std::mem::take(&mut self.turns), ..Ring::default() };
+        let Ring { served, target, .. } = *self;
+        *self = Ring { served, returned: served, target, turns: std::mem::take(&mut self.turns), ..Ring::default() };
         evicted
     }
 }

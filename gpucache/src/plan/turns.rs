@@ -52,14 +52,11 @@ impl Turns {
     /// Counts a birth. Returns whether the turn ends with it.
     #[inline]
     pub(super) fn count(&mut self) -> bool {
-        self.position += 1;
-        if self.births.is_empty() {
-            return false;
-        }
-        self.step()
+        !self.births.is_empty() && self.step()
     }
 
     fn step(&mut self) -> bool {
+        self.position += 1;
         if self.left == 0 {
             // The first turn begins here: with this birth.
             self.left = self.births.get(self.position as usize - 1).copied().unwrap_or(u32::MAX);

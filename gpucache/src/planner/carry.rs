@@ -125,9 +125,9 @@ impl Carry {
 }
 
 impl Planner {
-    /// As [`serve`](Planner::serve), where the request that is expected now is carried.
+    /// As [`serve`](Planner::serve), where the request that is expected now is carried, and all but the shape.
     #[inline(never)]
-    pub(super) fn serve_carried(&mut self, shared: &Shared, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
+    pub(super) fn serve_carried(&mut self, shared: &Shared, bytes: usize) -> Option<Box<Record>> {
         let before = shared.ring.live();
         let live = before + bytes as u64;
         if !self.hot.cursor.carries(bytes as u64) || live > self.carry.peak || self.carry.records.is_empty() {
@@ -143,7 +143,6 @@ impl Planner {
         let mut record = self.carry.records.pop()?;
         self.hot.cursor.step_aside();
         record.serve_position(bytes, address, slot);
-        record.shape.set(dims);
         Some(record)
     }
 

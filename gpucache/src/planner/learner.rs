@@ -139,16 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_of_which_nothing_ends_within_an_entry_is_hardly_recorded() {
+    fn an_order_of_which_nothing_ends_within_its_entry_is_one() {
         let mut learner = Learner::default();
-        let mut recorded = 0;
-        for _ in 0..10_000 {
+        for is_again in [false, true] {
             learner.begin(true);
-            recorded += u32::from(learner.is_recording());
             learner.log_mut().allocated(0, 256);
-            assert!(learner.end(&mut Scratch::default()).is_none());
+            assert_eq!(learner.end(&mut Scratch::default()).is_some(), is_again);
         }
-        assert!((TRIES..100).contains(&recorded), "{recorded}");
     }
 
     #[test]

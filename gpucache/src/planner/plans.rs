@@ -32,6 +32,8 @@ struct Plan {
     /// Positions that were too small since they were laid out.
     widened: u64,
     carry: CarryPlan,
+    /// Bytes that its layout has in use between two entries.
+    wrapped: u64,
     /// The envelope's bound when it was laid out.
     need: u64,
     /// The entry that went by it last.
@@ -85,7 +87,7 @@ impl Plans {
 
     /// Bytes that the active plan has in use between two entries.
     pub(super) fn wrapped_bytes(&self) -> u64 {
-        self.envelope().map_or(0, Envelope::wrapped_bytes)
+        self.plans.get(self.active).map_or(0, |plan| plan.wrapped)
     }
 
     /// What the plans carry. Several that take turns have no turns in common.
@@ -222,8 +224,8 @@ impl Plans {
         }
         let next = [0; PLANS];
         let carry = CarryPlan::default();
-        let (draft, cursor, score, widened, need, used) = (None, None, FIRST_SCORE, 0, 0, entry);
-        let plan = Plan { envelope, draft, cursor, next, score, widened, carry, need, used };
+        let (draft, cursor, score, widened, need, wrapped, used) = (None, None, FIRST_SCORE, 0, 0, 0, entry);
+        let plan = Plan { envelope, draft, cursor, next, score, widened, carry, wrapped, need, used };
         if self.plans.len() < PLANS {
             self.plans.push(plan);
             return self.plans.len() - 1;
@@ -313,6 +315,7 @@ impl Plan {
         (self.widened, self.need) = (0, self.envelope.bound());
         self.draft = Draft::new(&self.envelope);
         self.carry = CarryPlan::of(&self.envelope);
+        self.wrapped = self.envelope.wrapped_bytes();
         true
     }
 }

@@ -21,7 +21,10 @@ impl Planner {
             return None;
         }
         let Some(served) = self.hot.cursor.expects(bytes as u64) else {
-            return self.serve_carried(shared, dims, bytes);
+            let mut record = self.serve_carried(shared, bytes)?;
+            // Here, where the number of dimensions is known.
+            record.shape.set(dims);
+            return Some(record);
         };
         let lease = &shared.lease;
         let before = lease.live();

@@ -187,7 +187,7 @@ impl Cursor {
         };
         let place = self.off_order.passed.iter().rposition(|&position| {
             let passed = &self.positions[position as usize];
-            passed.fits(bytes) && is_free(passed)
+            passed.is_planned() && passed.fits(bytes) && is_free(passed)
         });
         place.map(Match::Passed)
     }
@@ -259,7 +259,8 @@ impl Cursor {
             return Answer::Served(served, None);
         }
         self.pass_over(position);
-        Answer::Beside(match self.positions[position].fits(bytes) {
+        let is_in_place = self.positions[position].is_planned() && self.positions[position].fits(bytes);
+        Answer::Beside(match is_in_place {
             true => Some(Deviation::Blocked { position }),
             // Larger than the place that it has; the envelope may know that already.
             false => expected.is_planned().then_some(Deviation::Larger { position }),
