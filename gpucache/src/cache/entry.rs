@@ -52,6 +52,12 @@ impl Owner {
         if bytes > 0 {
             self.release_lists();
         }
+        if refused.is_some() {
+            self.perform(self.with(|local, shared| {
+                local.planner.make_room(shared);
+                local.planner.take_effects()
+            }));
+        }
         let found = if bytes > 0 { find_block(range, stream, bytes, peak_reserved + slack) } else { None };
         let unwanted = self.with(|local, shared| match found.is_some() || bytes == 0 {
             true => local.planner.install(self.door(), shared, found, bytes),
@@ -89,12 +95,15 @@ impl Owner {
     }
 
     /// Gives the plans' block up, unless an entry is under way that the range need not have it for: it is to grow by
-    /// `need` bytes.
-    pub(super) fn release_plans(&self, need: u64) {
+    /// `need` bytes. What is carried keeps its ring but in a shortage, as most of it is in use.
+    pub(super) fn release_plans(&self, need: u64, is_short: bool) {
         let is_entered = self.is_entered();
         let effects = self.with(|local, shared| {
             if !is_entered || local.planner.is_in_the_way(shared, need) {
                 local.planner.vacate(shared);
+            }
+            if is_short {
+                local.planner.vacate_ring(shared);
             }
             local.planner.take_effects()
         });

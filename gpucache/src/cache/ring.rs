@@ -40,7 +40,8 @@ impl Owner {
         // The lease is without its blocks for a moment.
         let _transit = Transit::begin();
         let mut leased = self.shared.ring.take();
-        let grown = if InNeed::is_any() { None } else { grow(range, growth, &mut leased) };
+        let is_lost = leased.is_none() && self.with(|local, _| local.planner.has_ring());
+        let grown = if is_lost || InNeed::is_any() { None } else { grow(range, growth, &mut leased) };
         if let Some(leased) = leased {
             self.shared.ring.begin(leased);
         }
@@ -49,6 +50,7 @@ impl Owner {
                 local.planner.add_to_ring(shared, address, bytes, taken);
             }
             Some(Grown { address: None, bytes, taken }) => local.planner.ring_grew(shared, bytes, taken),
+            None if is_lost => local.planner.vacate_ring(shared),
             None => local.planner.refuse_growth(),
         });
         grown.is_some()
@@ -70,11 +72,11 @@ impl Owner {
 /// Lengthens the last block, or adds one. What fails leaves all as it was: the request goes beside the ring, and meets a failure of
 /// the device there.
 fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Option<Grown> {
-    let Growth { stream, bytes, room } = growth;
+    let Growth { stream, more, bytes, room } = growth;
     let limit = Limit { aim: range.occupancy().reserved, most: u64::MAX };
     let last = leased.as_ref().and_then(|leased| leased.pieces.last());
     if let Some(Piece { block, room: Some(room) }) = last
-        && let Ok(Some((carved, bytes))) = range.grow_in(stream, room, Some(block), *bytes, limit)
+        && let Ok(Some((carved, bytes))) = range.grow_in(stream, room, Some(block), *more, limit)
     {
         leased.iter_mut().for_each(|leased| leased.bytes += bytes);
         return Some(Grown { address: None, bytes, taken: carved.taken });

@@ -103,7 +103,7 @@ impl Holder for Cache {
         if owner.with(|local, _| local.may_release(which)) {
             owner.release_lists();
         }
-        owner.release_plans(need);
+        owner.release_plans(need, matches!(which, Idle::All));
         let bytes = before.saturating_sub(held.get());
         reclaim::count_release(bytes);
         owner.exit();

@@ -22,7 +22,7 @@ pub struct PlanStats {
     pub bound_bytes: u64,
     /// Allocations that a plan served: those of [`ScopeStats::hits`](crate::ScopeStats::hits) that no list did.
     pub planned: u64,
-    /// Allocations that the plan's ring served, of arrays that are alive when their successors are born; they are hits too.
+    /// Those of them that its ring served: of arrays that are alive when their successors are born.
     pub carried: u64,
     /// Allocations that a list of idle blocks served: the other hits.
     pub listed: u64,
@@ -92,6 +92,8 @@ pub(crate) struct PlanCounters {
     pub(crate) evicted: Counter,
     /// What a ring served, of that what is in use with its bytes, and the bytes of the ring.
     pub(crate) carried: Counter,
+    /// Requests that a ring served once it had more memory: supplied, as others are.
+    pub(crate) grown: Counter,
     pub(crate) ring_blocks: Counter,
     pub(crate) ring_busy_bytes: Counter,
     pub(crate) ring: Counter,
@@ -118,22 +120,23 @@ pub(crate) struct DeviationCounters {
 }
 
 impl PlanCounters {
-    /// What plans and rings served.
+    /// What plans and rings served from memory that they had.
     pub(crate) fn all_served(&self) -> u64 {
-        self.served.get() + self.carried.get()
+        (self.served.get() + self.carried.get()).saturating_sub(self.grown.get())
     }
 
     /// What plans and rings got back.
     pub(crate) fn returned(&self) -> u64 {
-        self.all_served().saturating_sub(self.live.get() + self.ring_blocks.get() + self.evicted.get())
+        let served = self.served.get() + self.carried.get();
+        served.saturating_sub(self.live.get() + self.ring_blocks.get() + self.evicted.get())
     }
 
     pub(crate) fn reset(&self) {
         let PlanCounters { served, live, evicted, busy_bytes, block, plans, positions, .. } = self;
-        let PlanCounters { carried, ring_blocks, ring_busy_bytes, ring, .. } = self;
+        let PlanCounters { carried, grown, ring_blocks, ring_busy_bytes, ring, .. } = self;
         let PlanCounters { bytes, bound, planning, has_stopped, deviations, .. } = self;
         let DeviationCounters { extra, missing, reordered, larger, blocked } = deviations;
-        let all = [served, live, evicted, busy_bytes, block, plans, positions, carried, ring_blocks];
+        let all = [served, live, evicted, busy_bytes, block, plans, positions, carried, grown, ring_blocks];
         let rest =
             [ring_busy_bytes, ring, bytes, bound, planning, has_stopped, extra, missing, reordered, larger, blocked];
         all.iter().chain(&rest).for_each(|counter| counter.set(0));

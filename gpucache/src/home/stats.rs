@@ -166,6 +166,8 @@ impl Counters {
     /// Counts more memory of a ring, for which so much was taken from the device.
     pub(crate) fn ring_grew(&self, bytes: u64, taken: Taken) {
         self.took(taken);
+        self.misses.add(u64::from(taken.is_any()));
+        [&self.supplied, &self.plan.grown].into_iter().for_each(|counter| counter.add(1));
         self.held_bytes.add(bytes);
         self.plan.ring.add(bytes);
     }
@@ -242,8 +244,8 @@ impl Counters {
             positions: plan.positions.get(),
             arena_bytes: plan.bytes.get(),
             bound_bytes: plan.bound.get(),
-            planned: plan.served.get(),
-            carried: plan.carried.get(),
+            planned: plan.all_served(),
+            carried: plan.carried.get().saturating_sub(plan.grown.get()),
             listed: self.hits.get(),
             recycled: self.recycled(),
             misses: self.misses.get(),

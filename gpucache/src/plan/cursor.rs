@@ -35,7 +35,7 @@ mod tests;
 use off_order::OffOrder;
 pub(crate) use off_order::{Answer, Deviation};
 
-use super::envelope::{ALIGN, Envelope};
+use super::envelope::{ALIGN, Envelope, Expected};
 use super::reuse::FirstReusers;
 use super::{Buffer, Layout};
 
@@ -106,8 +106,10 @@ impl Life {
 /// The lives of the two positions that stand behind a plan's own: [`never_live`](FirstReusers::never_live), then
 /// [`always_live`](FirstReusers::always_live). With them a look at who blocks a position needs no case for none or many.
 const SENTINELS: [Life; 2] = [Life::IDLE, Life::WHOLE];
-/// The offset of a position without a place, which a ring carries. No place has it: a plan's block is half as long at most.
-const CARRIED: u32 = u32::MAX;
+/// The offset of a position without a place. No place has it: a plan's block is half as long at most.
+const NOWHERE: u32 = u32::MAX;
+/// The same of one that a ring carries.
+const CARRIED: u32 = NOWHERE - 1;
 /// The bytes of a position that serves nothing: more than any array has.
 const UNASKED: u64 = u64::MAX;
 /// What is carried and grew may be larger by this share than it ever was, and is still in order: what grows by a row each entry,
@@ -132,7 +134,9 @@ impl Cursor {
             let before = first_reusers.first_two(number);
             let Some(expected) = envelope.at(number).filter(|_| buffers[number].size > 0) else {
                 let before = [first_reusers.always_live(); 2];
-                return Position { least: UNASKED, spread: 0, offset: CARRIED, blockers: 0, before };
+                let is_carried = envelope.at(number).is_some_and(Expected::is_carried);
+                let offset = if is_carried { CARRIED } else { NOWHERE };
+                return Position { least: UNASKED, spread: 0, offset, blockers: 0, before };
             };
             let (least, spread) = (expected.least, buffers[number].size - expected.least);
             Position { least, spread, offset: (layout.offsets[number] / ALIGN) as u32, blockers: 0, before }
@@ -149,7 +153,7 @@ impl Cursor {
 
     /// Takes over what the envelope knows of a position that is carried.
     pub(crate) fn widen_carried(&mut self, position: usize, envelope: &Envelope) {
-        if let Some(expected) = envelope.at(position).filter(|expected| !expected.is_planned())
+        if let Some(expected) = envelope.at(position).filter(|expected| expected.is_carried())
             && let Some(carried) = self.positions.get_mut(position)
         {
             let ahead = if expected.varies() { expected.most / AHEAD } else { 0 };
@@ -160,7 +164,7 @@ impl Cursor {
     /// Whether the expected position is carried, and this is its request.
     #[inline]
     pub(crate) fn carries(&self, bytes: u64) -> bool {
-        self.positions.get(self.next).is_some_and(|next| next.fits(bytes) && !next.is_planned())
+        self.positions.get(self.next).is_some_and(|next| next.fits(bytes) && next.is_carried())
     }
 
     /// Steps over the expected position, which is served elsewhere.
@@ -313,8 +317,12 @@ impl Position {
         Served { position: number as u32, offset: self.start(), is_whole }
     }
 
+    fn is_carried(&self) -> bool {
+        self.offset == CARRIED
+    }
+
     fn is_planned(&self) -> bool {
-        self.offset != CARRIED
+        self.offset < CARRIED
     }
 
     /// Its first address, in bytes from the start of the plan's block.

@@ -47,7 +47,15 @@ enum Kind {
     Carried,
     /// In a later entry; in which is not known.
     Outlives,
+    /// In the next entry, but a place would take more memory than it is worth: served beside the plan.
+    Beside,
 }
+
+/// An arena that is to hold what is alive between two entries, too, can only be found beside that: it may be this share of all.
+/// More may not be reserved for an arena, as the scope would need that much more in the entries before.
+const WRAPPED_SHARE: u64 = 16;
+/// By this share an arena and a ring may be more than what is alive at once.
+const CARRIED_SHARE: u64 = 32;
 
 /// Positions begin at multiples of this many bytes, as blocks of a range do, and arrays of CUDA's own allocator.
 pub(super) const ALIGN: u64 = 256;
@@ -102,7 +110,7 @@ impl Envelope {
                 !self.may_change()
             }
             (Kind::Outlives, Kind::Outlives) => true,
-            (Kind::Within | Kind::Wraps, _) => false,
+            (Kind::Within | Kind::Wraps | Kind::Beside, _) | (_, Kind::Beside) => false,
         }
     }
 
@@ -132,6 +140,26 @@ impl Envelope {
         };
         (expected.kind, expected.upper) = (Kind::Outlives, OUTLIVES);
         true
+    }
+
+    /// The envelope that a layout is made of: with each life that wraps in a place of its own, if it `may_wrap`, in the ring, or
+    /// beside the plan, all of them in the same way.
+    pub(crate) fn arranged(&self, may_wrap: bool) -> Envelope {
+        let wrapped = self.wrapped_bytes();
+        let within_bytes = self.with_wraps(Kind::Beside).bound();
+        let kind = match self.bound() {
+            all if may_wrap && wrapped <= all / WRAPPED_SHARE => Kind::Wraps,
+            all if within_bytes + wrapped <= all + all / CARRIED_SHARE => Kind::Outlives,
+            _ => Kind::Beside,
+        };
+        self.with_wraps(kind)
+    }
+
+    fn with_wraps(&self, kind: Kind) -> Envelope {
+        let mut envelope = self.clone();
+        let wraps = envelope.positions.iter_mut().filter(|expected| expected.kind == Kind::Wraps);
+        wraps.for_each(|expected| expected.kind = kind);
+        envelope
     }
 
     /// Whether the position is expected to be alive between two entries.
@@ -195,7 +223,7 @@ impl Envelope {
     /// The bytes of what is carried, in order, and how many bytes of it are born during the longest of those lives, its own
     /// included, if both are the same in each entry.
     pub(crate) fn carried(&self) -> (Vec<u64>, Option<u64>) {
-        let is_carried = |expected: &&Expected| !expected.is_planned();
+        let is_carried = |expected: &&Expected| expected.is_carried();
         let round = |expected: &Expected| expected.most.next_multiple_of(ALIGN);
         let sizes: Vec<u64> = self.positions.iter().filter(is_carried).map(round).collect();
         let is_steady = |expected: &Expected| expected.kind == Kind::Carried && !expected.varies();
@@ -204,9 +232,9 @@ impl Envelope {
         }
         let mut before = vec![0; self.len() + 1];
         for (place, expected) in self.positions.iter().enumerate() {
-            before[place + 1] = before[place] + if expected.is_planned() { 0 } else { round(expected) };
+            before[place + 1] = before[place] + if expected.is_carried() { round(expected) } else { 0 };
         }
-        let carried = self.positions.iter().enumerate().filter(|(_, expected)| !expected.is_planned());
+        let carried = self.positions.iter().enumerate().filter(|(_, expected)| expected.is_carried());
         let span = |(place, expected): (usize, &Expected)| {
             before[self.len()] + before[expected.upper as usize] - before[place]
         };
@@ -274,7 +302,7 @@ impl Expected {
         match self.kind {
             Kind::Within => Some(self.upper),
             Kind::Wraps => Some(entry as u32 + self.upper),
-            Kind::Carried | Kind::Outlives => None,
+            Kind::Carried | Kind::Outlives | Kind::Beside => None,
         }
     }
 
@@ -306,6 +334,11 @@ impl Expected {
             _ => (newer.kind, newer.upper),
         };
         Expected { least: self.least.min(newer.least), most: self.most.max(newer.most), kind, upper }
+    }
+
+    /// Whether the ring serves it.
+    pub(super) fn is_carried(&self) -> bool {
+        matches!(self.kind, Kind::Carried | Kind::Outlives)
     }
 
     /// Whether the plan has a place for it; what is alive when its successor is born is served beside it.

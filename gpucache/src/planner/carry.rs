@@ -7,7 +7,7 @@
 use super::Planner;
 use super::backoff::{Backoff, Pace};
 use super::effects::Vacated;
-use crate::device::Stream;
+use crate::device::{ALIGNMENT, Stream};
 use crate::home::Shared;
 use crate::plan::{Envelope, Ring, Turns};
 use crate::pressure::transit::Transit;
@@ -18,8 +18,9 @@ use crate::record::{ArenaId, DropPath, Record, Request, Stack};
 pub(super) struct Carry {
     /// What [`take_back`](Planner::take_back) goes by: nobody's while there is no ring.
     pub(super) path: DropPath,
-    /// The most bytes that were alive in it at once, since that was forgotten.
-    pub(super) peak: u64,
+    /// So many bytes may be in use in the arena before it has to be noted how much is, with what is in use in the ring now. Far
+    /// below 0 where that is not known.
+    slack: i64,
     records: Stack,
     ring: Ring,
     /// Names the ring among all arenas.
@@ -28,6 +29,13 @@ pub(super) struct Carry {
     wanted: Option<u64>,
     /// Waits before more memory is asked for again.
     waits: Backoff,
+    /// Entries since what the plans carry is known.
+    entries: u32,
+    /// The most bytes in use at the end of an entry since that was looked at, and entries until it is.
+    lately: u64,
+    look_in: u32,
+    /// Whether a ring would take too much memory.
+    is_off: bool,
     /// What the plans carry.
     plan: CarryPlan,
 }
@@ -46,6 +54,9 @@ pub(super) struct CarryPlan {
 #[derive(Clone, Debug)]
 pub(crate) struct Growth {
     pub(crate) stream: Stream,
+    /// What the last block lacks at its end.
+    pub(crate) more: u64,
+    /// What a block of its own lacks.
     pub(crate) bytes: u64,
     /// Addresses to keep free for a block that is new.
     pub(crate) room: u64,
@@ -57,6 +68,11 @@ const STEP: u64 = 40;
 /// A ring has room for so many times its first block, at least [`LEAST_ROOM`]. Addresses cost nothing.
 const ROOM: u64 = 256;
 const LEAST_ROOM: u64 = 1 << 30;
+/// A ring grows once so many entries have gone by the plan: until then idle blocks of the lists do, and what is kept in the first
+/// entries alone costs no ring.
+const PATIENCE: u32 = 4;
+/// Entries between two looks at how much of a ring is in use: as for an arena, more than orders that take turns.
+const LOOK_IN: u32 = 16;
 /// A ring of more blocks than this grows no more: each wastes up to an array at its end.
 const MOST_REGIONS: usize = 8;
 /// What is free at the end of the ring goes back if it is more than this share of what the turns need.
@@ -66,16 +82,23 @@ impl Default for Carry {
     fn default() -> Carry {
         Carry {
             path: DropPath::NOBODYS,
-            peak: 0,
+            slack: UNKNOWN,
             records: Stack::default(),
             ring: Ring::default(),
             id: None,
             wanted: None,
             waits: Backoff::default(),
+            entries: 0,
+            lately: 0,
+            look_in: LOOK_IN,
+            is_off: false,
             plan: CarryPlan::default(),
         }
     }
 }
+
+/// No request fits, whatever comes back.
+const UNKNOWN: i64 = i64::MIN / 2;
 
 impl CarryPlan {
     pub(super) fn of(envelope: &Envelope) -> CarryPlan {
@@ -96,13 +119,45 @@ impl Carry {
     pub(super) fn begin(&mut self, is_recorded: bool) {
         self.ring.begin();
         self.path = self.id.filter(|_| !is_recorded).map_or(DropPath::NOBODYS, DropPath::of_arena);
+    }
+
+    /// Another request comes.
+    #[inline]
+    pub(super) fn forget_wanted(&mut self) {
         self.wanted = None;
+    }
+
+    /// Another entry goes by the plan.
+    #[inline]
+    pub(super) fn count_entry(&mut self) {
+        self.entries = self.entries.saturating_add(1);
     }
 
     /// Serves from now on what this plan carries.
     pub(super) fn follow(&mut self, plan: CarryPlan) {
+        if plan.largest == 0 {
+            (self.entries, self.is_off) = (0, false);
+        }
         self.ring.follow(plan.turns.clone(), plan.target);
         self.plan = plan;
+    }
+
+    /// It is not known how much may be in use before that is noted.
+    #[inline]
+    pub(super) fn look_again(&mut self) {
+        self.slack = UNKNOWN;
+    }
+
+    /// As many bytes as `room` may be in use in arena and ring before that is noted. Returns how many in the arena.
+    pub(super) fn set_room(&mut self, room: u64, in_ring: u64) -> u64 {
+        self.slack = room as i64 - in_ring as i64;
+        self.room()
+    }
+
+    /// How many bytes may be in use in the arena before that is noted.
+    #[inline]
+    fn room(&self) -> u64 {
+        self.slack.max(0) as u64
     }
 
     pub(super) fn is_there(&self) -> bool {
@@ -130,7 +185,9 @@ impl Planner {
     pub(super) fn serve_carried(&mut self, shared: &Shared, bytes: usize) -> Option<Box<Record>> {
         let before = shared.ring.live();
         let live = before + bytes as u64;
-        if !self.hot.cursor.carries(bytes as u64) || live > self.carry.peak || self.carry.records.is_empty() {
+        let slack = self.carry.slack - bytes as i64;
+        let is_noted = slack >= shared.lease.live() as i64;
+        if !is_noted || !self.hot.cursor.carries(bytes as u64) || self.carry.records.is_empty() {
             return None;
         }
         if !shared.ring.raise(before, live) {
@@ -142,6 +199,8 @@ impl Planner {
         };
         let mut record = self.carry.records.pop()?;
         self.hot.cursor.step_aside();
+        self.carry.slack = slack;
+        self.hot.room = self.carry.room().min(self.footprint.peak);
         record.serve_position(bytes, address, slot);
         Some(record)
     }
@@ -165,11 +224,7 @@ impl Planner {
         let mut record = self.carry.records.pop().unwrap_or_else(|| Record::of_arena(stream, self.hot.door, id));
         record.serve_position(request.bytes, address, slot);
         record.shape.assign(request.dims);
-        if live > self.carry.peak {
-            self.carry.peak = live;
-            self.look_again();
-            shared.counters.note_planned_use(shared.lease.live() + live, &shared.returns);
-        }
+        self.note_use(shared);
         self.note(&mut record);
         Some(record)
     }
@@ -185,6 +240,8 @@ impl Planner {
     #[inline(never)]
     pub(super) fn take_back_carried(&mut self, shared: &Shared, record: Box<Record>) {
         shared.ring.lower(shared.ring.live() - record.bytes() as u64);
+        self.carry.slack += record.bytes() as i64;
+        self.hot.room = self.carry.room().min(self.footprint.peak);
         self.carry.ring.take_back(record.position());
         self.carry.records.push(record);
     }
@@ -197,7 +254,7 @@ impl Planner {
     /// Whether the ring had no room for the request that was asked for last.
     #[inline]
     pub(crate) fn wants_growth(&self) -> bool {
-        self.carry.wanted.is_some()
+        self.carry.wanted.is_some() && self.carry.entries > PATIENCE && !self.carry.is_off
     }
 
     /// What the ring has to grow by for the request that it could not serve, if that may be tried.
@@ -206,9 +263,16 @@ impl Planner {
         let stream = self.plans.stream()?.clone();
         let Carry { ring, waits, plan, .. } = &mut self.carry;
         let may_grow = ring.regions() <= MOST_REGIONS && waits.is_over(self.entry.number);
-        let bytes = ring.lacks(wanted).max(ring.bytes() / STEP);
+        let (wanted, step) = (wanted.next_multiple_of(ALIGNMENT), ring.bytes() / STEP);
+        let more = ring.lacks(wanted).max(step).next_multiple_of(ALIGNMENT);
+        let bytes = wanted.max(step).next_multiple_of(ALIGNMENT);
         let room = plan.target.max(plan.largest.max(wanted).saturating_mul(ROOM)).max(LEAST_ROOM);
-        may_grow.then_some(Growth { stream, bytes, room })
+        may_grow.then_some(Growth { stream, more, bytes, room })
+    }
+
+    /// Whether it has one, or had it until it was taken away.
+    pub(crate) fn has_ring(&self) -> bool {
+        self.carry.is_there()
     }
 
     /// No more memory was to be had.
@@ -246,8 +310,42 @@ impl Planner {
         if let Some(leased) = shared.ring.end() {
             self.effects.vacated.push(Vacated { leased, arena, live, transit });
         }
-        (self.carry.path, self.carry.peak, self.carry.wanted) = (DropPath::NOBODYS, 0, None);
+        (self.carry.path, self.carry.wanted) = (DropPath::NOBODYS, None);
+        (self.carry.lately, self.carry.look_in) = (0, LOOK_IN);
         self.look_again();
+    }
+
+    /// Whether the ring is worth its memory, of which so much is in use at the end of an entry: looks back over some entries.
+    fn needs_ring(&mut self, live: u64) -> bool {
+        let Carry { lately, look_in, ring, plan, .. } = &mut self.carry;
+        (*lately, *look_in) = ((*lately).max(live), look_in.saturating_sub(1));
+        let is_used = match *look_in {
+            0 => (std::mem::take(lately) + plan.largest) >= ring.bytes() / 2,
+            _ => true,
+        };
+        if *look_in == 0 {
+            *look_in = LOOK_IN;
+        }
+        is_used && (live > 0 || self.plans.carry().largest > 0)
+    }
+
+    /// Gives a ring up that takes too much memory beside the arena: what is carried goes beside the plan until plans are made
+    /// anew. Returns whether there was one.
+    pub(super) fn give_ring_up(&mut self, shared: &Shared) -> bool {
+        let had_ring = self.carry.is_there();
+        if had_ring {
+            self.vacate_ring(shared);
+            self.carry.is_off = true;
+        }
+        had_ring
+    }
+
+    /// Where no arena was to be had: gives the ring up if more of it is idle than in use.
+    pub(crate) fn make_room(&mut self, shared: &Shared) {
+        let live = shared.ring.live();
+        if self.carry.ring.bytes() - live.min(self.carry.ring.bytes()) > live {
+            self.vacate_ring(shared);
+        }
     }
 
     /// At the end of an entry: gives the ring up if it was taken away or nothing is carried any more, or else what is free at its
@@ -256,8 +354,7 @@ impl Planner {
         if self.carry.id.is_none() {
             return;
         }
-        let is_needed = shared.ring.live() > 0 || self.plans.carry().largest > 0;
-        if shared.ring.is_lost() || !is_needed {
+        if shared.ring.is_lost() || !self.needs_ring(shared.ring.live()) {
             return self.vacate_ring(shared);
         }
         let (bytes, target) = (self.carry.ring.bytes(), self.carry.plan.target);

@@ -167,7 +167,7 @@ impl Planner {
     /// Lays out what has no layout that holds it, and gives an arena up that is too small then.
     fn lay_out(&mut self, shared: &Shared) {
         if shared.lease.live() == 0 && self.plans.relayout(&mut self.hot.cursor) {
-            self.hot.room = 0;
+            self.look_again();
             self.footprint.begin_anew();
             self.carry.follow(self.plans.carry());
         }

@@ -110,7 +110,10 @@ impl Planner {
 
     /// Whether less memory will do than the arena and what goes beside it.
     pub(super) fn takes_too_much(&mut self, shared: &Shared) -> bool {
-        self.is_oversized() || self.is_wasteful(shared)
+        if self.is_wasteful(shared) && self.give_ring_up(shared) {
+            return self.is_oversized();
+        }
+        self.is_oversized() || (self.entry.aside > 0 && self.is_wasteful(shared))
     }
 
     /// Whether the plan had less than half of its arena in use in a number of entries: it has learned from others.
@@ -131,6 +134,6 @@ impl Planner {
     /// entry, less is needed without a plan.
     fn is_wasteful(&self, shared: &Shared) -> bool {
         let (needed, demand) = (shared.counters.expected(), shared.counters.demand.get());
-        self.arena.is_some() && self.entry.aside > 0 && needed > demand + demand / WASTE + LITTLE
+        self.arena.is_some() && needed > demand + demand / WASTE + LITTLE
     }
 }

@@ -179,6 +179,7 @@ impl Planner {
         };
         hot.cursor.begin(shared.lease.live() > 0);
         self.entry.is_planned = true;
+        self.carry.count_entry();
         self.entry.served_before = hot.cursor.served() + self.carry.served();
     }
 

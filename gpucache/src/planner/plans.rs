@@ -20,6 +20,9 @@ pub(super) struct Plans {
 }
 
 struct Plan {
+    /// What entries had in common.
+    seen: Envelope,
+    /// What its layout was made of.
     envelope: Envelope,
     /// `None` until it is laid out.
     draft: Option<Draft>,
@@ -167,13 +170,13 @@ impl Plans {
         if self.stream().is_none_or(|stream| stream.id() != log.stream()) {
             return None;
         }
-        let holds = |&place: &usize| self.plans.get(place).is_some_and(|plan| plan.envelope.holds(log));
+        let holds = |&place: &usize| self.plans.get(place).is_some_and(|plan| plan.seen.holds(log));
         std::iter::once(self.active).chain(0..self.plans.len()).find(holds)
     }
 
     /// Whether it may still change what the active plan has a place for.
     pub(crate) fn may_change(&self) -> bool {
-        self.envelope().is_some_and(Envelope::may_change)
+        self.plans.get(self.active).is_some_and(|plan| plan.seen.may_change())
     }
 
     /// Whether the active plan has to hold more than it was laid out for.
@@ -184,6 +187,7 @@ impl Plans {
     /// Remembers that a position of the active plan needs more bytes.
     pub(crate) fn widen(&mut self, position: usize, bytes: u64) {
         if let Some(plan) = self.plans.get_mut(self.active) {
+            plan.seen.widen(position, bytes);
             plan.widened += u64::from(plan.envelope.widen(position, bytes));
         }
     }
@@ -194,7 +198,7 @@ impl Plans {
         let Some(plan) = self.plans.get_mut(self.active) else { return };
         let unexpected = cursor.live_positions().filter(|&position| !plan.envelope.wraps(position));
         let carried: Vec<usize> = unexpected.chain(overlapping).collect();
-        let changed = carried.into_iter().filter(|&position| plan.envelope.carry(position)).count();
+        let changed = carried.into_iter().filter(|&position| plan.seen.carry(position)).count();
         if changed > 0 {
             plan.draft = None;
         }
@@ -204,7 +208,7 @@ impl Plans {
     pub(crate) fn absorb(&mut self, log: &Log, scratch: &mut Scratch) -> Option<usize> {
         self.stream().filter(|stream| stream.id() == log.stream())?;
         for (place, plan) in self.plans.iter_mut().enumerate() {
-            if let Some(both) = plan.envelope.absorb(log, scratch) {
+            if let Some(both) = plan.seen.absorb(log, scratch) {
                 plan.hold(both);
                 return Some(place);
             }
@@ -217,7 +221,7 @@ impl Plans {
     pub(crate) fn add(&mut self, envelope: Envelope, stream: Stream, entry: u32) -> usize {
         self.stream.get_or_insert(stream);
         for (place, plan) in self.plans.iter_mut().enumerate() {
-            if let Some(both) = plan.envelope.merge(&envelope) {
+            if let Some(both) = plan.seen.merge(&envelope) {
                 plan.hold(both);
                 return place;
             }
@@ -225,7 +229,9 @@ impl Plans {
         let next = [0; PLANS];
         let carry = CarryPlan::default();
         let (draft, cursor, score, widened, need, wrapped, used) = (None, None, FIRST_SCORE, 0, 0, 0, entry);
-        let plan = Plan { envelope, draft, cursor, next, score, widened, carry, wrapped, need, used };
+        let plan =
+            Plan { seen: envelope.clone(), envelope, draft, cursor, next, score, widened, carry, wrapped, need, used };
+        self.plans.iter_mut().filter(|plan| plan.wrapped > 0).for_each(|plan| plan.draft = None);
         if self.plans.len() < PLANS {
             self.plans.push(plan);
             return self.plans.len() - 1;
@@ -241,8 +247,10 @@ impl Plans {
     /// whether there was any.
     pub(super) fn relayout(&mut self, active: &mut Cursor) -> bool {
         let mut has_changed = false;
+        // What is alive between two entries would keep another plan from being gone by.
+        let is_alone = self.plans.len() == 1;
         for (place, plan) in self.plans.iter_mut().enumerate() {
-            if !plan.lay_out() {
+            if !plan.lay_out(is_alone) {
                 continue;
             }
             has_changed = true;
@@ -299,7 +307,7 @@ impl Plans {
 impl Plan {
     /// Has to hold more; its layout follows.
     fn hold(&mut self, envelope: Envelope) {
-        (self.envelope, self.draft, self.cursor) = (envelope, None, None);
+        (self.seen, self.draft, self.cursor) = (envelope, None, None);
     }
 
     /// Whether it has to hold more than it was laid out for.
@@ -308,10 +316,11 @@ impl Plan {
     }
 
     /// Makes a layout, or a lower one, where that is due. Returns whether something has changed.
-    fn lay_out(&mut self) -> bool {
+    fn lay_out(&mut self, is_alone: bool) -> bool {
         if !self.is_outgrown() {
             return self.draft.as_mut().is_some_and(Draft::improve);
         }
+        self.envelope = self.seen.arranged(is_alone);
         (self.widened, self.need) = (0, self.envelope.bound());
         self.draft = Draft::new(&self.envelope);
         self.carry = CarryPlan::of(&self.envelope);

@@ -65,23 +65,25 @@ impl Planner {
         record.serve_position(request.bytes, self.hot.base + offset, position);
         record.shape.assign(request.dims);
         if live > self.hot.room {
-            self.note_use(shared, live);
+            self.note_use(shared);
         }
         self.note(&mut record);
         Some(record)
     }
 
     /// Notes how much is in use, and how much may be before the next note.
-    fn note_use(&mut self, shared: &Shared, live: u64) {
+    pub(super) fn note_use(&mut self, shared: &Shared) {
+        let (live, in_ring) = (shared.lease.live(), shared.ring.live());
         self.footprint.peak = self.footprint.peak.max(live);
-        let room = shared.counters.note_planned_use(live + self.carry.peak, &shared.returns);
-        self.hot.room = room.saturating_sub(self.carry.peak).clamp(live, self.footprint.peak);
+        let room = shared.counters.note_planned_use(live + in_ring, &shared.returns);
+        self.hot.room = self.carry.set_room(room, in_ring).clamp(live, self.footprint.peak);
     }
 
     /// Something beside the plan was handed out or came back, which counts as well.
     #[inline]
     pub(crate) fn look_again(&mut self) {
         self.hot.room = 0;
+        self.carry.look_again();
     }
 
     /// As [`serve`](Planner::serve), where more is to be done than to serve.
@@ -100,6 +102,7 @@ impl Planner {
     /// Serves a request, in order or out of it, if the plan has a place for it.
     pub(crate) fn serve_any(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
         let bytes = request.bytes as u64;
+        self.carry.forget_wanted();
         if stream.id() != self.hot.stream || bytes == 0 {
             return None;
         }

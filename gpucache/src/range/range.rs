@@ -287,15 +287,20 @@ impl<P: Pages> Range<P> {
     /// Maps what the best window lacks, at least `step` bytes if the device and the hole have as many.
     fn grow_span(&mut self, bytes: u64, step: u64, may_use: &impl Fn(Tag) -> bool) -> Result<Option<Block>, P::Error> {
         let Some(window) = window::best(&self.fit.spans, bytes, self.granule, may_use) else { return Ok(None) };
-        let mean = self.stats.live.saturating_add(bytes) / (self.stats.large_blocks + 1);
-        let sizes = Sizes { bytes, mean, high_water: self.high_water(bytes), capacity: self.pages.capacity() };
-        let handle = sizing::handle(sizes, self.granule);
+        let handle = self.handle_of(bytes);
         let extra = step.saturating_sub(window.missing);
         match self.map_all(&window.stretches(&self.fit.spans, self.granule, handle, extra)) {
             Ok(id) => Ok(id.map(|id| self.fit.carve(id, window.offset, bytes))),
             Err(_) if extra > 0 => self.grow_span(bytes, 0, may_use),
             Err(error) => Err(error),
         }
+    }
+
+    /// How long the handles are that are mapped for a block of `bytes`.
+    pub(super) fn handle_of(&self, bytes: u64) -> u64 {
+        let mean = self.stats.live.saturating_add(bytes) / (self.stats.large_blocks + 1);
+        let sizes = Sizes { bytes, mean, high_water: self.high_water(bytes), capacity: self.pages.capacity() };
+        sizing::handle(sizes, self.granule)
     }
 
     fn grow_chunks(&mut self, bytes: u64) -> Result<Option<Block>, P::Error> {

@@ -9,7 +9,7 @@ use super::Limit;
 use super::fit::Block;
 use super::range::{Backing, Range, RangeError};
 use super::spans::{END, NIL, Span, SpanState};
-use super::window::{Stretch, Window};
+use super::window::Window;
 use crate::device::Pages;
 use crate::order::Tag;
 
@@ -71,7 +71,10 @@ impl<P: Pages> Range<P> {
         self.unmap_idle(&idle).map_err(RangeError::Pages)?;
         let grown = match window.missing {
             0 => Some(self.fit.spans.at(room.hole).prev),
-            _ => self.map_all(&[self.missing_in(room, window)]).map_err(RangeError::Pages)?,
+            _ => {
+                let handle = self.handle_of(rounded);
+                self.map_all(&window.stretches(&self.fit.spans, self.granule, handle, 0)).map_err(RangeError::Pages)?
+            }
         };
         self.stats.peak_reserved = self.stats.peak_reserved.max(self.stats.reserved);
         let Some(free) = grown else { return Ok(None) };
@@ -105,12 +108,6 @@ impl<P: Pages> Range<P> {
         let missing = bytes.saturating_sub(free).checked_next_multiple_of(self.granule)?;
         let has_room = is_last && missing + self.granule <= hole.bytes;
         has_room.then(|| Window::ahead(self.fit.spans.at(first).offset, bytes, missing, first))
-    }
-
-    /// All that is missing, in one piece: what is added is small beside the block.
-    fn missing_in(&self, room: &Room, window: Window) -> Stretch {
-        let offset = self.fit.spans.at(room.hole).offset;
-        Stretch { hole: room.hole, offset, pieces: vec![window.missing] }
     }
 
     /// Makes one block of two neighbours.

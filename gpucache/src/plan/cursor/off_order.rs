@@ -5,7 +5,7 @@
 //!
 //! | where the request belongs                                            | [`Match`]   | what becomes of it, and which deviation it is  |
 //! |----------------------------------------------------------------------|-------------|------------------------------------------------|
-//! | next is carried, and has these bytes                                 | `Carried`   | carried, as planned                            |
+//! | next has no place, and has these bytes                               | `Placeless` | carried, or beside, as planned                 |
 //! | next fits, but something alive lies there                            | `Blocked`   | beside: `Blocked`                              |
 //! | sizes are others in this entry, and this is like next                | `Scaled`    | there; or beside: `Blocked`, `Larger`, or none |
 //! | one of those behind next has these bytes                             | `Ahead`     | there, or beside: `Early`, `Resized`           |
@@ -81,6 +81,8 @@ pub(super) struct OffOrder {
 #[derive(Debug)]
 enum Match<'a> {
     /// The next one, which has no place.
+    Placeless,
+    /// The next one, which is carried, in another size.
     Carried,
     /// The next one, whose place is taken.
     Blocked,
@@ -126,7 +128,11 @@ impl Cursor {
             self.stop();
         }
         match self.matched(bytes, envelope) {
-            Match::Carried => {
+            Match::Placeless if !self.positions[self.next].is_carried() => {
+                self.step_aside();
+                Answer::Beside(None)
+            }
+            Match::Placeless | Match::Carried => {
                 self.step_aside();
                 Answer::Carried(self.next - 1)
             }
@@ -159,7 +165,7 @@ impl Cursor {
     fn match_next<'a>(&self, bytes: u64, expected: &'a Expected) -> Option<Match<'a>> {
         let is_scaled = self.off_order.is_scaled && expected.is_like(bytes);
         if !expected.is_planned() {
-            return (expected.has(bytes) || is_scaled).then_some(Match::Carried);
+            return (expected.has(bytes) || is_scaled).then_some(Match::Placeless);
         }
         if self.positions[self.next].fits(bytes) {
             return Some(Match::Blocked);
@@ -177,7 +183,7 @@ impl Cursor {
     }
 
     fn match_carried(&self, bytes: u64, envelope: &Envelope) -> Option<Match<'static>> {
-        let next = envelope.at(self.next).filter(|next| !next.is_planned() && next.is_like(bytes));
+        let next = envelope.at(self.next).filter(|next| next.is_carried() && next.is_like(bytes));
         next.map(|_| Match::Carried)
     }
 
