@@ -6,7 +6,6 @@
 
 use super::Buffer;
 use super::log::{Log, Logged, OUTLIVES};
-use super::seam::Seam;
 
 /// Sizes and lifetimes for each allocation of an entry, in order.
 #[derive(Clone, Debug)]
@@ -41,7 +40,7 @@ pub(super) struct Expected {
 enum Kind {
     /// In its own entry.
     Within,
-    /// In the next one, before its successor is born: it wraps around the seam of the entries, and needs one place.
+    /// In the next one, before its successor is born: it wraps around the seam of the entries.
     Wraps,
     /// Later, so that it overlaps its successor: it is carried by a ring.
     Carried,
@@ -51,9 +50,8 @@ enum Kind {
     Beside,
 }
 
-/// An arena that is to hold what is alive between two entries, too, can only be found beside that: it may be this share of all.
-/// More may not be reserved for an arena, as the scope would need that much more in the entries before.
-const WRAPPED_SHARE: u64 = 16;
+/// Sizes are alike if they differ by this share at most: a hole that one leaves will do for another.
+const ALIKE: u64 = 4;
 /// By this share an arena and a ring may be more than what is alive at once.
 const CARRIED_SHARE: u64 = 32;
 
@@ -67,7 +65,7 @@ const SAME_ORDER_SHARE: u64 = 32;
 /// Changes of an order before what was seen to outlive its entry is carried for good. The first entries of a program often keep
 /// what later ones do not; what goes on changing does so by turns, and without an end to it each of those entries would be
 /// recorded and laid out again.
-const CHANGES: u32 = 8;
+const CHANGES: u32 = 256;
 /// The factor by which sizes may be below the least or above the most that was seen, and still be taken for the same position
 /// in another size: as when a batch or a sequence is up to four times as long.
 const VARIATION: u64 = 4;
@@ -142,17 +140,28 @@ impl Envelope {
         true
     }
 
-    /// The envelope that a layout is made of: with each life that wraps in a place of its own, if it `may_wrap`, in the ring, or
-    /// beside the plan, all of them in the same way.
-    pub(crate) fn arranged(&self, may_wrap: bool) -> Envelope {
-        let wrapped = self.wrapped_bytes();
+    /// The envelope that a layout is made of. What wraps is carried, if the ring is not much more memory beside an arena without
+    /// it, and goes beside the plan otherwise, as everything does that does not suit a ring.
+    pub(crate) fn arranged(&self) -> Envelope {
         let within_bytes = self.with_wraps(Kind::Beside).bound();
-        let kind = match self.bound() {
-            all if may_wrap && wrapped <= all / WRAPPED_SHARE => Kind::Wraps,
-            all if within_bytes + wrapped <= all + all / CARRIED_SHARE => Kind::Outlives,
-            _ => Kind::Beside,
-        };
-        self.with_wraps(kind)
+        let all = self.bound();
+        let is_little_more = within_bytes + self.wrapped_bytes() <= all + all / CARRIED_SHARE;
+        let mut arranged = self.with_wraps(if is_little_more { Kind::Carried } else { Kind::Beside });
+        if !arranged.suits_a_ring() {
+            let carried = arranged.positions.iter_mut().filter(|expected| expected.is_carried());
+            carried.for_each(|expected| expected.kind = Kind::Beside);
+        }
+        arranged
+    }
+
+    /// Whether what is carried is dropped in a known order and of steady sizes, or all of it of like sizes. Otherwise a ring has
+    /// gaps: the range's best fit wastes less, and what is carried goes beside the plan.
+    pub(crate) fn suits_a_ring(&self) -> bool {
+        let mut carried = self.positions.iter().filter(|expected| expected.is_carried());
+        let sizes = carried.clone().map(|expected| expected.most);
+        let (least, most) = sizes.fold((u64::MAX, 0), |(least, most), size| (size.min(least), size.max(most)));
+        let is_steady = carried.all(|expected| expected.kind == Kind::Carried && !expected.varies());
+        is_steady || most <= least.saturating_add(least / ALIKE)
     }
 
     fn with_wraps(&self, kind: Kind) -> Envelope {
@@ -160,11 +169,6 @@ impl Envelope {
         let wraps = envelope.positions.iter_mut().filter(|expected| expected.kind == Kind::Wraps);
         wraps.for_each(|expected| expected.kind = kind);
         envelope
-    }
-
-    /// Whether the position is expected to be alive between two entries.
-    pub(crate) fn wraps(&self, position: usize) -> bool {
-        self.at(position).is_some_and(|expected| expected.kind == Kind::Wraps)
     }
 
     /// Lets a position hold `bytes` too. Returns whether it was smaller before.
@@ -203,19 +207,19 @@ impl Envelope {
         Scratch::default().bound(self.positions.iter().copied())
     }
 
-    /// Bytes that are alive between two entries in places of the plan.
-    pub(crate) fn wrapped_bytes(&self) -> u64 {
+    /// Bytes that are alive between two entries of what wraps.
+    fn wrapped_bytes(&self) -> u64 {
         self.positions.iter().filter(|expected| expected.kind == Kind::Wraps).map(|expected| expected.most).sum()
     }
 
-    /// What a layout is made of: a buffer for each position, of no size where nothing has a place. Time begins where the
-    /// fewest bytes are alive, and what is alive there keeps its place to itself.
+    /// What a layout is made of: a buffer for each position, of no size where nothing has a place.
     pub(crate) fn buffers(&self) -> Vec<Buffer> {
-        let lives = self.positions.iter().map(|expected| (expected.most, expected.end(self.len())));
-        let seam = Seam::of(self.len() as u32, lives);
-        let buffer = |(position, expected): (usize, &Expected)| match expected.end(self.len()) {
-            Some(end) => seam.buffer(position as u32, end, expected.most.next_multiple_of(ALIGN)),
-            None => Buffer { lower: 0, upper: 0, size: 0 },
+        let buffer = |(position, expected): (usize, &Expected)| match expected.is_planned() {
+            true => {
+                let size = expected.most.next_multiple_of(ALIGN);
+                Buffer { lower: position as u32, upper: expected.upper, size }
+            }
+            false => Buffer { lower: 0, upper: 0, size: 0 },
         };
         self.positions.iter().enumerate().map(buffer).collect()
     }
@@ -343,7 +347,7 @@ impl Expected {
 
     /// Whether the plan has a place for it; what is alive when its successor is born is served beside it.
     pub(super) fn is_planned(&self) -> bool {
-        matches!(self.kind, Kind::Within | Kind::Wraps)
+        self.kind == Kind::Within
     }
 }
 

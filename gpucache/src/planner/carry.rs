@@ -34,8 +34,6 @@ pub(super) struct Carry {
     /// The most bytes in use at the end of an entry since that was looked at, and entries until it is.
     lately: u64,
     look_in: u32,
-    /// Whether a ring would take too much memory.
-    is_off: bool,
     /// What the plans carry.
     plan: CarryPlan,
 }
@@ -71,6 +69,8 @@ const LEAST_ROOM: u64 = 1 << 30;
 /// A ring grows once so many entries have gone by the plan: until then idle blocks of the lists do, and what is kept in the first
 /// entries alone costs no ring.
 const PATIENCE: u32 = 4;
+/// A ring of which half is idle is given up, but not for a page.
+const LITTLE: u64 = 2 << 20;
 /// Entries between two looks at how much of a ring is in use: as for an arena, more than orders that take turns.
 const LOOK_IN: u32 = 16;
 /// A ring of more blocks than this grows no more: each wastes up to an array at its end.
@@ -91,7 +91,6 @@ impl Default for Carry {
             entries: 0,
             lately: 0,
             look_in: LOOK_IN,
-            is_off: false,
             plan: CarryPlan::default(),
         }
     }
@@ -136,7 +135,7 @@ impl Carry {
     /// Serves from now on what this plan carries.
     pub(super) fn follow(&mut self, plan: CarryPlan) {
         if plan.largest == 0 {
-            (self.entries, self.is_off) = (0, false);
+            self.entries = 0;
         }
         self.ring.follow(plan.turns.clone(), plan.target);
         self.plan = plan;
@@ -166,6 +165,11 @@ impl Carry {
 
     pub(super) fn served(&self) -> u64 {
         self.ring.served()
+    }
+
+    /// Bytes of it that are not in use.
+    pub(super) fn idle_bytes(&self, shared: &Shared) -> u64 {
+        self.ring.bytes().saturating_sub(shared.ring.live())
     }
 
     /// How many arrays are alive in it.
@@ -254,7 +258,7 @@ impl Planner {
     /// Whether the ring had no room for the request that was asked for last.
     #[inline]
     pub(crate) fn wants_growth(&self) -> bool {
-        self.carry.wanted.is_some() && self.carry.entries > PATIENCE && !self.carry.is_off
+        self.carry.wanted.is_some() && self.carry.entries > PATIENCE
     }
 
     /// What the ring has to grow by for the request that it could not serve, if that may be tried.
@@ -320,7 +324,7 @@ impl Planner {
         let Carry { lately, look_in, ring, plan, .. } = &mut self.carry;
         (*lately, *look_in) = ((*lately).max(live), look_in.saturating_sub(1));
         let is_used = match *look_in {
-            0 => (std::mem::take(lately) + plan.largest) >= ring.bytes() / 2,
+            0 => std::mem::take(lately) + plan.largest + LITTLE >= ring.bytes() / 2,
             _ => true,
         };
         if *look_in == 0 {
@@ -329,21 +333,9 @@ impl Planner {
         is_used && (live > 0 || self.plans.carry().largest > 0)
     }
 
-    /// Gives a ring up that takes too much memory beside the arena: what is carried goes beside the plan until plans are made
-    /// anew. Returns whether there was one.
-    pub(super) fn give_ring_up(&mut self, shared: &Shared) -> bool {
-        let had_ring = self.carry.is_there();
-        if had_ring {
-            self.vacate_ring(shared);
-            self.carry.is_off = true;
-        }
-        had_ring
-    }
-
     /// Where no arena was to be had: gives the ring up if more of it is idle than in use.
     pub(crate) fn make_room(&mut self, shared: &Shared) {
-        let live = shared.ring.live();
-        if self.carry.ring.bytes() - live.min(self.carry.ring.bytes()) > live {
+        if self.carry.idle_bytes(shared) > shared.ring.live() {
             self.vacate_ring(shared);
         }
     }
@@ -355,6 +347,7 @@ impl Planner {
             return;
         }
         if shared.ring.is_lost() || !self.needs_ring(shared.ring.live()) {
+            self.refuse_growth();
             return self.vacate_ring(shared);
         }
         let (bytes, target) = (self.carry.ring.bytes(), self.carry.plan.target);

@@ -96,7 +96,6 @@ impl Planner {
             is_too_much: course.goes_by_plan() && self.takes_too_much(shared),
             is_outgrown: self.plans.is_outgrown(),
             live: shared.lease.live(),
-            escaped: shared.lease.live().saturating_sub(self.plans.wrapped_bytes()),
             bytes: self.plans.bytes(),
             displaced: self.entry.displaced,
             course,

@@ -74,8 +74,6 @@ pub(super) struct Findings {
     pub(super) is_outgrown: bool,
     /// Bytes alive in the arena, once the entry has ended.
     pub(super) live: u64,
-    /// Those of them that the plan does not expect.
-    pub(super) escaped: u64,
     /// Bytes of an arena that holds all plans.
     pub(super) bytes: u64,
     /// Allocations that the ring served as something alive was in their place.
@@ -89,8 +87,8 @@ const ESCAPED: u64 = 64;
 
 impl Findings {
     pub(super) fn fate(&self) -> Fate {
-        let Findings { escaped, bytes, displaced, course, .. } = *self;
-        let is_in_the_way = escaped > bytes / ESCAPED || (course.seen.blocked + displaced) * ESCAPED > course.served;
+        let Findings { live, bytes, displaced, course, .. } = *self;
+        let is_in_the_way = live > bytes / ESCAPED || (course.seen.blocked + displaced) * ESCAPED > course.served;
         match self {
             Findings { is_of_no_use: true, .. } => Fate::Forget,
             Findings { is_too_much: true, .. } => Fate::ForgetAll,

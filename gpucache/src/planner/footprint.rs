@@ -110,10 +110,7 @@ impl Planner {
 
     /// Whether less memory will do than the arena and what goes beside it.
     pub(super) fn takes_too_much(&mut self, shared: &Shared) -> bool {
-        if self.is_wasteful(shared) && self.give_ring_up(shared) {
-            return self.is_oversized();
-        }
-        self.is_oversized() || (self.entry.aside > 0 && self.is_wasteful(shared))
+        self.is_oversized() || self.is_wasteful(shared)
     }
 
     /// Whether the plan had less than half of its arena in use in a number of entries: it has learned from others.
@@ -133,7 +130,8 @@ impl Planner {
     /// Whether the arena and what is needed beside it are more than was ever in use at once: where much outlives its
     /// entry, less is needed without a plan.
     fn is_wasteful(&self, shared: &Shared) -> bool {
-        let (needed, demand) = (shared.counters.expected(), shared.counters.demand.get());
-        self.arena.is_some() && needed > demand + demand / WASTE + LITTLE
+        let (idle, demand) = (self.carry.idle_bytes(shared), shared.counters.demand.get());
+        let needed = shared.counters.expected().saturating_sub(idle);
+        self.arena.is_some() && self.entry.aside > 0 && needed > demand + demand / WASTE + LITTLE
     }
 }

@@ -35,8 +35,8 @@ struct Plan {
     /// Positions that were too small since they were laid out.
     widened: u64,
     carry: CarryPlan,
-    /// Bytes that its layout has in use between two entries.
-    wrapped: u64,
+    /// Positions that were once found to have outlived their entry.
+    escaped: Vec<usize>,
     /// The envelope's bound when it was laid out.
     need: u64,
     /// The entry that went by it last.
@@ -86,11 +86,6 @@ impl Plans {
     /// Whether there is a layout to serve by.
     pub(super) fn are_laid_out(&self) -> bool {
         self.drafts().next().is_some()
-    }
-
-    /// Bytes that the active plan has in use between two entries.
-    pub(super) fn wrapped_bytes(&self) -> u64 {
-        self.plans.get(self.active).map_or(0, |plan| plan.wrapped)
     }
 
     /// What the plans carry. Several that take turns have no turns in common.
@@ -192,15 +187,18 @@ impl Plans {
         }
     }
 
-    /// Has everything carried from now on that is live between two entries though it is not expected to be, and what was alive when
-    /// its successor was born. The layout without it follows by [`relayout`](Plans::relayout), once nothing is live.
+    /// Has everything carried from now on that is live between two entries for the second time though it is not expected to be, and
+    /// what was alive when its successor was born, if a ring suits it. The layout without it follows by [`relayout`](Plans::relayout), once nothing is live.
     pub(super) fn carry_what_is_live(&mut self, cursor: &Cursor, overlapping: Option<usize>) {
         let Some(plan) = self.plans.get_mut(self.active) else { return };
-        let unexpected = cursor.live_positions().filter(|&position| !plan.envelope.wraps(position));
-        let carried: Vec<usize> = unexpected.chain(overlapping).collect();
-        let changed = carried.into_iter().filter(|&position| plan.seen.carry(position)).count();
-        if changed > 0 {
-            plan.draft = None;
+        let mut seen = plan.seen.clone();
+        let (again, once): (Vec<usize>, Vec<usize>) =
+            cursor.live_positions().chain(overlapping).partition(|position| plan.escaped.contains(position));
+        plan.escaped.extend(once);
+        let changed = again.into_iter().filter(|&position| seen.carry(position)).count();
+        // Where a ring would not have it either, what outlived its entry may have done so once.
+        if changed > 0 && seen.suits_a_ring() {
+            (plan.seen, plan.draft) = (seen, None);
         }
     }
 
@@ -228,10 +226,20 @@ impl Plans {
         }
         let next = [0; PLANS];
         let carry = CarryPlan::default();
-        let (draft, cursor, score, widened, need, wrapped, used) = (None, None, FIRST_SCORE, 0, 0, 0, entry);
-        let plan =
-            Plan { seen: envelope.clone(), envelope, draft, cursor, next, score, widened, carry, wrapped, need, used };
-        self.plans.iter_mut().filter(|plan| plan.wrapped > 0).for_each(|plan| plan.draft = None);
+        let (draft, cursor, score, widened, need, used) = (None, None, FIRST_SCORE, 0, 0, entry);
+        let plan = Plan {
+            seen: envelope.clone(),
+            envelope,
+            draft,
+            cursor,
+            next,
+            score,
+            widened,
+            carry,
+            escaped: Vec::new(),
+            need,
+            used,
+        };
         if self.plans.len() < PLANS {
             self.plans.push(plan);
             return self.plans.len() - 1;
@@ -247,10 +255,8 @@ impl Plans {
     /// whether there was any.
     pub(super) fn relayout(&mut self, active: &mut Cursor) -> bool {
         let mut has_changed = false;
-        // What is alive between two entries would keep another plan from being gone by.
-        let is_alone = self.plans.len() == 1;
         for (place, plan) in self.plans.iter_mut().enumerate() {
-            if !plan.lay_out(is_alone) {
+            if !plan.lay_out() {
                 continue;
             }
             has_changed = true;
@@ -316,15 +322,14 @@ impl Plan {
     }
 
     /// Makes a layout, or a lower one, where that is due. Returns whether something has changed.
-    fn lay_out(&mut self, is_alone: bool) -> bool {
+    fn lay_out(&mut self) -> bool {
         if !self.is_outgrown() {
             return self.draft.as_mut().is_some_and(Draft::improve);
         }
-        self.envelope = self.seen.arranged(is_alone);
+        self.envelope = self.seen.arranged();
         (self.widened, self.need) = (0, self.envelope.bound());
         self.draft = Draft::new(&self.envelope);
         self.carry = CarryPlan::of(&self.envelope);
-        self.wrapped = self.envelope.wrapped_bytes();
         true
     }
 }

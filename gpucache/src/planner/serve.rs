@@ -147,11 +147,17 @@ impl Planner {
         request: &Request<'_>,
         stream: &Stream,
     ) -> Option<Box<Record>> {
-        self.entry.displaced += 1;
         if self.hot.cursor.is_live(position) {
             self.entry.overlapping = Some(position);
         }
-        self.carry(shared, request, stream)
+        let record = self.carry(shared, request, stream);
+        // The ring does not grow for what has a place elsewhere.
+        self.carry.forget_wanted();
+        match record {
+            Some(_) => self.entry.displaced += 1,
+            None => self.count(Some(Deviation::Blocked { position }), request.bytes as u64),
+        }
+        record
     }
 
     fn count(&mut self, deviation: Option<Deviation>, bytes: u64) {
