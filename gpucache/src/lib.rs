@@ -78,6 +78,10 @@ pub mod docs {
     pub mod guarantees {}
     #[doc = include_str!("../docs/limits.md")]
     pub mod limits {}
+    // Its programs compile kernels.
+    #[cfg(any(not(doctest), feature = "nvrtc"))]
+    #[doc = include_str!("../docs/porting.md")]
+    pub mod porting {}
     #[doc = include_str!("../docs/using.md")]
     pub mod using {}
 }
