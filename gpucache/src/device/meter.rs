@@ -4,6 +4,16 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a process holds from one device through this crate.
+///
+/// ```
+/// use gpucache::{device::Virtual, prelude::*};
+///
+/// let device = Virtual::new(1 << 30);
+/// drop(device.zeros::<u8>(4 << 20)?); // of no scope
+/// let used = device.memory();
+/// assert_eq!((used.allocations, used.frees, used.bytes, used.peak_bytes), (1, 1, 0, 4 << 20));
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
     /// How often memory was taken from the device so far: allocations, and pieces of pages mapped, each of which counts
@@ -20,6 +30,17 @@ pub struct MemoryUse {
 /// How often a device was called to order its streams, so that memory of one can serve another. A program with one
 /// stream has zeros throughout, but for streams of [`Host::new_stream`](super::Host::new_stream): those are asked whether
 /// they are done before pages move or go back.
+///
+/// ```
+/// use gpucache::{device::OrderUse, prelude::*};
+///
+/// let (first, second) = (Host::new_stream()?, Host::new_stream()?);
+/// let mut array = first.zeros::<f32>(1000)?;
+/// assert_eq!(first.ordering(), OrderUse::default());
+/// second.launch(&mut array, |array| array.fill(1.0))?; // behind the zeros
+/// assert_eq!(first.ordering().waits, 1);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderUse {
     /// Events recorded: at most one per stream and epoch, which ends when its event is recorded.
