@@ -111,6 +111,18 @@ impl<T: Element> DerefMut for Array<T, Host> {
 }
 
 /// What [`Host::launch`] lends to work: references to arrays, alone or in tuples of up to six, or nothing: `()`.
+///
+/// ```
+/// use gpucache::prelude::*;
+///
+/// let stream = Host::new_stream()?;
+/// let (x, mut y) = (Array::full(&stream, 8, 2.0f32)?, stream.zeros::<f32>(8)?);
+/// stream.launch(&mut y, |y| y[0] = 1.0)?; // one
+/// stream.launch((&x, &mut y), |(x, y)| y[1] = x[1])?; // several
+/// stream.launch((), |()| println!("or none"))?;
+/// assert_eq!(y[..3], [1.0, 2.0, 0.0]);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be lent to work on a host's stream: pass `&array`, `&mut array`, or a tuple of up to six of these",
     label = "no references to arrays on a `Host`",

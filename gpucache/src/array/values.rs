@@ -1,10 +1,31 @@
-//! What arrays are beside their elements' memory: values that are compared, iterated over, and kept across a panic.
+//! What arrays are beside their elements' memory: values that are copied, shown, compared, iterated over, and kept across a
+//! panic.
 
+use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::slice::{Iter, IterMut};
 
 use super::{Array, Element};
-use crate::device::{Host, Stream};
+use crate::device::{Device, Host, Stream};
+
+/// Copies on the device, as [`try_clone`](Array::try_clone) does.
+///
+/// # Panics
+/// If the device has no memory left or failed: `Clone` cannot return an error. Use `try_clone` to handle it.
+impl<T: Element, D: Device> Clone for Array<T, D> {
+    #[allow(clippy::panic)]
+    fn clone(&self) -> Self {
+        self.try_clone().unwrap_or_else(|error| panic!("an array could not be cloned: {error}"))
+    }
+}
+
+/// The type of the elements, the shape and the device. The elements themselves are not shown: work that writes them may be
+/// under way, and this neither waits nor fails. On a host `&array[..]` shows them.
+impl<T: Element, D: Device> fmt::Debug for Array<T, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Array<{}>{:?} on {:?}", std::any::type_name::<T>(), self.shape(), self.device())
+    }
+}
 
 /// Equal in shape, and element by element. This waits as `Deref` does.
 ///

@@ -9,6 +9,19 @@ use super::returns::Returns;
 /// What a scope did and holds, over all threads, since the process began.
 ///
 /// While other threads work in the scope, the numbers are of slightly different moments.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*};
+///
+/// let host = Host::new();
+/// let kept = cache_scope!(counted, { host.zeros::<u8>(4096)? });
+/// cache_scope!(counted, { host.zeros::<u8>(4096)? }); // and drops it
+/// let stats = gpucache::stats("counted").unwrap();
+/// assert_eq!((stats.entries, stats.misses, stats.busy_blocks), (2, 2, 1));
+/// assert_eq!((stats.busy_bytes, stats.high_water_bytes), (4096, 8192));
+/// # drop(kept);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScopeStats {

@@ -8,6 +8,18 @@ use crate::home::{PlanStats, ScopeStats};
 use crate::pressure::demand;
 
 /// What an invalidation gives back.
+///
+/// ```
+/// use gpucache::{cache_scope, invalidate, prelude::*};
+///
+/// let host = Host::new();
+/// let kept = cache_scope!(given, { host.zeros::<u8>(4096)? });
+/// cache_scope!(given, { host.zeros::<u8>(4096)? });
+/// let given = invalidate("given");
+/// assert_eq!((given.is_known, given.bytes, given.busy), (true, 4096, 1));
+/// # drop(kept);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Invalidated {
@@ -47,6 +59,16 @@ pub fn invalidate(name: impl AsRef<str>) -> Invalidated {
 }
 
 /// As [`invalidate`], for every scope of the process.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*};
+///
+/// let host = Host::new();
+/// cache_scope!(load, { host.zeros::<u8>(4096)? });
+/// cache_scope!(train, { host.zeros::<u8>(8192)? });
+/// assert_eq!(gpucache::invalidate_all().bytes, 4096 + 8192);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 pub fn invalidate_all() -> Invalidated {
     let sum =
         NamedCaches::all().iter().map(|scope| invalidate_scope(scope)).fold(Invalidated::default(), |sum, one| {
