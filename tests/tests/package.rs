@@ -48,7 +48,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
     let headings = page.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     let letters =
         |heading: &str| heading.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter)).collect();
-    headings.map(|heading| letters(heading)).map(|name: String| name.to_lowercase().replace(' ', "-")).collect()
+    headings.map(letters).map(|name: String| name.to_lowercase().replace(' ', "-")).collect()
 }
 
 /// Why a link of a packaged page leads nowhere.
