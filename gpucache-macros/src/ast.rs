@@ -91,14 +91,27 @@ fn arguments(input: ParseStream<'_>) -> Result<Vec<Argument>> {
         if input.is_empty() {
             break;
         }
-        input.parse::<Token![,]>()?;
+        separator(input)?;
     }
     Ok(arguments)
 }
 
+fn separator(input: ParseStream<'_>) -> Result<()> {
+    if input.parse::<Option<Token![,]>>()?.is_some() {
+        return Ok(());
+    }
+    Err(input.error("a comma is missing here: the name, each option and a block are separated by commas"))
+}
+
 impl Parse for Attribute {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        Ok(Self { arguments: arguments(input)? })
+        let arguments = arguments(input)?;
+        if input.peek(token::Brace) {
+            let message =
+                "an attribute takes no block: remove it, or write `cache_scope!(NAME, { .. })` as a statement";
+            return Err(input.error(message));
+        }
+        Ok(Self { arguments })
     }
 }
 
@@ -109,6 +122,9 @@ impl Parse for Block {
         let arguments = arguments(input)?;
         let body = if input.peek(token::Brace) { Some(input.parse()?) } else { None };
         input.parse::<Option<Token![,]>>()?;
+        if !input.is_empty() {
+            return Err(input.error("nothing follows the block: write `cache_scope!(NAME, OPTIONS, { .. })`"));
+        }
         Ok(Self { krate, arguments, body })
     }
 }

@@ -48,6 +48,6 @@ fn found_at(scope: &Scope, krate: TokenStream) -> TokenStream {
 }
 
 fn guarded(krate: &TokenStream, scope: &Scope, body: TokenStream) -> TokenStream {
-    let enter = guard::enter(krate, scope, &guard::name(scope));
+    let enter = guard::enter(krate, scope, &guard::name(krate, scope));
     quote_spanned!(Span::mixed_site()=> #enter #body)
 }

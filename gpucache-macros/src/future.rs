@@ -4,16 +4,15 @@
 //! What an `async fn` gives its body, the async block that stands in for it here must give it too: the whole of each
 //! parameter, moved in and dropped in order, and the return type before the first statement.
 
-use crate::guard;
 use crate::mentions::Mentions;
 use crate::valid::{Name, Scope};
+use crate::{guard, tail};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::parse::Parser;
 use syn::spanned::Spanned;
 use syn::{
-    Expr, ExprAsync, ExprCall, ExprPath, FnArg, GenericArgument, Ident, Local, LocalInit, Pat, PathArguments,
-    ReturnType, Signature, Stmt, Token, Type,
+    Expr, ExprAsync, ExprPath, FnArg, GenericArgument, Ident, Local, LocalInit, Pat, PathArguments, ReturnType,
+    Signature, Stmt, Token, Type,
 };
 
 /// The statements of an `async fn` whose block is `here`. Its bindings lose the `mut` that they get inside.
@@ -37,8 +36,8 @@ pub(crate) fn of_async_fn(
     quote!(#lints #polled)
 }
 
-/// The statements of a function whose body ends in `Box::pin(async { .. })` or in an async block, with that block
-/// polled inside the scope; none if it ends in anything else.
+/// The statements of a function whose body ends in an async block that [`tail`] finds, with that block polled inside the
+/// scope; none if it ends in anything else.
 pub(crate) fn returned(
     krate: &TokenStream,
     scope: &Scope,
@@ -48,9 +47,8 @@ pub(crate) fn returned(
     if matches!(output, ReturnType::Default) {
         return None;
     }
-    let mut statements = syn::Block::parse_within.parse2(statements.clone()).ok()?;
-    let Some(Stmt::Expr(tail, None)) = statements.last_mut() else { return None };
-    let outer = async_block(tail)?;
+    let mut statements = tail::parsed(statements)?;
+    let outer = tail::async_block(&mut statements)?;
     let mut inner = ExprAsync { attrs: Vec::new(), ..outer.clone() };
     inner.block.stmts = with_uses(std::mem::take(&mut inner.block.stmts), &Mentions::of(scope));
     let scoped = polled(krate, scope, &inner.to_token_stream());
@@ -81,9 +79,9 @@ fn moved_by(statement: &Stmt) -> Option<&Ident> {
 ///
 /// A computed name is kept as a `String`: it may borrow from parameters that move into the future.
 fn polled(krate: &TokenStream, scope: &Scope, future: &TokenStream) -> TokenStream {
-    let name = guard::name(scope);
+    let name = guard::name(krate, scope);
     let (kept, name) = match scope.name {
-        Name::Text(_) => (None, name),
+        Name::Text(_) | Name::OfModule(_) => (None, name),
         Name::Computed(_) => (
             Some(quote_spanned!(Span::mixed_site()=> let name = ::std::borrow::ToOwned::to_owned(#name);)),
             quote_spanned!(Span::mixed_site()=> &name),
@@ -99,23 +97,6 @@ fn polled(krate: &TokenStream, scope: &Scope, future: &TokenStream) -> TokenStre
         })
         .await
     }
-}
-
-fn async_block(tail: &mut Expr) -> Option<&mut ExprAsync> {
-    match tail {
-        Expr::Async(block) => Some(block),
-        Expr::Call(ExprCall { func, args, .. }) if args.len() == 1 && is_box_pin(func) => match args.first_mut() {
-            Some(Expr::Async(block)) => Some(block),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-fn is_box_pin(function: &Expr) -> bool {
-    let Expr::Path(ExprPath { path, .. }) = function else { return false };
-    let mut last = path.segments.iter().rev().map(|segment| &segment.ident);
-    last.next().is_some_and(|method| method == "pin") && last.next().is_some_and(|owner| owner == "Box")
 }
 
 /// Moves one parameter into the async block. Left to itself the block would capture single fields, and a body that

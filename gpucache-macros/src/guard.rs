@@ -16,12 +16,14 @@ pub(crate) fn enter(krate: &TokenStream, scope: &Scope, name: &TokenStream) -> T
 }
 
 /// The name as a `&str`; one that is not `AsRef<str>` is reported at the user's expression.
-pub(crate) fn name(scope: &Scope) -> TokenStream {
+pub(crate) fn name(krate: &TokenStream, scope: &Scope) -> TokenStream {
     match &scope.name {
         Name::Text(text) => text.to_token_stream(),
+        // A literal, put together by the compiler.
+        Name::OfModule(end) => quote_spanned!(Span::mixed_site()=> ::core::concat!(::core::module_path!(), #end)),
         Name::Computed(value) => {
             let here = Span::mixed_site().located_at(value.span());
-            quote_spanned!(here=> ::core::convert::AsRef::<str>::as_ref(&(#value)))
+            quote_spanned!(here=> #krate::__private::AsName::as_name(&(#value)))
         }
     }
 }

@@ -1,10 +1,12 @@
 //! What is accepted. Every rejection of a well-formed input stands in this file, at the token that is wrong.
 
 use crate::ast::{Argument, Block, Body, Function, Item, literal};
+use crate::later::{self, Later};
+use crate::tail;
 use proc_macro2::Span;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Error, Expr, Ident, LitStr, Path, Result};
+use syn::{Error, Expr, ExprPath, Ident, LitStr, Path, PathSegment, Result};
 
 /// The values of `recycle` and the variant of `gpucache::Recycle` that each stands for.
 const RECYCLE: [(&str, &str); 4] = [("auto", "Auto"), ("range", "Range"), ("keyed", "Keyed"), ("off", "Off")];
@@ -20,8 +22,13 @@ pub(crate) struct Scope {
 
 pub(crate) enum Name {
     Text(LitStr),
+    /// `self::step`: the end of a name that begins with the path of the module.
+    OfModule(LitStr),
     Computed(Expr),
 }
+
+const AWAITED: &str = "an `.await` would leave other tasks of the thread inside the scope; \
+    move the block to an `async fn` with `#[cache_scope(..)]`";
 
 /// The scope and the body of `cache_scope!`.
 pub(crate) fn block(block: Block) -> Result<(Scope, Body)> {
@@ -29,6 +36,9 @@ pub(crate) fn block(block: Block) -> Result<(Scope, Body)> {
     let Some(body) = block.body else {
         return Err(Error::new(end, "the block to run is missing; write `cache_scope!(NAME, { .. })`"));
     };
+    if let Some(place) = later::awaited(&body.statements) {
+        return Err(Error::new(place, AWAITED));
+    }
     Ok((scope(block.arguments)?, body))
 }
 
@@ -50,15 +60,33 @@ pub(crate) fn scope(arguments: Vec<Argument>) -> Result<Scope> {
                 return Err(Error::new(span, format!("unknown option `{key}`; {}", known_options())));
             }
             Argument::Text(_) if name.is_some() => return Err(twice("name", span)),
-            Argument::Other(_) if position == 0 => return Err(Error::new(span, format!("not a name; {NAMES}"))),
-            _ => return Err(Error::new(span, format!("only options follow the name; {}", known_options()))),
+            Argument::Other(value) if position == 0 => name = Some(of_module(&value)?),
+            Argument::Word(word) if is_recycling(&word) => {
+                return Err(Error::new(
+                    span,
+                    format!("`{word}` is a value, not an option; write `recycle = \"{word}\"`"),
+                ));
+            }
+            _ => return Err(Error::new(span, format!("only options follow the one name; {}", known_options()))),
         }
     }
     let name = name.ok_or_else(|| Error::new(start, format!("the name of the scope is missing; {NAMES}")))?;
     Ok(Scope { name, recycle, krate })
 }
 
-const NAMES: &str = "it comes first and is an identifier, a string literal or `name = EXPRESSION`";
+const NAMES: &str = "it comes first and is an identifier, `self::IDENTIFIER`, a string literal or `name = EXPRESSION`";
+
+/// The name in `self::name`.
+fn of_module(value: &Expr) -> Result<Name> {
+    if let Expr::Path(ExprPath { qself: None, path, .. }) = value
+        && let [module, PathSegment { ident, arguments }] = &*path.segments.iter().cloned().collect::<Vec<_>>()
+        && module.ident == "self"
+        && arguments.is_none()
+    {
+        return Ok(Name::OfModule(LitStr::new(&format!("::{}", ident.unraw()), ident.span())));
+    }
+    Err(Error::new(value.span(), format!("not a name; {NAMES}")))
+}
 
 fn named(text: LitStr) -> Result<Name> {
     if text.value().is_empty() {
@@ -74,9 +102,18 @@ fn computed(value: Expr) -> Result<Name> {
     }
 }
 
+fn is_recycling(word: &Ident) -> bool {
+    RECYCLE.iter().any(|(known, _)| word == known)
+}
+
 fn variant(value: &Expr) -> Result<Ident> {
-    let text = literal(value).map(LitStr::value);
-    let known = RECYCLE.iter().find(|(word, _)| text.as_deref() == Some(word));
+    let Some(text) = literal(value).map(LitStr::value) else {
+        let known = known_recycling();
+        let message =
+            format!("`recycle` takes a word in quotes, {known}; one chosen at run time is for `gpucache::Scope`");
+        return Err(Error::new(value.span(), message));
+    };
+    let known = RECYCLE.iter().find(|(word, _)| text == *word);
     known.map(|(_, variant)| Ident::new(variant, Span::mixed_site())).ok_or_else(|| {
         Error::new(value.span(), format!("unknown value of `recycle`; known values: {}", known_recycling()))
     })
@@ -111,7 +148,7 @@ fn known_recycling() -> String {
 impl Name {
     pub(crate) fn span(&self) -> Span {
         match self {
-            Self::Text(text) => text.span(),
+            Self::Text(text) | Self::OfModule(text) => text.span(),
             Self::Computed(value) => value.span(),
         }
     }
@@ -136,15 +173,42 @@ pub(crate) fn function(item: Item) -> Result<Function> {
             return Err(Error::new(end, message));
         }
         Item::Other(start) => {
-            let message = "not a function; `#[cache_scope]` runs the body of a function inside a scope";
+            let message = "not a function; put `#[cache_scope]` on functions and methods, \
+                and write `cache_scope!(NAME, { .. })` around a block";
             return Err(Error::new(start, message));
         }
     };
-    match function.signature.constness {
+    if let Some(constness) = function.signature.constness {
+        let message = "a `const fn` cannot enter a scope, since it may run in the compiler; remove `const`";
+        return Err(Error::new(constness.span, message));
+    }
+    match later::returned(&function.signature.output) {
+        Some((Later::Future, _)) if is_scoped_future(&function) => Ok(function),
+        Some((later, place)) => Err(Error::new(place, outside(later))),
         None => Ok(function),
-        Some(constness) => {
-            let message = "a `const fn` cannot enter a scope, since it may run in the compiler; remove `const`";
-            Err(Error::new(constness.span, message))
+    }
+}
+
+/// Whether the future that a function returns is one that enters the scope at each poll.
+fn is_scoped_future(function: &Function) -> bool {
+    let mut statements = tail::parsed(&function.body.statements).unwrap_or_default();
+    function.signature.asyncness.is_none() && tail::async_block(&mut statements).is_some()
+}
+
+/// What is wrong with a function whose work begins when it has returned.
+const fn outside(later: Later) -> &'static str {
+    match later {
+        Later::Future => {
+            "the returned future would be polled outside the scope; make it an `async fn`, \
+            or end in `Box::pin(async move { future.await })`"
+        }
+        Later::Iterator => {
+            "the returned iterator would run outside the scope; return a `Vec`, \
+            or write `cache_scope!(NAME, { .. })` around what allocates"
+        }
+        Later::Closure => {
+            "the returned closure would run outside the scope; \
+            write `cache_scope!(NAME, { .. })` inside it, or around what allocates"
         }
     }
 }

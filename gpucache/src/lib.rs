@@ -111,8 +111,9 @@ pub mod prelude {
     pub use gpucache_macros::cache_scope;
 }
 
-/// The procedural half of [`cache_scope!`]. Not for use by hand.
+/// The procedural half of [`cache_scope!`], and what both macros write. Not for use by hand.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::scope::AsName;
     pub use gpucache_macros::cache_scope_block;
 }

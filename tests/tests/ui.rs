@@ -1,7 +1,18 @@
 //! The macros as a program meets them: what has to compile and run (`ui/pass`), and what must not compile, with the
-//! message it then gets (`ui/fail`, one mistake to a file).
+//! message it then gets, one mistake to a file.
+//!
+//! The messages in `ui/fail` are gpucache's own: the first line of each names the cause and the remedy. Those in
+//! `ui/compiler` are the compiler's, and about the program's own lines.
 //!
 //! `TRYBUILD=overwrite` writes the messages anew; read each before it is kept.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+/// Lines of a message, at most: it is read without scrolling.
+const LINES: usize = 15;
+/// Mistakes with a message of ours, at least.
+const MISTAKES: usize = 80;
 
 #[test]
 fn programs_that_compile_and_run() {
@@ -10,5 +21,38 @@ fn programs_that_compile_and_run() {
 
 #[test]
 fn mistakes_and_their_messages() {
-    trybuild::TestCases::new().compile_fail("ui/fail/*.rs");
+    let cases = trybuild::TestCases::new();
+    cases.compile_fail("ui/fail/*.rs");
+    cases.compile_fail("ui/compiler/*.rs");
+}
+
+/// The messages in a folder, by their file's name.
+fn messages(folder: &str) -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui").join(folder);
+    let paths = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let paths = paths.filter(|path| path.extension().is_some_and(|extension| extension == "stderr"));
+    paths.map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap())).collect()
+}
+
+#[test]
+fn messages_are_short() {
+    let own = messages("fail");
+    assert!(own.len() >= MISTAKES, "{} mistakes", own.len());
+    for (path, message) in own.iter().chain(&messages("compiler")) {
+        let lines = message.lines().count();
+        assert!(lines <= LINES, "{path} has {lines} lines");
+        let errors = message.lines().filter(|line| line.starts_with("error")).count();
+        assert_eq!(errors, 1, "{path} is of more than one mistake");
+    }
+}
+
+/// A remedy follows its cause behind a colon or a semicolon, or is the word `unsafe` to be added.
+#[test]
+fn first_lines_have_two_parts() {
+    for (path, message) in messages("fail") {
+        let first = message.lines().next().unwrap_or_default();
+        let said = first.split_once(": ").map_or("", |(_, said)| said);
+        let has_remedy = said.contains(": ") || said.contains("; ") || said.contains("requires an `unsafe impl`");
+        assert!(has_remedy, "{path} names no remedy: {first}");
+    }
 }

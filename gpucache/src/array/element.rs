@@ -23,9 +23,7 @@ use half::{bf16, f16};
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be an element of an array: use a number, `bool`, or a `Copy` type with `unsafe impl Element`",
-    label = "not an `Element`",
-    note = "plain data without padding, of which all bytes zero is a value, may have `unsafe impl gpucache::Element for {Self} {{}}`"
+    message = "`{Self}` cannot be an element of an array: use a number, `bool`, or a `Copy` type with `unsafe impl Element`"
 )]
 pub unsafe trait Element: Copy + Send + Sync + 'static {}
 

@@ -125,7 +125,6 @@ impl<T: Element> DerefMut for Array<T, Host> {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be lent to work on a host's stream: pass `&array`, `&mut array`, or a tuple of up to six of these",
-    label = "no references to arrays on a `Host`",
     note = "the work may move in everything else that is `Send + 'static`; work without arrays takes `()`"
 )]
 pub trait Arguments: sealed::Lend {}
@@ -153,6 +152,10 @@ fn is_late<T: Element>(array: &Array<T, Host>, stream: &Host) -> Result<bool> {
 mod sealed {
     use super::{Host, Result};
 
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot be lent to work on a host's stream: pass `&array`, `&mut array`, or a tuple of up to six of these",
+        note = "the work may move in everything else that is `Send + 'static`; work without arrays takes `()`"
+    )]
     pub trait Lend {
         /// What the work gets.
         type Slices<'a>;
@@ -263,7 +266,8 @@ impl Host {
     /// assert_eq!(output.to_vec()?, [9.0; 1000]);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
-    pub fn launch<A: Arguments>(
+    // `Lend` is a part of `Arguments`. Named first, it is what an error is about, and not the work that depends on it.
+    pub fn launch<A: sealed::Lend + Arguments>(
         &self,
         arguments: A,
         work: impl for<'a> FnOnce(A::Slices<'a>) + Send + 'static,

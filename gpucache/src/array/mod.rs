@@ -60,7 +60,8 @@ pub struct Array<T, D> {
     typed: PhantomData<(T, D)>,
 }
 
-impl<T: Element, D: Device> Array<T, D> {
+// The bounds stand on the constructors, each in the line of its name: so an error about one shows that line alone.
+impl<T, D> Array<T, D> {
     /// An array whose every byte is zero, written on the device's stream.
     ///
     /// # Errors
@@ -74,7 +75,8 @@ impl<T: Element, D: Device> Array<T, D> {
     /// assert_eq!(array.to_vec()?, [0.0; 6]);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
-    pub fn zeros(device: &D, shape: impl Shape) -> Result<Self> {
+    #[rustfmt::skip]
+    pub fn zeros(device: &D, shape: impl Shape) -> Result<Self> where T: Element, D: Device {
         let mut array = Self::allocate(device, shape.dims())?;
         array.block.fill(&[0])?;
         Ok(array)
@@ -92,7 +94,8 @@ impl<T: Element, D: Device> Array<T, D> {
     /// assert_eq!(array.to_vec()?, [0.5; 6]);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
-    pub fn full(device: &D, shape: impl Shape, value: T) -> Result<Self> {
+    #[rustfmt::skip]
+    pub fn full(device: &D, shape: impl Shape, value: T) -> Result<Self> where T: Element, D: Device {
         let mut array = Self::allocate(device, shape.dims())?;
         array.block.fill(shortest_period(bytes_of(from_ref(&value))))?;
         Ok(array)
@@ -111,7 +114,8 @@ impl<T: Element, D: Device> Array<T, D> {
     /// assert_eq!(array[3], 4);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
-    pub fn from_slice(device: &D, shape: impl Shape, values: &[T]) -> Result<Self> {
+    #[rustfmt::skip]
+    pub fn from_slice(device: &D, shape: impl Shape, values: &[T]) -> Result<Self> where T: Element, D: Device {
         let dims = shape.dims();
         same_len::<T>(dims, values.len())?;
         let mut array = Self::allocate(device, dims)?;
@@ -136,10 +140,13 @@ impl<T: Element, D: Device> Array<T, D> {
     /// array.fill(1.0);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
-    pub unsafe fn uninit(device: &D, shape: impl Shape) -> Result<Self> {
+    #[rustfmt::skip]
+    pub unsafe fn uninit(device: &D, shape: impl Shape) -> Result<Self> where T: Element, D: Device {
         Self::allocate(device, shape.dims())
     }
+}
 
+impl<T: Element, D: Device> Array<T, D> {
     /// Serves what a plan expects in line, where all stays in registers.
     #[inline(always)]
     fn allocate(device: &D, dims: &[usize]) -> Result<Self> {

@@ -14,7 +14,6 @@
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a shape: pass a `usize`, or an array, a `Vec` or a slice of `usize`",
-    label = "not a `Shape`",
     note = "a literal such as `[2, 3]` is one as it stands; convert other integers by `usize::try_from`, and a tuple into an array"
 )]
 pub trait Shape {

@@ -59,6 +59,7 @@ impl<T: Element + Eq> Eq for Array<T, Host> {}
 /// assert_eq!(sum, 3.0);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
+#[diagnostic::do_not_recommend]
 impl<'a, T: Element> IntoIterator for &'a Array<T, Host> {
     type Item = &'a T;
     type IntoIter = Iter<'a, T>;
@@ -80,6 +81,7 @@ impl<'a, T: Element> IntoIterator for &'a Array<T, Host> {
 /// assert_eq!(*array, [2; 6]);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
+#[diagnostic::do_not_recommend]
 impl<'a, T: Element> IntoIterator for &'a mut Array<T, Host> {
     type Item = &'a mut T;
     type IntoIter = IterMut<'a, T>;

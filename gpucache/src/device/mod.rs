@@ -67,9 +67,7 @@ use crate::base::error::Result;
 /// gives the handle around just the stream it is given: an array is freed and copied on the stream that it was
 /// allocated on.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a device: pass a handle such as `Host::new()` or `Cuda::new(0)?`, borrowed once",
-    label = "not a `Device`",
-    note = "a CUDA stream becomes one by `Cuda::with_stream(stream)?`"
+    message = "`{Self}` is not a device: borrow one, made by `Host::new()`, `Cuda::new(0)?` or `Cuda::with_stream(stream)?`"
 )]
 pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// The stream behind this handle.

@@ -4,14 +4,16 @@ mod name;
 mod stack;
 mod value;
 
-pub use name::{Invalidated, invalidate, invalidate_all, plan_stats, scopes, stats};
+pub use name::{AsName, Invalidated, invalidate, invalidate_all, plan_stats, scopes, stats};
 pub use stack::ScopeGuard;
 pub use value::{OwnedScope, Scope};
 
 /// Serves the arrays that a block allocates from the cache of a name.
 ///
 /// `cache_scope!(NAME, { .. })` is an expression: the value of its block. `?`, `return`, `break` and lifetimes work as in
-/// any block. NAME is an identifier, a string literal, or `name = EXPR` for an expression that is `AsRef<str>`.
+/// any block, but for `.await`, which is refused: it would leave other tasks of the thread inside. NAME is an identifier, a
+/// string literal, `self::IDENTIFIER` for one that begins with the module's path, or `name = EXPR` for an expression that
+/// is `AsRef<str>`.
 /// `recycle = "auto"`, the default, learns the order of allocations and plans for it; `recycle = "range"` leaves idle memory to
 /// the device's range; `recycle = "keyed"` keeps every block for the next request of the same dtype, shape, device and
 /// stream; `recycle = "off"` keeps none.
@@ -59,4 +61,7 @@ macro_rules! uncached {
         let _guard = $crate::ScopeGuard::outside();
         { $($body)* }
     }};
+    ($($other:tt)*) => {
+        ::core::compile_error!("`uncached!` takes a block in braces and nothing else; write `uncached!({ .. })`")
+    };
 }

@@ -7,6 +7,23 @@ use crate::cache::registry::NamedCaches;
 use crate::home::{PlanStats, ScopeStats};
 use crate::pressure::demand;
 
+/// What a name may be computed as: all that is `AsRef<str>`. It stands between the macros and that trait for its message.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the name of a scope: give a `&str` or a `String`, such as `format!(\"layer{{index}}\")`",
+    label = "not a name"
+)]
+pub trait AsName {
+    /// The name.
+    fn as_name(&self) -> &str;
+}
+
+#[diagnostic::do_not_recommend]
+impl<N: AsRef<str> + ?Sized> AsName for N {
+    fn as_name(&self) -> &str {
+        self.as_ref()
+    }
+}
+
 /// What an invalidation gives back.
 ///
 /// ```

@@ -31,7 +31,7 @@ use crate::device::{process_exits_now, thread_is_main};
 /// assert_eq!(frame.stats().unwrap().misses, 1);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
-#[must_use = "the scope is left when the guard is dropped"]
+#[must_use = "the scope is left when the guard is dropped: bind it to a name, `let _inside = ..`, as `let _ = ..` drops it at once"]
 #[derive(Debug)]
 pub struct ScopeGuard {
     /// Names the entry on the stack; `None` if the thread is too far into its end to have one.

@@ -10,8 +10,9 @@ use crate::home::{PlanStats, ScopeStats};
 /// A scope by its name, and how it recycles: what [`cache_scope!`](crate::cache_scope) names, as a value.
 ///
 /// It is a name alone, and free to make and to copy: values of one name mean one scope, whose caches belong to the threads that
-/// enter it. Names are of the whole process: libraries had better put their own name in front (`"mycrate::step"`), or
-/// have a scope of their own, [`owned`](Scope::owned).
+/// enter it. Names are of the whole process: libraries had better put the module's path in front
+/// (`Scope::new(concat!(module_path!(), "::step"))`, which is what the macros call `self::step`), or have a scope of their
+/// own, [`owned`](Scope::owned).
 ///
 /// ```
 /// use gpucache::{Recycle, Scope, prelude::*};
@@ -99,7 +100,8 @@ impl<'a> Scope<'a> {
         self.name
     }
 
-    /// Enters the scope: what is allocated on this thread until the guard is dropped comes from its cache.
+    /// Enters the scope: what is allocated on this thread until the guard is dropped comes from its cache. Bind the guard to a
+    /// name (`let _inside = scope.enter();`): `let _ = scope.enter();` leaves the scope at once.
     ///
     /// A guard across an `.await` would leave the scope entered while other tasks run on the thread; it is not `Send`, so that
     /// most executors refuse it. In async code use the attribute, which enters at each poll.

@@ -1,15 +1,24 @@
-//! `impl Trait` as a return type and as a parameter.
+//! `impl Trait` as a return type and as a parameter; what runs later, where the scope stands around its making.
 #![deny(warnings)]
 use gpucache::prelude::*;
 
-#[cache_scope(iterator)]
-fn evens(limit: &u32) -> impl Iterator<Item = u32> + '_ {
-    (0..*limit).filter(|number| number % 2 == 0)
+#[cache_scope(display)]
+fn shown(number: &u32) -> impl std::fmt::Display + '_ {
+    number
 }
 
-#[cache_scope(closure)]
-fn adder(by: i32) -> impl Fn(i32) -> i32 {
-    move |number| number + by
+#[cache_scope(iterator)]
+fn evens(limit: &u32) -> Option<impl Iterator<Item = u32> + '_> {
+    Some((0..*limit).filter(|number| number % 2 == 0))
+}
+
+fn odds(limit: &u32) -> impl Iterator<Item = u32> + '_ {
+    gpucache::cache_scope!(block, { (0..*limit).filter(|number| number % 2 == 1) })
+}
+
+#[cache_scope(lent)]
+fn lent<'a>(adder: &'a dyn Fn(i32) -> i32) -> &'a dyn Fn(i32) -> i32 {
+    adder
 }
 
 #[cache_scope(parameter)]
@@ -24,10 +33,14 @@ fn parsed(text: &str) -> Result<impl std::fmt::Display + use<>, std::num::ParseI
 }
 
 fn main() {
-    assert_eq!(total(evens(&7)), 12);
-    assert_eq!(adder(2)(3), 5);
+    assert_eq!(shown(&3).to_string(), "3");
+    assert_eq!(evens(&7).map(total), Some(12));
+    assert_eq!(total(odds(&7)), 9);
+    assert_eq!(lent(&|number| number + 2)(3), 5);
     assert_eq!(parsed("8").map(|number| number.to_string()), Ok("8".to_owned()));
     assert!(parsed("eight").is_err());
-    assert_eq!(gpucache::stats("iterator").unwrap().entries, 1);
+    for name in ["display", "iterator", "block", "lent"] {
+        assert_eq!(gpucache::stats(name).unwrap().entries, 1, "{name}");
+    }
     assert_eq!(gpucache::stats("nested_in_result").unwrap().entries, 2);
 }

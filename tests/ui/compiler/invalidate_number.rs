@@ -1,0 +1,3 @@
+fn main() {
+    gpucache::invalidate(1);
+}

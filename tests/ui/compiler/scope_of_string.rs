@@ -1,0 +1,3 @@
+fn main() {
+    let _ = gpucache::Scope::new(format!("layer{}", 1));
+}

@@ -1,0 +1,8 @@
+use gpucache::prelude::*;
+
+fn main() -> gpucache::Result<()> {
+    let stream = Host::new_stream()?;
+    let x = Array::full(&stream, 4, 1.0f32)?;
+    let y = Array::full(&stream, 4, 1.0f32)?;
+    stream.launch((y, x), |(y, x)| y.copy_from_slice(x))
+}

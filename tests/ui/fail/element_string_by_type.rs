@@ -1,0 +1,6 @@
+use gpucache::prelude::*;
+
+fn main() {
+    let host = Host::new();
+    let _: gpucache::Result<Array<String, Host>> = Array::zeros(&host, 4);
+}

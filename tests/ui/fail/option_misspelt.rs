@@ -1,0 +1,8 @@
+use gpucache::prelude::*;
+
+#[cache_scope(step, recyle = "keyed")]
+fn step() {}
+
+fn main() {
+    step();
+}

@@ -1,0 +1,8 @@
+use gpucache::prelude::*;
+
+#[cache_scope(step, recycle = "Keyed")]
+fn step() {}
+
+fn main() {
+    step();
+}

@@ -1,0 +1,6 @@
+use gpucache::prelude::*;
+
+fn main() {
+    let host = Host::new();
+    let _ = host.zeros::<f32>([[2, 3]]);
+}

@@ -1,0 +1,8 @@
+use gpucache::prelude::*;
+
+#[cache_scope(step)]
+trait Step {
+    fn step(&self) {}
+}
+
+fn main() {}

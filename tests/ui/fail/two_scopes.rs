@@ -1,0 +1,8 @@
+use gpucache::prelude::*;
+
+#[cache_scope(forward, backward)]
+fn step() {}
+
+fn main() {
+    step();
+}

@@ -1,0 +1,3 @@
+fn main() {
+    gpucache::uncached!(load, { 1 });
+}
