@@ -45,6 +45,12 @@ fn doc(attributes: &[Attribute]) -> String {
     .collect()
 }
 
+/// Whether an item is no part of the documentation, as it is there for the macros alone.
+fn is_hidden(attributes: &[Attribute]) -> bool {
+    let docs = attributes.iter().filter(|attribute| attribute.path().is_ident("doc"));
+    docs.filter_map(|attribute| attribute.parse_args::<syn::Ident>().ok()).any(|argument| argument == "hidden")
+}
+
 /// Whether a text has a block of Rust with something in it.
 fn has_example(attributes: &[Attribute]) -> bool {
     const RUST: [&str; 3] = ["", "no_run", "should_panic"];
@@ -84,7 +90,7 @@ impl Crate {
         for item in items {
             match item {
                 Item::Use(item) if is_public(&item.vis) => collect_uses(&item.tree, names),
-                Item::Mod(item) if is_public(&item.vis) && !doc(&item.attrs).contains("hidden") => {
+                Item::Mod(item) if is_public(&item.vis) && !is_hidden(&item.attrs) => {
                     match &item.content {
                         Some((_, items)) => self.collect_names(items, names),
                         None => names.extend(self.names_of(&format!("{}/mod.rs", item.ident))),
@@ -118,7 +124,7 @@ impl Crate {
                 }
             }
             Item::Impl(item) if item.trait_.is_none() => self.look_at_methods(path, item, found),
-            Item::Mod(module) if path == "lib.rs" && !doc(&module.attrs).contains("hidden") => {
+            Item::Mod(module) if path == "lib.rs" && !is_hidden(&module.attrs) => {
                 module.content.iter().flat_map(|(_, items)| items).for_each(|item| look_at_macros(path, item, found));
             }
             _ => {}
@@ -143,6 +149,9 @@ impl Crate {
 
 impl Found {
     fn note(&mut self, path: &str, name: &str, attributes: &[Attribute]) {
+        if is_hidden(attributes) {
+            return;
+        }
         self.all += 1;
         if !has_example(attributes) {
             self.bare.push(format!("{path}: {name}"));
@@ -235,7 +244,8 @@ fn bare(files: &[(&str, &str)]) -> Vec<String> {
 fn items_without_an_example_are_found() {
     let all = ["S", "S::new", "E", "T", "T::method", "f", "m", "Inner"];
     let text = "
-        pub struct S; impl S { pub fn new() -> S { S } fn own() {} pub(crate) fn shared() {} }
+        pub struct S; impl S { pub fn new() -> S { S } fn own() {} pub(crate) fn shared() {}
+        #[doc(hidden)] pub fn for_macros() {} }
         pub enum E { A } pub trait T { fn method(&self); } pub fn f() {} pub struct Hidden; fn g() {}
         #[macro_export] macro_rules! m { () => {} }";
     let face = "mod a; pub mod b; pub use a::{E, S, T, f};";

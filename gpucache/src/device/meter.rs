@@ -64,11 +64,33 @@ pub struct OrderUse {
 
 impl MemoryUse {
     /// How often memory was taken from the device: allocations and mapped pieces.
+    ///
+    /// ```
+    /// use gpucache::{cache_scope, device::Virtual, prelude::*};
+    ///
+    /// let device = Virtual::new(1 << 30);
+    /// let outside = device.zeros::<u8>(4 << 20)?; // allocated
+    /// let inside = cache_scope!(taking, { device.zeros::<u8>(4096)? }); // in a piece of pages that is mapped
+    /// assert_eq!(device.memory().times_taken(), 2);
+    /// # drop((outside, inside));
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn times_taken(&self) -> u64 {
         self.allocations + self.mapped_pieces
     }
 
     /// How often memory was given back: frees and unmapped pieces.
+    ///
+    /// ```
+    /// use gpucache::{cache_scope, device::Virtual, invalidate, prelude::*};
+    ///
+    /// let device = Virtual::new(1 << 30);
+    /// cache_scope!(giving, { device.zeros::<u8>(4096)? });
+    /// assert_eq!(device.memory().times_given_back(), 0); // the scope keeps it
+    /// invalidate("giving");
+    /// assert_eq!(device.memory().times_given_back(), 1);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn times_given_back(&self) -> u64 {
         self.frees + self.unmapped_pieces
     }

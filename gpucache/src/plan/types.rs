@@ -49,7 +49,8 @@ pub struct Layout {
 /// ```
 /// use gpucache::plan::{Buffer, TooLarge, layout};
 /// let buffers = [Buffer { lower: 0, upper: 1, size: u64::MAX }];
-/// assert_eq!(layout(&buffers), Err(TooLarge { buffers: 1 }));
+/// let error: TooLarge = layout(&buffers).unwrap_err();
+/// assert_eq!(error.buffers, 1);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
