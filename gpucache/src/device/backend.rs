@@ -33,7 +33,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// [`Error::out_of_memory`](crate::Error::out_of_memory) where memory may be had once other memory is given back; anything else as it is.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// let address = Plain.allocate(1000)?;
@@ -54,7 +54,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// freed once, and not used by later work.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// let address = Plain.allocate(64)?;
@@ -73,7 +73,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// `bytes` at `address` are allocated, and nothing else touches them before this is done.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// let address = Plain.allocate(8)?;
@@ -98,7 +98,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// `bytes` at `from` are readable, `bytes` at `to` are allocated, and nothing else touches them before this is done.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// let (values, mut bytes) = ([7u8; 4], [0; 4]);
@@ -123,7 +123,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// `bytes` at `from` are allocated, `bytes` at `to` are writable.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// let address = Plain.allocate(4)?;
@@ -148,7 +148,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// `bytes` at both addresses are allocated and do not overlap; nothing else writes them before this is done.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// let (first, second) = (Plain.allocate(4)?, Plain.allocate(4)?);
@@ -172,7 +172,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// What that work met.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// Plain.synchronize()?; // at once, as no work is under way
@@ -187,7 +187,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// What the device answered.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// assert!(!Plain.release_reserve()?, "it keeps no memory");
@@ -207,7 +207,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// What the device answered.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// let event = Plain.new_event()?;
@@ -225,7 +225,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// What the device answered; what the event is behind is then not known.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// let event = Plain.new_event()?;
@@ -243,7 +243,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// What the device answered; later work is then not ordered.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// let (first, second) = (Plain, Plain);
@@ -259,7 +259,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// Whether [`is_capturing`](Backend::is_capturing) is ever true.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// assert!(!Plain.can_capture()); // it knows no graphs
@@ -272,7 +272,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// queried or waited for then: memory that another stream still uses is refused.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// assert!(!Plain.is_capturing()); // it knows no graphs
@@ -285,7 +285,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// on it does, as another one might record into a graph that it captures meanwhile.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// assert!(Plain.records_for_anyone());
@@ -301,7 +301,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// That failure, once.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// Plain.kept_failure()?; // it keeps none
@@ -315,7 +315,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// would never be unlocked, so that such a stream is asked whether it is done, and not waited for.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// assert!(!Plain.runs_closures());
@@ -328,7 +328,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// that check what is done with their memory.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// assert!(!Plain.watches()); // nobody tells it what becomes of its blocks
@@ -343,7 +343,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// What is wrong about it.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// Plain.handed_out(256, 1024)?; // it has no objection
@@ -359,7 +359,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// What is wrong about it.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     ///
     /// Plain.taken_back(256, 1024)?; // it has no objection

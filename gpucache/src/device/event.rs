@@ -38,7 +38,7 @@ pub unsafe trait Event: Any + fmt::Debug + Send + Sync {
     /// What the device answered, or what that work met.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of `Backend`
     ///
     /// let event = Plain.new_event()?; // of a backend whose work is done when a call returns

@@ -23,7 +23,7 @@ enum RangeMemory {
 /// The memory of one device, shared by its streams.
 ///
 /// ```
-/// # mod plain { include!("../../docs/plain.rs"); }
+/// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
 /// use gpucache::device::{Memory, Stream};
 /// # use plain::Plain;
 ///
@@ -53,7 +53,7 @@ impl Memory {
     /// ask the streams' backends for each block.
     ///
     /// ```
-    /// # mod pages { include!("../../docs/pages.rs"); }
+    /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
     /// use {gpucache::device::Memory, pages::Pages}; // as in the example of `VirtualMemory`
     ///
     /// let memory = Memory::with_pages(Pages::default());

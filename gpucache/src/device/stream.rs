@@ -22,7 +22,7 @@ use crate::base::sync::{Mutex, MutexGuard};
 /// One stream of one device, without its type. Cheap to clone; equal ids are the same stream.
 ///
 /// ```
-/// # mod plain { include!("../../docs/plain.rs"); }
+/// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
 /// use gpucache::device::Device;
 /// # use plain::{Desk, Plain};
 ///
@@ -81,7 +81,7 @@ impl Stream {
     /// of one device. Memory changes hands between streams that share it, and arrays are copied between them.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::{Memory, Stream}, plain::Plain}; // as in the example of `Backend`
     ///
     /// // SAFETY: this memory maps nothing, and no other stream shares it.
@@ -122,7 +122,7 @@ impl Stream {
     /// The backend, if it is a `B`.
     ///
     /// ```
-    /// # mod plain { include!("../../docs/plain.rs"); }
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::{Device, Host}, plain::Plain}; // as in the example of `Backend`
     ///
     /// assert!(Host::new().stream_handle().backend::<Plain>().is_none()); // that is another one's

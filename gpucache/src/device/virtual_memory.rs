@@ -27,7 +27,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// The unit of mapping in bytes: always the same, a power of two of at least 256.
     ///
     /// ```
-    /// # mod pages { include!("../../docs/pages.rs"); }
+    /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
     /// use {gpucache::device::VirtualMemory, pages::Pages}; // as in the example of the trait
     ///
     /// assert!(Pages::default().granularity().is_power_of_two());
@@ -38,7 +38,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// pieces; where it is not, pieces are short.
     ///
     /// ```
-    /// # mod pages { include!("../../docs/pages.rs"); }
+    /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
     /// use {gpucache::device::VirtualMemory, pages::Pages}; // as in the example of the trait
     ///
     /// assert_eq!(Pages::default().capacity(), Some(1 << 20));
@@ -53,7 +53,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// What the device answered; memory is then taken from its streams in chunks.
     ///
     /// ```
-    /// # mod pages { include!("../../docs/pages.rs"); }
+    /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
     /// use {gpucache::device::VirtualMemory, pages::Pages}; // as in the example of the trait
     ///
     /// let (address, bytes) = Pages::default().reserve()?;
@@ -68,7 +68,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// [`Error::out_of_memory`](crate::Error::out_of_memory) where there is none left. Nothing is then mapped.
     ///
     /// ```
-    /// # mod pages { include!("../../docs/pages.rs"); }
+    /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
     /// use {gpucache::device::VirtualMemory, pages::Pages}; // as in the example of the trait
     ///
     /// let pages = Pages::default();
@@ -91,7 +91,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// This piece is mapped, and no work uses the memory any more.
     ///
     /// ```
-    /// # mod pages { include!("../../docs/pages.rs"); }
+    /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
     /// use {gpucache::device::VirtualMemory, pages::Pages}; // as in the example of the trait
     ///
     /// let pages = Pages::default();
@@ -118,7 +118,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// up to that one stay mapped.
     ///
     /// ```
-    /// # mod pages { include!("../../docs/pages.rs"); }
+    /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
     /// use {gpucache::device::VirtualMemory, pages::Pages}; // as in the example of the trait
     ///
     /// let pages = Pages::default();
@@ -153,7 +153,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// Each of these pieces is mapped, and no work uses the memory of any of them any more.
     ///
     /// ```
-    /// # mod pages { include!("../../docs/pages.rs"); }
+    /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
     /// use {gpucache::device::VirtualMemory, pages::Pages}; // as in the example of the trait
     ///
     /// let pages = Pages::default();
