@@ -90,12 +90,10 @@ impl Crate {
         for item in items {
             match item {
                 Item::Use(item) if is_public(&item.vis) => collect_uses(&item.tree, names),
-                Item::Mod(item) if is_public(&item.vis) && !is_hidden(&item.attrs) => {
-                    match &item.content {
-                        Some((_, items)) => self.collect_names(items, names),
-                        None => names.extend(self.names_of(&format!("{}/mod.rs", item.ident))),
-                    }
-                }
+                Item::Mod(item) if is_public(&item.vis) && !is_hidden(&item.attrs) => match &item.content {
+                    Some((_, items)) => self.collect_names(items, names),
+                    None => names.extend(self.names_of(&format!("{}/mod.rs", item.ident))),
+                },
                 // What else stands in a public module is looked at by its name too.
                 item => names.extend(declared(item).filter(|item| item.0).map(|item| item.1)),
             }
