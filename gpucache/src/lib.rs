@@ -78,6 +78,10 @@ pub mod docs {
     pub mod guarantees {}
     #[doc = include_str!("../docs/limits.md")]
     pub mod limits {}
+    // Its programs compile kernels.
+    #[cfg(any(not(doctest), feature = "nvrtc"))]
+    #[doc = include_str!("../docs/porting.md")]
+    pub mod porting {}
     #[doc = include_str!("../docs/using.md")]
     pub mod using {}
 }
@@ -89,6 +93,21 @@ pub mod prelude {
     pub use crate::device::Cuda;
     pub use crate::device::{Device, Host};
     pub use crate::scope::invalidate;
+    /// A scope around a function, as [`cache_scope!`](crate::cache_scope!) is one around a block.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// #[cache_scope(norm)]
+    /// fn norm<D: Device>(device: &D, values: &[f32]) -> gpucache::Result<f32> {
+    ///     let copy = Array::from_slice(device, values.len(), values)?;
+    ///     Ok(copy.to_vec()?.iter().map(|x| x * x).sum::<f32>().sqrt())
+    /// }
+    ///
+    /// assert_eq!(norm(&Host::new(), &[3.0, 4.0])?, 5.0);
+    /// assert_eq!(norm(&Host::new(), &[5.0, 12.0])?, 13.0); // in the same memory
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub use gpucache_macros::cache_scope;
 }
 

@@ -21,6 +21,14 @@ pub trait Allocate: Device {
     ///
     /// # Errors
     /// As for [`Array::zeros`].
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let mask = Host::new().zeros::<bool>([8, 8])?;
+    /// assert!(!mask[63]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     fn zeros<T: Element>(&self, shape: impl Shape) -> Result<Array<T, Self>> {
         Array::zeros(self, shape)
     }
@@ -32,6 +40,16 @@ pub trait Allocate: Device {
     ///
     /// # Safety
     /// Every element is written, by the host or by work on the device's stream, before anything reads it.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// // SAFETY: `fill` writes every element.
+    /// let mut array = unsafe { Host::new().uninit::<u32>(4)? };
+    /// array.fill(7);
+    /// assert_eq!(*array, [7; 4]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     #[inline]
     unsafe fn uninit<T: Element>(&self, shape: impl Shape) -> Result<Array<T, Self>> {
         // SAFETY: the caller promises what the constructor asks for, of the array that is handed on as it is.

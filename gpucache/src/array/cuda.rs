@@ -249,7 +249,7 @@ impl<T: Element> TryFrom<CudaSlice<T>> for Array<T, Cuda> {
         let address = slice.device_ptr(device.stream()).0;
         let dims = [slice.len()];
         let view = Box::new(ForeignUses::adopting(&device, slice));
-        let block = Block::adopt(device.stream_handle(), &super::request::<T>(&dims)?, address, view);
+        let block = Block::adopt(device.stream_handle(), &super::extent::request::<T>(&dims)?, address, view);
         Ok(Array { block, typed: std::marker::PhantomData })
     }
 }

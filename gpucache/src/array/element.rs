@@ -28,7 +28,8 @@ use std::fmt::Debug;
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be an element of an array: use a number, `bool`, or a `Copy` and `Debug` type with `unsafe impl Element`"
+    message = "`{Self}` cannot be an element of an array: use a number, `bool`, or a `Copy` and `Debug` type with `unsafe impl Element`",
+    note = "numbers of the crates `half`, `float8` and `num-complex` are elements by gpucache's features of these names"
 )]
 pub unsafe trait Element: Copy + Debug + Send + Sync + 'static {}
 

@@ -3,9 +3,11 @@
 //! Invariant: the block of an `Array<T, D>` has room for `len()` values of `T` and lies on a stream of a `D`.
 #![allow(unsafe_code)]
 
+mod address;
 mod allocate;
 mod debug;
 mod element;
+mod extent;
 mod host;
 mod shape;
 mod values;
@@ -15,7 +17,7 @@ mod cuda;
 
 use std::any::TypeId;
 use std::marker::PhantomData;
-use std::slice::{from_raw_parts, from_raw_parts_mut};
+use std::slice::{from_raw_parts_mut, from_ref};
 
 pub use allocate::Allocate;
 #[cfg(feature = "cuda")]
@@ -24,7 +26,8 @@ pub use element::Element;
 pub use host::Arguments;
 pub use shape::Shape;
 
-use crate::base::error::{Error, Result};
+use self::extent::{bytes_of, elements, product, same_len, shortest_period};
+use crate::base::error::Result;
 use crate::cache::{Block, current};
 use crate::device::{ALIGNMENT, Device};
 use crate::record::Request;
@@ -63,8 +66,16 @@ impl<T, D> Array<T, D> {
     /// An array whose every byte is zero, written on the device's stream.
     ///
     /// # Errors
-    /// [`is_invalid_shape`](Error::is_invalid_shape) if the bytes overflow, [`is_out_of_memory`](Error::is_out_of_memory),
-    /// or a failure of the device.
+    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if the bytes overflow,
+    /// [`is_out_of_memory`](crate::Error::is_out_of_memory), or a failure of the device.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let array = Array::<f32, _>::zeros(&Host::new(), [2, 3])?;
+    /// assert_eq!(array.to_vec()?, [0.0; 6]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     #[rustfmt::skip]
     pub fn zeros(device: &D, shape: impl Shape) -> Result<Self> where T: Element, D: Device {
         let mut array = Self::allocate(device, shape.dims())?;
@@ -76,18 +87,34 @@ impl<T, D> Array<T, D> {
     ///
     /// # Errors
     /// As for [`zeros`](Array::zeros).
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let array = Array::full(&Host::new(), [2, 3], 0.5f32)?;
+    /// assert_eq!(array.to_vec()?, [0.5; 6]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     #[rustfmt::skip]
     pub fn full(device: &D, shape: impl Shape, value: T) -> Result<Self> where T: Element, D: Device {
         let mut array = Self::allocate(device, shape.dims())?;
-        array.block.fill(shortest_period(bytes_of(std::slice::from_ref(&value))))?;
+        array.block.fill(shortest_period(bytes_of(from_ref(&value))))?;
         Ok(array)
     }
 
     /// An array with the contents of `values`, in row-major order.
     ///
     /// # Errors
-    /// [`is_invalid_shape`](Error::is_invalid_shape) too if `values` are not as many as the shape says; otherwise as for
+    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) too if `values` are not as many as the shape says; otherwise as for
     /// [`zeros`](Array::zeros).
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let array = Array::from_slice(&Host::new(), [2, 2], &[1, 2, 3, 4])?;
+    /// assert_eq!(array[3], 4);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     #[rustfmt::skip]
     pub fn from_slice(device: &D, shape: impl Shape, values: &[T]) -> Result<Self> where T: Element, D: Device {
         let dims = shape.dims();
@@ -149,81 +176,85 @@ impl<T: Element, D: Device> Array<T, D> {
     }
 
     /// The dimensions, outermost first.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let array = Host::new().zeros::<f32>([2, 3])?;
+    /// assert_eq!(array.shape(), [2, 3]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn shape(&self) -> &[usize] {
         self.block.dims()
     }
 
     /// The number of elements.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let array = Host::new().zeros::<f32>([2, 3])?;
+    /// assert_eq!(array.len(), 6);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn len(&self) -> usize {
         len_of::<T>(&self.block)
     }
 
     /// Whether there are no elements.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// assert!(Host::new().zeros::<f32>([2, 0])?.is_empty());
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The size of all elements in bytes.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let array = Host::new().zeros::<f32>([2, 3])?;
+    /// assert_eq!(array.byte_len(), 24);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn byte_len(&self) -> usize {
         self.block.bytes()
     }
 
     /// The device and stream it was allocated on.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let array = Host::new().zeros::<f32>([2, 3])?;
+    /// let same = array.device().zeros::<f32>(array.shape())?; // on the same stream
+    /// assert_eq!(same, array);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn device(&self) -> &D {
         // SAFETY: the block lies on a stream that a handle of type `D` gave out, as arrays are made from handles of
         // their own type alone, and no block changes its stream for that of another device.
         unsafe { D::from_stream_handle(self.block.stream()) }
     }
 
-    /// Where the first element lies in the device's memory; 0 without elements. The calling thread waits for nothing. Work on
-    /// the array's own stream is in order with its other uses: it comes behind those before this call, and those afterwards
-    /// behind it. (Where a stream without a handle, or a slice, reads the array while it is shared, a write by address comes
-    /// behind that once it is announced by [`announce_write`](Array::announce_write).) Work on other streams is in order once it
-    /// was announced ([`announce_read`](Array::announce_read), [`announce_write`](Array::announce_write)).
-    pub fn address(&self) -> u64 {
-        self.block.bare_address()
-    }
-
-    /// Announces that work which is put on the stream of `device` from now on reads this array, through its address or otherwise.
-    ///
-    /// That work waits for what is on the array's own stream now, and for writes that were announced before; the array's
-    /// memory is used again, and written by whoever announces it, only after that work, put there before the array is
-    /// dropped or written. It costs one event for everything that is on a stream, and none for an array's own.
-    ///
-    /// Launches and copies that show their stream ([`Host::launch`](crate::device::Host::launch), cudarc's copies and cuBLAS,
-    /// kernel launches) need no such word.
+    /// Copies the elements to the host, and waits for them.
     ///
     /// # Errors
-    /// [`is_unavailable`](Error::is_unavailable) for a stream of another device, or while a graph is captured; a failure
-    /// of the device.
+    /// A failure of the device, or of work on its stream before; [`is_panic`](crate::Error::is_panic) as often as it is asked for
+    /// if the work that was to write the array panicked.
     ///
     /// ```
     /// use gpucache::prelude::*;
     ///
-    /// let (mine, other) = (Host::new_stream()?, Host::new_stream()?);
-    /// let array = Array::full(&mine, 100, 1u8)?;
-    /// array.announce_read(&other)?; // `other` may be given work on the array's address now
+    /// let array = Array::full(&Host::new_stream()?, 3, 2u8)?; // written later
+    /// assert_eq!(array.to_vec()?, [2, 2, 2]);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
-    #[doc(alias = "record_stream")]
-    pub fn announce_read(&self, device: &D) -> Result<()> {
-        self.block.read_on(device.stream_handle())
-    }
-
-    /// As [`announce_read`](Array::announce_read), for work that writes: it also waits for all work that was announced to read.
-    ///
-    /// # Errors
-    /// As for [`announce_read`](Array::announce_read).
-    #[doc(alias = "record_stream")]
-    pub fn announce_write(&mut self, device: &D) -> Result<()> {
-        self.block.write_on(device.stream_handle())
-    }
-
-    /// Copies the elements to the host, and waits for them.
-    ///
-    /// # Errors
-    /// A failure of the device, or of work on its stream before; [`is_panic`](Error::is_panic) as often as it is asked for if
-    /// the work that was to write the array panicked.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.block.stream().check()?;
         let (mut values, len) = (Vec::<T>::with_capacity(self.len()), self.len());
@@ -240,7 +271,16 @@ impl<T: Element, D: Device> Array<T, D> {
     /// Overwrites all elements with `values`. They may be changed as soon as this returns.
     ///
     /// # Errors
-    /// [`is_invalid_shape`](Error::is_invalid_shape) if they are not exactly [`len`](Array::len); a failure of the device.
+    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if they are not exactly [`len`](Array::len); a failure of the device.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let mut array = Host::new().zeros::<u8>(3)?;
+    /// array.copy_from_slice(&[1, 2, 3])?;
+    /// assert!(array.copy_from_slice(&[1, 2]).unwrap_err().is_invalid_shape());
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn copy_from_slice(&mut self, values: &[T]) -> Result<()> {
         same_len::<T>(self.shape(), values.len())?;
         self.block.stream().check()?;
@@ -250,7 +290,17 @@ impl<T: Element, D: Device> Array<T, D> {
     /// A copy on the same device and stream, allocated like any other array: from the innermost scope.
     ///
     /// # Errors
-    /// As for [`zeros`](Array::zeros); [`is_panic`](Error::is_panic) if work that was to write the array has panicked.
+    /// As for [`zeros`](Array::zeros); [`is_panic`](crate::Error::is_panic) if work that was to write the array has panicked.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let mut array = Array::full(&Host::new(), 2, 1u8)?;
+    /// let copy = array.try_clone()?;
+    /// array[0] = 5;
+    /// assert_eq!(*copy, [1, 1]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn try_clone(&self) -> Result<Self> {
         let mut copy = Self::serve(self.device(), self.shape(), self.byte_len())?;
         copy.block.copy_from(&self.block)?;
@@ -260,7 +310,17 @@ impl<T: Element, D: Device> Array<T, D> {
     /// The same elements under another shape; nothing moves.
     ///
     /// # Errors
-    /// [`is_invalid_shape`](Error::is_invalid_shape) if the shape does not have exactly [`len`](Array::len) elements.
+    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if the shape does not have exactly [`len`](Array::len) elements.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let array = Host::new().zeros::<f32>([2, 3])?;
+    /// let array = array.reshape([3, 2])?;
+    /// assert_eq!(array.shape(), [3, 2]);
+    /// assert!(array.reshape(7).unwrap_err().is_invalid_shape());
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn reshape(mut self, shape: impl Shape) -> Result<Self> {
         // Asked once: what safe code answers the second time may be another shape.
         let dims = shape.dims();
@@ -270,112 +330,11 @@ impl<T: Element, D: Device> Array<T, D> {
     }
 }
 
-/// Copies on the device, as [`try_clone`](Array::try_clone) does.
-///
-/// # Panics
-/// If the device has no memory left or failed: `Clone` cannot return an error. Use `try_clone` to handle it.
-impl<T: Element, D: Device> Clone for Array<T, D> {
-    #[allow(clippy::panic)]
-    fn clone(&self) -> Self {
-        self.try_clone().unwrap_or_else(|error| panic!("an array could not be cloned: {error}"))
-    }
-}
-
 /// The elements of a block of `T`.
 fn len_of<T: Element>(block: &Block) -> usize {
     match size_of::<T>() {
         // A product that overflows has a zero in it.
         0 => block.dims().iter().fold(1, |len, dim| len.wrapping_mul(*dim)),
         size => block.bytes() / size,
-    }
-}
-
-/// How many elements of `T` these dimensions are, if the product overflows nowhere and their bytes fit an `isize`.
-#[inline(always)]
-fn product<T>(dims: &[usize]) -> Option<usize> {
-    let mut elements = 1usize;
-    for &dim in dims {
-        elements = elements.checked_mul(dim)?;
-    }
-    let most = (isize::MAX as usize).checked_div(size_of::<T>()).unwrap_or(usize::MAX);
-    (elements <= most).then_some(elements)
-}
-
-/// As [`product`]; an error says why there is none.
-#[inline]
-fn elements<T>(dims: &[usize]) -> Result<usize> {
-    product::<T>(dims).map_or_else(|| none::<T>(dims), Ok)
-}
-
-/// A zero anywhere makes an array empty, whatever the other dimensions multiply to.
-#[cold]
-#[inline(never)]
-fn none<T>(dims: &[usize]) -> Result<usize> {
-    if dims.contains(&0) {
-        return Ok(0);
-    }
-    let dtype = std::any::type_name::<T>();
-    Err(Error::invalid_shape(format!(
-        "the shape {dims:?} of {dtype} overflows the address space: check the dimensions"
-    )))
-}
-
-/// What an array of this shape asks for.
-#[cfg(feature = "cuda")]
-fn request<T: 'static>(dims: &[usize]) -> Result<Request<'_>> {
-    Ok(Request { dtype: TypeId::of::<T>(), dims, bytes: elements::<T>(dims)? * size_of::<T>() })
-}
-
-fn same_len<T>(dims: &[usize], len: usize) -> Result<()> {
-    match elements::<T>(dims)? {
-        elements if elements == len => Ok(()),
-        elements => Err(Error::invalid_shape(format!(
-            "{len} elements do not fit the shape {dims:?}, which has {elements}: pass exactly as many"
-        ))),
-    }
-}
-
-/// The bytes of elements.
-fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
-    // SAFETY: these are the bytes of `values`, borrowed as long and as shared. An `Element` has no padding, so that all
-    // of them are initialised, and bytes are aligned anywhere.
-    unsafe { from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
-}
-
-/// The shortest part of `pattern` that repeated gives it: devices fill fastest with one byte, or a few.
-fn shortest_period(pattern: &[u8]) -> &[u8] {
-    let mut period = pattern;
-    while let (front, back) = period.split_at(period.len() / 2)
-        && front == back
-        && !front.is_empty()
-    {
-        period = front;
-    }
-    period
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{elements, shortest_period};
-
-    #[test]
-    fn an_empty_array_has_no_elements_however_large_its_other_dimensions() {
-        assert_eq!(elements::<u64>(&[usize::MAX, 0, usize::MAX]).unwrap(), 0);
-    }
-
-    #[test]
-    fn overflow_is_an_error() {
-        assert!(elements::<u8>(&[usize::MAX]).unwrap_err().is_invalid_shape());
-        assert!(elements::<u8>(&[1 << 40, 1 << 40]).unwrap_err().is_invalid_shape());
-        assert!(elements::<()>(&[usize::MAX]).is_ok());
-    }
-
-    #[test]
-    fn periods_are_powers_of_two_of_the_pattern() {
-        assert_eq!(shortest_period(&[0; 8]), [0]);
-        assert_eq!(shortest_period(&[1, 2, 1, 2]), [1, 2]);
-        assert_eq!(shortest_period(&[1, 2, 1, 3]), [1, 2, 1, 3]);
-        assert_eq!(shortest_period(&[1, 1, 1]), [1, 1, 1]);
-        assert_eq!(shortest_period(&[]), [0; 0]);
     }
 }

@@ -18,6 +18,14 @@
 )]
 pub trait Shape {
     /// The dimensions, outermost first. None at all is a single element.
+    ///
+    /// ```
+    /// use gpucache::Shape;
+    ///
+    /// assert_eq!(5.dims(), [5]);
+    /// assert_eq!([2, 3].dims(), [2, 3]);
+    /// assert_eq!(vec![4; 3].dims(), [4, 4, 4]);
+    /// ```
     fn dims(&self) -> &[usize];
 }
 

@@ -1,10 +1,22 @@
-//! What arrays are beside their elements' memory: values that are compared, iterated over, and kept across a panic.
+//! What arrays are beside their elements' memory: values that are copied, compared, iterated over, and kept across a
+//! panic.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::slice::{Iter, IterMut};
 
 use super::{Array, Element};
-use crate::device::{Host, Stream};
+use crate::device::{Device, Host, Stream};
+
+/// Copies on the device, as [`try_clone`](Array::try_clone) does.
+///
+/// # Panics
+/// If the device has no memory left or failed: `Clone` cannot return an error. Use `try_clone` to handle it.
+impl<T: Element, D: Device> Clone for Array<T, D> {
+    #[allow(clippy::panic)]
+    fn clone(&self) -> Self {
+        self.try_clone().unwrap_or_else(|error| panic!("an array could not be cloned: {error}"))
+    }
+}
 
 /// Equal in shape, and element by element. This waits, and panics, as `Deref` does.
 ///

@@ -6,6 +6,17 @@ use std::fmt;
 use super::amounts::Bytes;
 
 /// What every fallible call of this crate returns.
+///
+/// ```
+/// use gpucache::prelude::*;
+///
+/// fn mean(array: &Array<f32, Host>) -> gpucache::Result<f32> {
+///     Ok(array.to_vec()?.iter().sum::<f32>() / array.len() as f32)
+/// }
+///
+/// assert_eq!(mean(&Array::full(&Host::new(), 4, 0.5)?)?, 0.5);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why memory could not be had, reached or described.
@@ -72,12 +83,26 @@ enum Kind {
 
 impl Error {
     /// For a [`Backend`](crate::device::Backend): `bytes` could not be allocated on `device`.
+    ///
+    /// ```
+    /// use gpucache::Error;
+    ///
+    /// let error = Error::out_of_memory("cuda:0", 4096, "its pool is empty");
+    /// assert!(error.is_out_of_memory());
+    /// ```
     pub fn out_of_memory(device: impl fmt::Display, bytes: usize, detail: impl fmt::Display) -> Error {
         let (device, detail) = (device.to_string(), detail.to_string());
         Error(Box::new(Kind::OutOfMemory { device, bytes, capacity: None, detail }))
     }
 
     /// For a [`Backend`](crate::device::Backend): `operation` on `device` failed for a reason other than memory.
+    ///
+    /// ```
+    /// use gpucache::Error;
+    ///
+    /// let error = Error::device_failure("cuda:0", "a copy", "the driver answered nothing");
+    /// assert!(error.is_device_failure());
+    /// ```
     pub fn device_failure(device: impl fmt::Display, operation: &'static str, detail: impl fmt::Display) -> Error {
         let (device, detail) = (device.to_string(), detail.to_string());
         let remedy = "try again, and in a new process if this repeats";
@@ -102,6 +127,14 @@ impl Error {
     }
 
     /// For a device's constructor: `what` does not exist or does not work on this machine; `remedy` says what to do.
+    ///
+    /// ```
+    /// use gpucache::Error;
+    ///
+    /// let error = Error::unavailable("the tablet", "it is switched off", "switch it on");
+    /// assert_eq!(error.to_string(), "the tablet cannot be used here (it is switched off): switch it on");
+    /// assert!(error.is_unavailable());
+    /// ```
     pub fn unavailable(what: impl fmt::Display, detail: impl fmt::Display, remedy: &'static str) -> Error {
         Error(Box::new(Kind::Unavailable { what: what.to_string(), detail: detail.to_string(), remedy }))
     }
@@ -149,6 +182,14 @@ impl Error {
 
     /// The device could not give the memory that was asked for, not even after idle cached memory went back to it. A retry helps
     /// once arrays were dropped, unless more was asked for than the device has in all, which the message says.
+    ///
+    /// ```
+    /// use gpucache::{device::Virtual, prelude::*};
+    ///
+    /// let device = Virtual::new(1 << 20); // bytes
+    /// let error = device.zeros::<u8>(2 << 20).unwrap_err();
+    /// assert!(error.is_out_of_memory());
+    /// ```
     pub fn is_out_of_memory(&self) -> bool {
         match self.cause() {
             #[cfg(feature = "cuda")]
@@ -159,17 +200,40 @@ impl Error {
 
     /// The device, its driver or a feature of it does not exist here, or what it was given is not made for it. A retry does
     /// not help.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let (stream, mut array) = (Host::new_stream()?, Host::new().zeros::<u8>(4)?);
+    /// let error = stream.launch(&mut array, |array| array.fill(1)).unwrap_err(); // nothing makes the array's owner wait
+    /// assert!(error.is_unavailable());
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn is_unavailable(&self) -> bool {
         matches!(self.cause(), Kind::Unavailable { .. })
     }
 
     /// A shape overflows, or does not fit the data or the array it was given for. A retry does not help.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let error = Array::from_slice(&Host::new(), [2, 3], &[1u8, 2, 3]).unwrap_err();
+    /// assert!(error.is_invalid_shape());
+    /// ```
     pub fn is_invalid_shape(&self) -> bool {
         matches!(self.cause(), Kind::InvalidShape(_))
     }
 
     /// The driver refused or lost an operation. On CUDA such errors often stay until the process ends; the message says
     /// where they do not.
+    ///
+    /// ```
+    /// use gpucache::Error;
+    ///
+    /// let error = Error::device_failure("cuda:0", "a copy", "the driver answered nothing");
+    /// assert!(error.is_device_failure() && !error.is_out_of_memory());
+    /// ```
     pub fn is_device_failure(&self) -> bool {
         matches!(self.cause(), Kind::DeviceFailure { .. })
     }
@@ -192,6 +256,16 @@ impl Error {
 
     /// The failure happened in an earlier drop or in late work, which could not return it; the call that returned it was
     /// not started and can be made again. The other predicates describe the earlier failure.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let stream = Host::new_stream()?;
+    /// stream.launch((), |()| panic!("in late work"))?;
+    /// let error = stream.synchronize().unwrap_err(); // not what waiting met itself
+    /// assert!(error.is_deferred() && stream.synchronize().is_ok());
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn is_deferred(&self) -> bool {
         matches!(&*self.0, Kind::Deferred(_))
     }

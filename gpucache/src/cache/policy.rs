@@ -1,6 +1,17 @@
 //! What a scope does with blocks that come back: pure decisions.
 
 /// How a scope recycles.
+///
+/// ```
+/// use gpucache::{Recycle, Scope, prelude::*};
+///
+/// let keyed = Scope::new("keyed").recycle(Recycle::Keyed);
+/// for _ in 0..3 {
+///     keyed.run(|| Host::new().zeros::<u8>(4096))?;
+/// }
+/// assert_eq!(keyed.stats().unwrap().hits, 2);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Recycle {

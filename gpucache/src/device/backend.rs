@@ -1,58 +1,16 @@
-//! What a kind of machine implements, and its events: marks in a stream's work.
+//! What a kind of machine implements.
 #![allow(unsafe_code)]
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use super::event::{Complete, Event};
 use crate::base::error::Result;
 
 /// What every block's address is a multiple of: the alignment of CUDA's allocations, on which kernels with vector loads
 /// rely.
 pub(crate) const ALIGNMENT: u64 = 256;
-
-/// A mark in the work of a stream, made by [`Backend::new_event`] and set by [`Backend::record`], again and again.
-///
-/// ```
-/// use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-/// use gpucache::device::Event;
-///
-/// /// Complete once as many pieces of work are done as there were when it was recorded.
-/// #[derive(Debug)]
-/// struct Place {
-///     done: &'static AtomicU64,
-///     until: AtomicU64,
-/// }
-///
-/// // SAFETY: pieces are counted once they are done, so `done` reaches `until` only then.
-/// unsafe impl Event for Place {
-///     fn is_complete(&self) -> gpucache::Result<bool> {
-///         Ok(self.done.load(SeqCst) >= self.until.load(SeqCst))
-///     }
-/// }
-/// ```
-///
-/// # Safety
-/// Once [`is_complete`](Event::is_complete) answered that it is, no work that it was recorded behind last is under way:
-/// memory that the work used is handed out again then.
-pub unsafe trait Event: Any + fmt::Debug + Send + Sync {
-    /// Whether all work is done that it was recorded behind last. Does not wait.
-    ///
-    /// # Errors
-    /// What the device answered, or what that work met.
-    fn is_complete(&self) -> Result<bool>;
-}
-
-/// The event of a stream whose work is done when a call returns.
-#[derive(Debug)]
-struct Complete;
-
-// SAFETY: it is the event of streams whose work is done when a call returns, so that nothing it is behind is under way.
-unsafe impl Event for Complete {
-    fn is_complete(&self) -> Result<bool> {
-        Ok(true)
-    }
-}
 
 /// What a kind of machine implements: memory ordered by one stream, and the operations that arrays need on it.
 ///
@@ -62,11 +20,28 @@ unsafe impl Event for Complete {
 /// [`allocate`](Backend::allocate) must return memory that nothing else uses and that stays valid until it is freed.
 /// On a machine whose arrays are read through pointers ([`Host`](super::Host)) it must be ordinary memory of the process.
 /// Behind a [`wait`](Backend::wait) for an event no work that it was recorded behind is under way.
+///
+/// # Example
+/// A device of one's own, handle included:
+#[doc = "```\nuse gpucache::prelude::*;\n"]
+#[doc = include_str!("../../docs/plain.rs")]
+#[doc = "\nassert_eq!(Array::full(&Desk::new(), 3, 1.5f32)?.to_vec()?, [1.5; 3]);\n# Ok::<(), gpucache::Error>(())\n```"]
 pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// Memory for `bytes`, usable by work that is put on this stream from now on.
     ///
     /// # Errors
     /// [`Error::out_of_memory`](crate::Error::out_of_memory) where memory may be had once other memory is given back; anything else as it is.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// let address = Plain.allocate(1000)?;
+    /// assert!(address.is_multiple_of(256));
+    /// // SAFETY: it was allocated just now, with as many bytes, and nothing uses it.
+    /// unsafe { Plain.free(address, 1000)? };
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     fn allocate(&self, bytes: usize) -> Result<u64>;
 
     /// Gives memory back once the work that is on the stream now is done.
@@ -77,6 +52,16 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// # Safety
     /// `address` came from `allocate(bytes)` of this stream, or of one of the same memory whose work on it is done; it is
     /// freed once, and not used by later work.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// let address = Plain.allocate(64)?;
+    /// // SAFETY: it was allocated just now, with as many bytes, and nothing uses it.
+    /// unsafe { Plain.free(address, 64)? };
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     unsafe fn free(&self, address: u64, bytes: usize) -> Result<()>;
 
     /// Writes `bytes` bytes: `pattern` again and again. `bytes` is a multiple of the length of `pattern`.
@@ -86,6 +71,22 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     ///
     /// # Safety
     /// `bytes` at `address` are allocated, and nothing else touches them before this is done.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// let address = Plain.allocate(8)?;
+    /// let mut bytes = [0; 8];
+    /// // SAFETY: as many bytes are allocated, and nothing else uses them.
+    /// unsafe {
+    ///     Plain.fill(address, 8, &[1, 2])?;
+    ///     Plain.read(address, bytes.as_mut_ptr(), 8)?;
+    ///     Plain.free(address, 8)?;
+    /// }
+    /// assert_eq!(bytes, [1, 2, 1, 2, 1, 2, 1, 2]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()>;
 
     /// Copies from the process's memory. `from` may be changed as soon as this returns.
@@ -95,6 +96,22 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     ///
     /// # Safety
     /// `bytes` at `from` are readable, `bytes` at `to` are allocated, and nothing else touches them before this is done.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// let (values, mut bytes) = ([7u8; 4], [0; 4]);
+    /// let address = Plain.allocate(4)?;
+    /// // SAFETY: four bytes are readable, writable and allocated, and nothing else uses them.
+    /// unsafe {
+    ///     Plain.write(values.as_ptr(), address, 4)?;
+    ///     Plain.read(address, bytes.as_mut_ptr(), 4)?;
+    ///     Plain.free(address, 4)?;
+    /// }
+    /// assert_eq!(bytes, values);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()>;
 
     /// Copies to the process's memory and waits until it is there.
@@ -104,6 +121,22 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     ///
     /// # Safety
     /// `bytes` at `from` are allocated, `bytes` at `to` are writable.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// let address = Plain.allocate(4)?;
+    /// let mut bytes = [0; 4];
+    /// // SAFETY: four bytes are writable and allocated, and nothing else uses them.
+    /// unsafe {
+    ///     Plain.fill(address, 4, &[9])?;
+    ///     Plain.read(address, bytes.as_mut_ptr(), 4)?;
+    ///     Plain.free(address, 4)?;
+    /// }
+    /// assert_eq!(bytes, [9; 4]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()>;
 
     /// Copies within the device.
@@ -113,12 +146,38 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     ///
     /// # Safety
     /// `bytes` at both addresses are allocated and do not overlap; nothing else writes them before this is done.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// let (first, second) = (Plain.allocate(4)?, Plain.allocate(4)?);
+    /// let mut bytes = [0; 4];
+    /// // SAFETY: four bytes are writable, and allocated at both addresses, and nothing else uses them.
+    /// unsafe {
+    ///     Plain.fill(first, 4, &[3])?;
+    ///     Plain.copy(first, second, 4)?;
+    ///     Plain.read(second, bytes.as_mut_ptr(), 4)?;
+    ///     Plain.free(first, 4)?;
+    ///     Plain.free(second, 4)?;
+    /// }
+    /// assert_eq!(bytes, [3; 4]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()>;
 
     /// Waits until all work on the stream is done.
     ///
     /// # Errors
     /// What that work met.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// Plain.synchronize()?; // at once, as no work is under way
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     fn synchronize(&self) -> Result<()>;
 
     /// Gives memory back to the machine that the backend keeps for later allocations, where it keeps any: before a request
@@ -126,6 +185,14 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// What the device answered.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// assert!(!Plain.release_reserve()?, "it keeps no memory");
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     fn release_reserve(&self) -> Result<bool> {
         Ok(false)
     }
@@ -138,6 +205,15 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// What the device answered.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// let event = Plain.new_event()?;
+    /// assert!(event.is_complete()?);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     fn new_event(&self) -> Result<Arc<dyn Event>> {
         Ok(Arc::new(Complete))
     }
@@ -147,6 +223,15 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// What the device answered; what the event is behind is then not known.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// let event = Plain.new_event()?;
+    /// Plain.record(&*event)?; // behind all that is on the stream now
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     fn record(&self, _event: &dyn Event) -> Result<()> {
         Ok(())
     }
@@ -156,23 +241,55 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// What the device answered; later work is then not ordered.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// let (first, second) = (Plain, Plain);
+    /// let event = first.new_event()?;
+    /// first.record(&*event)?;
+    /// second.wait(&*event)?; // later work of the second is behind the first's
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     fn wait(&self, _event: &dyn Event) -> Result<()> {
         Ok(())
     }
 
     /// Whether [`is_capturing`](Backend::is_capturing) is ever true.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// assert!(!Plain.can_capture()); // it knows no graphs
+    /// ```
     fn can_capture(&self) -> bool {
         false
     }
 
     /// Whether work that is put on the stream is captured into a graph now, and not done. Nothing outside the capture is
     /// queried or waited for then: memory that another stream still uses is refused.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// assert!(!Plain.is_capturing()); // it knows no graphs
+    /// ```
     fn is_capturing(&self) -> bool {
         false
     }
 
     /// Whether any thread may [`record`](Backend::record) an event on the stream at any time. If not, only a thread that works
     /// on it does, as another one might record into a graph that it captures meanwhile.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// assert!(Plain.records_for_anyone());
+    /// ```
     fn records_for_anyone(&self) -> bool {
         true
     }
@@ -182,18 +299,40 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// That failure, once.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// Plain.kept_failure()?; // it keeps none
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     fn kept_failure(&self) -> Result<()> {
         Ok(())
     }
 
     /// Whether the stream's work is code of this process, which may itself call this crate. What is locked meanwhile
     /// would never be unlocked, so that such a stream is asked whether it is done, and not waited for.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// assert!(!Plain.runs_closures());
+    /// ```
     fn runs_closures(&self) -> bool {
         false
     }
 
     /// Whether [`handed_out`](Backend::handed_out) and [`taken_back`](Backend::taken_back) are to be called: for devices
     /// that check what is done with their memory.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// assert!(!Plain.watches()); // nobody tells it what becomes of its blocks
+    /// ```
     fn watches(&self) -> bool {
         false
     }
@@ -202,6 +341,14 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// What is wrong about it.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// Plain.handed_out(256, 1024)?; // it has no objection
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     fn handed_out(&self, _address: u64, _bytes: usize) -> Result<()> {
         Ok(())
     }
@@ -210,6 +357,14 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// What is wrong about it.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// Plain.taken_back(256, 1024)?; // it has no objection
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     fn taken_back(&self, _address: u64, _bytes: usize) -> Result<()> {
         Ok(())
     }

@@ -1,126 +1,12 @@
 //! The memory of one device as its streams share it: counters, and what a range of it is made of.
-#![allow(unsafe_code)]
 
 use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::meter::Meter;
-use crate::base::error::{Error, Result};
+use super::virtual_memory::VirtualMemory;
 use crate::base::sync::OnceLock;
-
-/// Virtual memory management of a device: addresses first, pages behind them later.
-///
-/// All sizes and places are multiples of the granularity. Mapped memory is usable by every stream of the device at once.
-///
-/// What one `map`, or one piece of a `map_pieces`, put behind addresses is a piece: it is unmapped as a whole. Pieces that
-/// lie side by side may be unmapped together, whichever calls mapped them.
-///
-/// A device implements [`map`](VirtualMemory::map) and [`unmap`](VirtualMemory::unmap), or, if it has calls for several
-/// pieces at once, [`map_pieces`](VirtualMemory::map_pieces) and [`unmap_pieces`](VirtualMemory::unmap_pieces): each of
-/// these pairs is defined by the other one.
-///
-/// # Safety
-/// The reserved addresses are used for nothing else while the process lives, and memory is readable and writable from
-/// when `map` or `map_pieces` returned, for all pieces that are mapped by what it returned, until `unmap` or
-/// `unmap_pieces` is called for it. Pieces of which these say in an error that they are mapped are as they were before.
-pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
-    /// The unit of mapping in bytes: always the same, a power of two of at least 256.
-    fn granularity(&self) -> u64;
-
-    /// How many bytes of memory the device has, for this process and all others. Where it is known, large blocks take few
-    /// pieces; where it is not, pieces are short.
-    fn capacity(&self) -> Option<u64> {
-        None
-    }
-
-    /// Reserves addresses without memory, once: where they begin, and how many bytes they are.
-    ///
-    /// # Errors
-    /// What the device answered; memory is then taken from its streams in chunks.
-    fn reserve(&self) -> Result<(u64, u64)>;
-
-    /// Puts memory behind `bytes` reserved addresses that have none.
-    ///
-    /// # Errors
-    /// [`Error::out_of_memory`](crate::Error::out_of_memory) where there is none left. Nothing is then mapped.
-    fn map(&self, address: u64, bytes: u64) -> Result<()> {
-        self.map_pieces(address, &[bytes]).map_err(|unfinished| unfinished.error)
-    }
-
-    /// Takes the memory of one piece away again.
-    ///
-    /// # Errors
-    /// What the device answered; the memory is then still mapped.
-    ///
-    /// # Safety
-    /// This piece is mapped, and no work uses the memory any more.
-    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
-        // SAFETY: the caller promises of this piece what `unmap_pieces` asks for each: it is mapped, and no work uses
-        // it.
-        unsafe { self.unmap_pieces(address, &[bytes]) }.map_err(|unfinished| unfinished.error)
-    }
-
-    /// Puts memory behind reserved addresses that have none, all of them or none: pieces of so many bytes, the first at
-    /// `address` and each of the others right behind the one before it.
-    ///
-    /// Maps one by one, by [`map`](VirtualMemory::map), unless a device has fewer calls for it.
-    ///
-    /// # Errors
-    /// As for `map`. Nothing is then mapped, unless the device refused to take back what it had given: the first pieces
-    /// up to that one stay mapped.
-    fn map_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
-        let mut end = address;
-        for (done, &bytes) in pieces.iter().enumerate() {
-            if let Err(error) = self.map(end, bytes) {
-                // SAFETY: `map` put memory behind each of these pieces just now. Nobody was told of them, so no work
-                // uses them.
-                let undone = unsafe { self.unmap_pieces(address, &pieces[..done]) };
-                return Err(Unfinished { mapped: undone.err().map_or(0, |left| left.mapped), error });
-            }
-            end += bytes;
-        }
-        Ok(())
-    }
-
-    /// Takes the memory of pieces away again that lie side by side, the first at `address`.
-    ///
-    /// Unmaps one by one, the last first, by [`unmap`](VirtualMemory::unmap), unless a device has fewer calls for it.
-    ///
-    /// # Errors
-    /// What the device answered. The first pieces are then still mapped, up to the one that it refused to unmap.
-    ///
-    /// # Safety
-    /// Each of these pieces is mapped, and no work uses the memory of any of them any more.
-    unsafe fn unmap_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
-        let mut at = address + pieces.iter().sum::<u64>();
-        for (before, &bytes) in pieces.iter().enumerate().rev() {
-            at -= bytes;
-            // SAFETY: it is one of the caller's pieces, which are mapped, and no work uses any of them. Each is
-            // unmapped once.
-            unsafe { self.unmap(at, bytes) }.map_err(|error| Unfinished { mapped: before + 1, error })?;
-        }
-        Ok(())
-    }
-}
-
-/// Why a call for several pieces of memory ended early, and what is mapped now.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Unfinished<E = Error> {
-    /// How many of the pieces have memory behind them: the first so many, none of the others.
-    pub mapped: usize,
-    /// What the device answered.
-    pub error: E,
-}
-
-impl<E> Unfinished<E> {
-    /// For an implementation of [`VirtualMemory`]: the call met `error`, and the first `mapped` pieces have memory.
-    pub fn new(mapped: usize, error: E) -> Unfinished<E> {
-        Unfinished { mapped, error }
-    }
-}
 
 /// What a range of the device is made of.
 #[derive(Debug, Default)]
@@ -135,6 +21,17 @@ enum RangeMemory {
 }
 
 /// The memory of one device, shared by its streams.
+///
+/// ```
+/// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+/// use gpucache::device::{Memory, Stream};
+/// # use plain::Plain;
+///
+/// let memory = std::sync::Arc::new(Memory::with_chunks());
+/// // SAFETY: both backends allocate memory of this process, which the other one can use.
+/// let streams = unsafe { [Stream::new(memory.clone(), Plain), Stream::new(memory, Plain)] };
+/// assert!(streams.iter().all(|stream| stream.backend::<Plain>().is_some()));
+/// ```
 #[derive(Debug)]
 pub struct Memory {
     /// Never given again, so that what is counted for a device that is gone is not taken for another one's.
@@ -154,11 +51,24 @@ impl Default for Memory {
 impl Memory {
     /// Memory that can be mapped behind addresses, of which the device's range is made. The default has no range: scopes
     /// ask the streams' backends for each block.
+    ///
+    /// ```
+    /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
+    /// use {gpucache::device::Memory, pages::Pages}; // as in the example of `VirtualMemory`
+    ///
+    /// let memory = Memory::with_pages(Pages::default());
+    /// ```
     pub fn with_pages(pages: impl VirtualMemory) -> Memory {
         Memory::of(RangeMemory::Pages(Arc::new(pages)))
     }
 
     /// Memory whose range is made of chunks, allocated by the streams' backends.
+    ///
+    /// ```
+    /// use gpucache::device::Memory;
+    ///
+    /// let memory = Memory::with_chunks();
+    /// ```
     pub fn with_chunks() -> Memory {
         Memory::of(RangeMemory::Chunks)
     }
@@ -200,120 +110,5 @@ impl Memory {
     #[inline]
     pub(crate) fn range<R: Any + Send + Sync>(&self, make: impl FnOnce() -> R) -> Option<&R> {
         self.range.get_or_init(|| Box::new(make())).downcast_ref()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::sync::Mutex;
-
-    /// Pages that know no stretches: what is mapped, in order, the calls so far, and the calls that fail.
-    #[derive(Debug)]
-    struct Single(Mutex<(Vec<(u64, u64)>, usize)>, std::ops::Range<usize>);
-
-    impl Single {
-        fn failing(calls: std::ops::Range<usize>) -> Single {
-            Single(Mutex::new((Vec::new(), 0)), calls)
-        }
-
-        fn call(&self, change: impl FnOnce(&mut Vec<(u64, u64)>)) -> Result<()> {
-            let (mapped, calls) = &mut *self.0.lock().unwrap();
-            *calls += 1;
-            if self.1.contains(&(*calls - 1)) {
-                return Err(Error::device_failure("single", "a call", "it was to fail"));
-            }
-            change(mapped);
-            Ok(())
-        }
-
-        fn mapped(&self) -> Vec<(u64, u64)> {
-            self.0.lock().unwrap().0.clone()
-        }
-    }
-
-    // SAFETY: nobody follows the addresses.
-    unsafe impl VirtualMemory for Single {
-        fn granularity(&self) -> u64 {
-            256
-        }
-
-        fn reserve(&self) -> Result<(u64, u64)> {
-            Ok((256, 1 << 20))
-        }
-
-        fn map(&self, address: u64, bytes: u64) -> Result<()> {
-            self.call(|mapped| mapped.push((address, bytes)))
-        }
-
-        unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
-            self.call(|mapped| mapped.retain(|&piece| piece != (address, bytes)))
-        }
-    }
-
-    /// Pages that know stretches alone.
-    #[derive(Debug)]
-    struct Stretches(Single);
-
-    // SAFETY: nobody follows the addresses.
-    unsafe impl VirtualMemory for Stretches {
-        fn granularity(&self) -> u64 {
-            self.0.granularity()
-        }
-
-        fn reserve(&self) -> Result<(u64, u64)> {
-            self.0.reserve()
-        }
-
-        fn map_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
-            self.0.map_pieces(address, pieces)
-        }
-
-        unsafe fn unmap_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
-            // SAFETY: the caller promises the same.
-            unsafe { self.0.unmap_pieces(address, pieces) }
-        }
-    }
-
-    const PIECES: [u64; 3] = [256, 512, 256];
-
-    #[test]
-    fn without_calls_for_one_piece_it_is_a_stretch_of_one() {
-        let pages = Stretches(Single::failing(1..3));
-        pages.map(1024, 256).unwrap();
-        assert_eq!(pages.0.mapped(), [(1024, 256)]);
-        assert!(pages.map(1280, 256).is_err());
-        // SAFETY: this piece was mapped, and nothing uses it.
-        let unmap = || unsafe { pages.unmap(1024, 256) };
-        assert!(unmap().is_err());
-        unmap().unwrap();
-        assert_eq!(pages.0.mapped(), []);
-    }
-
-    #[test]
-    fn without_calls_for_several_each_piece_is_mapped_and_unmapped() {
-        let pages = Single::failing(0..0);
-        pages.map_pieces(1024, &PIECES).unwrap();
-        assert_eq!(pages.mapped(), [(1024, 256), (1280, 512), (1792, 256)]);
-        // SAFETY: these pieces were mapped, and nothing uses them.
-        unsafe { pages.unmap_pieces(1280, &PIECES[1..]) }.unwrap();
-        assert_eq!(pages.mapped(), [(1024, 256)]);
-    }
-
-    #[test]
-    fn what_fails_half_way_is_undone_as_far_as_the_device_lets() {
-        let pages = Single::failing(2..3);
-        assert_eq!(pages.map_pieces(1024, &PIECES).unwrap_err().mapped, 0);
-        assert_eq!(pages.mapped(), []);
-        // The third is not mapped, and the second not unmapped.
-        let pages = Single::failing(2..4);
-        assert_eq!(pages.map_pieces(1024, &PIECES).unwrap_err().mapped, 2);
-        assert_eq!(pages.mapped(), [(1024, 256), (1280, 512)]);
-        // The last is unmapped, the one before it not.
-        let pages = Single::failing(4..5);
-        pages.map_pieces(1024, &PIECES).unwrap();
-        // SAFETY: these pieces were mapped, and nothing uses them.
-        assert_eq!(unsafe { pages.unmap_pieces(1024, &PIECES) }.unwrap_err().mapped, 2);
-        assert_eq!(pages.mapped(), [(1024, 256), (1280, 512)]);
     }
 }

@@ -8,6 +8,16 @@ use crate::base::amounts::{Bytes, Count};
 
 /// What this process holds from one device through this crate, in scopes and outside of them, and how often it asked since it
 /// began.
+///
+/// ```
+/// use gpucache::{device::Virtual, prelude::*};
+///
+/// let device = Virtual::new(1 << 30);
+/// drop(device.zeros::<u8>(4 << 20)?); // of no scope
+/// let used = device.memory();
+/// assert_eq!((used.allocations, used.frees, used.bytes, used.peak_bytes), (1, 1, 0, 4 << 20));
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUse {
@@ -30,6 +40,17 @@ pub struct MemoryUse {
 /// How often a device was called to order its streams since the process began, so that memory of one can serve another. A program
 /// with one stream needs none of this to allocate and to free: the stream is asked whether it is done before pages
 /// move or go back, and not otherwise.
+///
+/// ```
+/// use gpucache::{device::OrderUse, prelude::*};
+///
+/// let (first, second) = (Host::new_stream()?, Host::new_stream()?);
+/// let mut array = first.zeros::<f32>(1000)?;
+/// assert_eq!(first.ordering(), OrderUse::default());
+/// second.launch(&mut array, |array| array.fill(1.0))?; // behind the zeros
+/// assert_eq!(first.ordering().waits, 1);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OrderUse {
@@ -43,11 +64,33 @@ pub struct OrderUse {
 
 impl MemoryUse {
     /// How often memory was taken from the device: allocations and mapped pieces.
+    ///
+    /// ```
+    /// use gpucache::{cache_scope, device::Virtual, prelude::*};
+    ///
+    /// let device = Virtual::new(1 << 30);
+    /// let outside = device.zeros::<u8>(4 << 20)?; // allocated
+    /// let inside = cache_scope!(taking, { device.zeros::<u8>(4096)? }); // in a piece of pages that is mapped
+    /// assert_eq!(device.memory().times_taken(), 2);
+    /// # drop((outside, inside));
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn times_taken(&self) -> u64 {
         self.allocations + self.mapped_pieces
     }
 
     /// How often memory was given back: frees and unmapped pieces.
+    ///
+    /// ```
+    /// use gpucache::{cache_scope, device::Virtual, invalidate, prelude::*};
+    ///
+    /// let device = Virtual::new(1 << 30);
+    /// cache_scope!(giving, { device.zeros::<u8>(4096)? });
+    /// assert_eq!(device.memory().times_given_back(), 0); // the scope keeps it
+    /// invalidate("giving");
+    /// assert_eq!(device.memory().times_given_back(), 1);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn times_given_back(&self) -> u64 {
         self.frees + self.unmapped_pieces
     }

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 mod backend;
+mod event;
 mod exit;
 mod host;
 mod memory;
@@ -13,6 +14,7 @@ mod meter;
 mod source;
 mod stream;
 mod virtual_device;
+mod virtual_memory;
 
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -20,17 +22,19 @@ mod cuda;
 use std::ptr::from_ref;
 
 pub(crate) use backend::ALIGNMENT;
-pub use backend::{Backend, Event};
+pub use backend::Backend;
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::{EventHandle, EventRef, OwnEvent, Peer, RawStream};
+pub use event::Event;
 pub use host::Host;
-pub use memory::{Memory, Unfinished, VirtualMemory};
+pub use memory::Memory;
 pub use meter::{MemoryUse, OrderUse};
 pub use stream::Stream;
 pub(crate) use stream::WeakStream;
 pub use virtual_device::Virtual;
+pub use virtual_memory::{Unfinished, VirtualMemory};
 
 pub(crate) use exit::{process_exits, process_exits_now, thread_is_main};
 pub(crate) use meter::Meter;
@@ -46,6 +50,17 @@ use crate::base::error::Result;
 /// A handle is a `#[repr(transparent)]` struct around its [`Stream`], so that an array can lend it out again.
 /// `gpucache` brings [`Host`] and `Cuda`; tests and other front ends add their own, over a [`Backend`].
 ///
+/// ```
+/// use gpucache::prelude::*;
+///
+/// fn ones<D: Device>(device: &D) -> gpucache::Result<Array<f32, D>> {
+///     Array::full(device, [2, 3], 1.0) // on whatever device
+/// }
+///
+/// assert_eq!(ones(&Host::new())?.to_vec()?, [1.0; 6]);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+///
 /// # Safety
 /// The handle is a `#[repr(transparent)]` struct around the [`Stream`] that [`stream_handle`](Device::stream_handle)
 /// gives out, always the same one, and [`from_stream_handle`](Device::from_stream_handle), if it is implemented at all,
@@ -56,12 +71,29 @@ use crate::base::error::Result;
 )]
 pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// The stream behind this handle.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let (host, other) = (Host::new(), Host::new());
+    /// assert_eq!(format!("{:?}", host.stream_handle()), format!("{:?}", other.stream_handle())); // one stream
+    /// ```
     fn stream_handle(&self) -> &Stream;
 
     /// The handle around `stream`.
     ///
     /// # Safety
     /// Another handle of this same type gave the stream out.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let host = Host::new();
+    /// // SAFETY: a `Host` gave the stream out.
+    /// let same = unsafe { Host::from_stream_handle(host.stream_handle()) };
+    /// assert_eq!(same.zeros::<u8>(4)?.to_vec()?, [0; 4]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     #[inline]
     unsafe fn from_stream_handle(stream: &Stream) -> &Self {
         // SAFETY: whoever implements this trait promises that `Self` is a transparent struct around a `Stream`, so that
@@ -74,6 +106,16 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// What the work met, or a failure that an earlier drop kept.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let stream = Host::new_stream()?;
+    /// stream.launch((), |()| println!("done later"))?;
+    /// stream.synchronize()?;
+    /// println!("and this after it");
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     fn synchronize(&self) -> Result<()> {
         self.stream_handle().check()?;
         self.stream_handle().synchronize()

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use super::backend::Backend;
-use super::memory::{Unfinished, VirtualMemory};
 use super::meter::Meter;
 use super::stream::Stream;
+use super::virtual_memory::{Unfinished, VirtualMemory};
 use crate::base::error::{Error, Result};
 
 /// The unit of chunks: that of CUDA's large pages, in which its pools take memory from the device too, so that a chunk

@@ -20,6 +20,15 @@ use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard};
 
 /// One stream of one device, without its type. Cheap to clone; equal ids are the same stream.
+///
+/// ```
+/// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+/// use gpucache::device::Device;
+/// # use plain::{Desk, Plain};
+///
+/// let desk = Desk::new(); // the handle in the example of `Backend`
+/// assert!(desk.stream_handle().backend::<Plain>().is_some());
+/// ```
 #[derive(Clone)]
 pub struct Stream(Arc<StreamState>);
 
@@ -70,6 +79,14 @@ impl Stream {
     /// # Safety
     /// What `memory` maps is usable by `backend`, and so is what the backends of other streams over it allocate: they are
     /// of one device. Memory changes hands between streams that share it, and arrays are copied between them.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::{Memory, Stream}, plain::Plain}; // as in the example of `Backend`
+    ///
+    /// // SAFETY: this memory maps nothing, and no other stream shares it.
+    /// let stream = unsafe { Stream::new(Memory::default().into(), Plain) };
+    /// ```
     pub unsafe fn new(memory: Arc<Memory>, backend: impl Backend) -> Stream {
         super::exit::watch();
         let id = NEXT_STREAM.fetch_add(1, Relaxed);
@@ -103,6 +120,13 @@ impl Stream {
     }
 
     /// The backend, if it is a `B`.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::{Device, Host}, plain::Plain}; // as in the example of `Backend`
+    ///
+    /// assert!(Host::new().stream_handle().backend::<Plain>().is_none()); // that is another one's
+    /// ```
     pub fn backend<B: Backend>(&self) -> Option<&B> {
         let backend: &dyn Any = &*self.0.backend;
         backend.downcast_ref()

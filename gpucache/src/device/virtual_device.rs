@@ -9,8 +9,9 @@ use std::sync::{Arc, PoisonError};
 
 use super::Device;
 use super::backend::{ALIGNMENT, Backend};
-use super::memory::{Memory, Unfinished, VirtualMemory};
+use super::memory::Memory;
 use super::stream::Stream;
+use super::virtual_memory::{Unfinished, VirtualMemory};
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard};
 
@@ -71,12 +72,29 @@ struct Occupancy {
 
 impl Virtual {
     /// A new device with `bytes` of capacity.
+    ///
+    /// ```
+    /// use gpucache::{device::Virtual, prelude::*};
+    ///
+    /// let device = Virtual::new(1 << 20); // bytes
+    /// assert!(device.zeros::<u8>(2 << 20).unwrap_err().is_out_of_memory());
+    /// ```
     pub fn new(bytes: usize) -> Virtual {
         Virtual::over(bytes, true)
     }
 
     /// As [`new`](Virtual::new), without looking at each block: the checks take longer than what they check, and to time
     /// that they must be out of the way.
+    ///
+    /// ```
+    /// use gpucache::{device::Virtual, prelude::*};
+    ///
+    /// let device = Virtual::unchecked(1 << 30);
+    /// let array = device.zeros::<f32>([1024, 1024])?;
+    /// assert_eq!(device.memory().bytes, 4 << 20);
+    /// # drop(array);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn unchecked(bytes: usize) -> Virtual {
         Virtual::over(bytes, false)
     }

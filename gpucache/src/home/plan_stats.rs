@@ -8,6 +8,18 @@ use crate::base::amounts::{Bytes, Count};
 
 /// How a scope with `recycle = "auto"` plans and serves, over all threads: what plans there are now, and what was served and
 /// seen since the process began. With several threads each number is the sum of theirs.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*};
+///
+/// for _ in 0..10 {
+///     cache_scope!(planned, { drop(Host::new().zeros::<u8>(4096)?) });
+/// }
+/// let stats = gpucache::plan_stats("planned").unwrap();
+/// assert_eq!((stats.plans, stats.positions, stats.planned), (1, 1, 8));
+/// assert_eq!((stats.arena_bytes, stats.bound_bytes), (4096, 4096)); // no lower layout is possible
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlanStats {
@@ -39,6 +51,21 @@ pub struct PlanStats {
 }
 
 /// How often entries went other ways than their plan since the process began, by kind.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*};
+///
+/// for layers in [2, 2, 2, 2, 3] {
+///     cache_scope!(extra, {
+///         for _ in 0..layers {
+///             drop(Host::new().zeros::<u8>(4096)?);
+///         }
+///     });
+/// }
+/// let stats = gpucache::plan_stats("extra").unwrap();
+/// assert_eq!((stats.deviations.extra, stats.deviations.missing), (1, 0));
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Deviations {
@@ -56,6 +83,21 @@ pub struct Deviations {
 
 impl Deviations {
     /// All kinds together.
+    ///
+    /// ```
+    /// use gpucache::{cache_scope, prelude::*};
+    ///
+    /// for layers in [2, 2, 2, 2, 3] {
+    ///     cache_scope!(deviating, {
+    ///         for _ in 0..layers {
+    ///             drop(Host::new().zeros::<u8>(4096)?);
+    ///         }
+    ///     });
+    /// }
+    /// let stats = gpucache::plan_stats("deviating").unwrap();
+    /// assert_eq!(stats.deviations.total(), 1);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn total(&self) -> u64 {
         self.extra + self.missing + self.reordered + self.larger + self.blocked
     }

@@ -67,6 +67,16 @@ pub struct ScopeStats {
 
 impl ScopeStats {
     /// All allocations since the process began: hits, recycled blocks and misses.
+    ///
+    /// ```
+    /// use gpucache::{cache_scope, prelude::*};
+    ///
+    /// for _ in 0..3 {
+    ///     cache_scope!(counted, { Host::new().zeros::<u8>(4096)? });
+    /// }
+    /// assert_eq!(gpucache::stats("counted").unwrap().allocations(), 3);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn allocations(&self) -> u64 {
         self.hits + self.recycled + self.misses
     }

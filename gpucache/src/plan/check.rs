@@ -14,6 +14,14 @@ use crate::plan::{Buffer, Layout, LayoutError};
 /// # Errors
 /// The first fault found: offsets missing, two buffers alive at once that share an address, an end past `u64`, or a height
 /// that is not the highest end.
+///
+/// ```
+/// use gpucache::plan::{Buffer, Layout, LayoutError, check};
+/// let buffers = [Buffer { lower: 0, upper: 2, size: 3 }, Buffer { lower: 1, upper: 3, size: 4 }];
+/// assert_eq!(check(&buffers, &Layout { offsets: vec![0, 3], height: 7 }), Ok(()));
+/// let high = Layout { offsets: vec![0, 3], height: 8 };
+/// assert_eq!(check(&buffers, &high), Err(LayoutError::Height { stated: 8, found: 7 }));
+/// ```
 pub fn check(buffers: &[Buffer], layout: &Layout) -> Result<(), LayoutError> {
     if buffers.len() != layout.offsets.len() {
         return Err(LayoutError::Length { buffers: buffers.len(), offsets: layout.offsets.len() });

@@ -71,6 +71,15 @@ pub fn layout(buffers: &[Buffer]) -> Result<Layout, TooLarge> {
 ///
 /// # Errors
 /// The sizes sum to more than 2^62.
+///
+/// ```
+/// use gpucache::plan::{Buffer, Layout, improve};
+/// let buffers = [Buffer { lower: 0, upper: 2, size: 3 }, Buffer { lower: 1, upper: 3, size: 4 }];
+/// let stacked = Layout { offsets: vec![4, 0], height: 7 };
+/// let found = improve(&buffers, &stacked, 0, std::time::Duration::from_millis(10))?;
+/// assert_eq!(found.height, 7); // nothing lower is possible
+/// # Ok::<(), gpucache::plan::TooLarge>(())
+/// ```
 pub fn improve(
     buffers: &[Buffer],
     layout: &Layout,

@@ -61,6 +61,14 @@ impl Solver {
     ///
     /// # Errors
     /// The sizes sum to more than 2^62.
+    ///
+    /// ```
+    /// use gpucache::plan::{Buffer, Solver};
+    /// let buffers = [Buffer { lower: 0, upper: 2, size: 3 }, Buffer { lower: 1, upper: 3, size: 4 }];
+    /// let solver = Solver::new(&buffers)?;
+    /// assert_eq!(solver.height(), 7); // stacked
+    /// # Ok::<(), gpucache::plan::TooLarge>(())
+    /// ```
     pub fn new(buffers: &[Buffer]) -> Result<Self, TooLarge> {
         let problem = Problem::new(buffers)?;
         let mut height = 0;
@@ -86,16 +94,42 @@ impl Solver {
     }
 
     /// The height of the best layout so far, in bytes.
+    ///
+    /// ```
+    /// use gpucache::plan::{Buffer, Solver};
+    /// let buffers = [Buffer { lower: 0, upper: 1, size: 3 }, Buffer { lower: 1, upper: 2, size: 4 }];
+    /// let mut solver = Solver::new(&buffers)?;
+    /// assert_eq!(solver.height(), 7); // stacked
+    /// solver.improve(0, &mut || false);
+    /// assert_eq!(solver.height(), 4);
+    /// # Ok::<(), gpucache::plan::TooLarge>(())
+    /// ```
     pub fn height(&self) -> u64 {
         self.height
     }
 
     /// No layout is lower: the largest load, or more where the search has proved more.
+    ///
+    /// ```
+    /// use gpucache::plan::{Buffer, Solver};
+    /// let buffers = [Buffer { lower: 0, upper: 2, size: 3 }, Buffer { lower: 1, upper: 3, size: 4 }];
+    /// let solver = Solver::new(&buffers)?;
+    /// assert_eq!(solver.bound(), 7); // both are alive at the time 1
+    /// # Ok::<(), gpucache::plan::TooLarge>(())
+    /// ```
     pub fn bound(&self) -> u64 {
         self.bound
     }
 
     /// The best layout so far.
+    ///
+    /// ```
+    /// use gpucache::plan::{Buffer, Solver, check};
+    /// let buffers = [Buffer { lower: 0, upper: 2, size: 3 }, Buffer { lower: 1, upper: 3, size: 4 }];
+    /// let solver = Solver::new(&buffers)?;
+    /// assert_eq!(check(&buffers, &solver.layout()), Ok(()));
+    /// # Ok::<(), gpucache::plan::TooLarge>(())
+    /// ```
     pub fn layout(&self) -> Layout {
         Layout { offsets: self.problem.expand(&self.offsets), height: self.height }
     }
@@ -107,6 +141,16 @@ impl Solver {
 
     /// Works until the height is at most `target`, or proven minimal, or `stop` returns true; it is asked every 50 us or so.
     /// Returns whether the target is met, or nothing lower is possible.
+    ///
+    /// ```
+    /// use gpucache::plan::{Buffer, Solver};
+    /// let buffers = [Buffer { lower: 0, upper: 2, size: 3 }, Buffer { lower: 1, upper: 3, size: 4 }];
+    /// let mut solver = Solver::new(&buffers)?;
+    /// let start = std::time::Instant::now();
+    /// let is_done = solver.improve(0, &mut || start.elapsed().as_millis() >= 10);
+    /// assert!(is_done, "nothing lower is possible");
+    /// # Ok::<(), gpucache::plan::TooLarge>(())
+    /// ```
     pub fn improve(&mut self, target: u64, stop: &mut dyn FnMut() -> bool) -> bool {
         while !self.done(target) {
             let has_ended = self.go_on(target, stop);

@@ -5,6 +5,12 @@ use std::fmt;
 /// A buffer: `size` bytes that live in the half-open time interval `lower..upper`.
 ///
 /// A size of 0, or `lower >= upper`, occupies nothing: it is laid out at offset 0 and overlaps with nothing.
+///
+/// ```
+/// use gpucache::plan::{Buffer, lower_bound};
+/// let buffer = Buffer { lower: 0, upper: 2, size: 1024 }; // lives at the times 0 and 1
+/// assert_eq!(lower_bound(&[buffer]), 1024);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Buffer {
     /// First time at which it lives.
@@ -22,6 +28,14 @@ impl Buffer {
 }
 
 /// An offset for each buffer, and the highest end.
+///
+/// ```
+/// use gpucache::plan::{Buffer, layout};
+/// let buffers = [Buffer { lower: 0, upper: 1, size: 3 }, Buffer { lower: 1, upper: 2, size: 4 }];
+/// let found = layout(&buffers)?;
+/// assert_eq!((found.offsets, found.height), (vec![0, 0], 4)); // never alive at once
+/// # Ok::<(), gpucache::plan::TooLarge>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Layout {
     /// Offset of each buffer in bytes, in the order of the buffers.
@@ -31,6 +45,13 @@ pub struct Layout {
 }
 
 /// The sizes sum to more than 2^62 (or there are 2^32 buffers or more), so that offsets might not fit 64 bits.
+///
+/// ```
+/// use gpucache::plan::{Buffer, TooLarge, layout};
+/// let buffers = [Buffer { lower: 0, upper: 1, size: u64::MAX }];
+/// let error: TooLarge = layout(&buffers).unwrap_err();
+/// assert_eq!(error.buffers, 1);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TooLarge {
@@ -47,6 +68,13 @@ impl fmt::Display for TooLarge {
 impl std::error::Error for TooLarge {}
 
 /// Why a layout does not hold.
+///
+/// ```
+/// use gpucache::plan::{Buffer, Layout, LayoutError, check};
+/// let buffers = [Buffer { lower: 0, upper: 2, size: 3 }, Buffer { lower: 1, upper: 3, size: 4 }];
+/// let layout = Layout { offsets: vec![0, 2], height: 6 }; // the first ends at 3
+/// assert_eq!(check(&buffers, &layout), Err(LayoutError::Overlap { first: 0, second: 1 }));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LayoutError {

@@ -27,6 +27,18 @@ impl<N: AsRef<str> + ?Sized> AsName for N {
 }
 
 /// What an invalidation took from a scope, or from several, over all threads.
+///
+/// ```
+/// use gpucache::{cache_scope, invalidate, prelude::*};
+///
+/// let host = Host::new();
+/// let kept = cache_scope!(given, { host.zeros::<u8>(4096)? });
+/// cache_scope!(given, { host.zeros::<u8>(4096)? });
+/// let given = invalidate("given");
+/// assert_eq!((given.is_known, given.bytes, given.busy_blocks), (true, 4096, 1));
+/// # drop(kept);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Invalidated {
@@ -80,6 +92,16 @@ pub fn invalidate(name: impl AsRef<str>) -> Invalidated {
 }
 
 /// As [`invalidate`], for every scope of the process.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*};
+///
+/// let host = Host::new();
+/// cache_scope!(load, { host.zeros::<u8>(4096)? });
+/// cache_scope!(train, { host.zeros::<u8>(8192)? });
+/// assert_eq!(gpucache::invalidate_all().bytes, 4096 + 8192);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 pub fn invalidate_all() -> Invalidated {
     let sum =
         NamedCaches::all().iter().map(|scope| invalidate_scope(scope)).fold(Invalidated::default(), |sum, one| {

@@ -20,6 +20,18 @@ use crate::home::Visit;
 ///
 /// Guards may be dropped in any order: each ends its own entry. A guard that is forgotten leaves its scope entered until the
 /// thread ends.
+///
+/// ```
+/// use gpucache::{Scope, prelude::*};
+///
+/// let frame = Scope::new("frame");
+/// let inside = frame.enter();
+/// drop(Host::new().zeros::<u8>(4096)?); // of the scope
+/// drop(inside);
+/// drop(Host::new().zeros::<u8>(4096)?); // of none
+/// assert_eq!(frame.stats().unwrap().misses, 1);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 #[must_use = "the scope is left when the guard is dropped: bind it to a name, `let _inside = ..`, as `let _ = ..` drops it at once"]
 #[derive(Debug)]
 pub struct ScopeGuard {

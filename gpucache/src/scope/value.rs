@@ -62,16 +62,40 @@ pub struct OwnedScope {
 
 impl<'a> Scope<'a> {
     /// The scope of this name, which learns and plans ([`Recycle::Auto`]).
+    ///
+    /// ```
+    /// use gpucache::{Scope, prelude::*};
+    ///
+    /// const STEP: Scope<'_> = Scope::new("mycrate::step");
+    /// STEP.run(|| Host::new().zeros::<f32>(16))?;
+    /// assert_eq!(gpucache::stats("mycrate::step").unwrap().entries, 1);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub const fn new(name: &'a str) -> Scope<'a> {
         Scope { name, recycle: Recycle::Auto }
     }
 
     /// Recycles otherwise. Entries of one scope may recycle differently; the newest that keeps anything decides.
+    ///
+    /// ```
+    /// use gpucache::{Recycle, Scope, prelude::*};
+    ///
+    /// let off = Scope::new("off").recycle(Recycle::Off);
+    /// off.run(|| Host::new().zeros::<f32>(16))?;
+    /// assert_eq!(off.stats().unwrap().idle_bytes, 0);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub const fn recycle(self, recycle: Recycle) -> Scope<'a> {
         Scope { recycle, ..self }
     }
 
     /// The name.
+    ///
+    /// ```
+    /// use gpucache::Scope;
+    ///
+    /// assert_eq!(Scope::new("step").name(), "step");
+    /// ```
     pub const fn name(&self) -> &'a str {
         self.name
     }
@@ -81,6 +105,18 @@ impl<'a> Scope<'a> {
     ///
     /// A guard across an `.await` would leave the scope entered while other tasks run on the thread; it is not `Send`, so that
     /// most executors refuse it. In async code use the attribute, which enters at each poll.
+    ///
+    /// ```
+    /// use gpucache::{Scope, prelude::*};
+    ///
+    /// let step = Scope::new("step");
+    /// for _ in 0..3 {
+    ///     let _inside = step.enter();
+    ///     let _activations = Host::new().zeros::<f32>(1000)?;
+    /// }
+    /// assert_eq!(step.stats().unwrap().hits, 2);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn enter(&self) -> ScopeGuard {
         ScopeGuard::enter(self.name, self.recycle, Visit::Entry)
     }
@@ -93,27 +129,73 @@ impl<'a> Scope<'a> {
     }
 
     /// Runs `body` inside the scope.
+    ///
+    /// ```
+    /// use gpucache::{Scope, prelude::*};
+    ///
+    /// let sum: f32 = Scope::new("sum").run(|| Array::full(&Host::new(), 4, 0.5f32).map(|array| array.iter().sum()))?;
+    /// assert_eq!(sum, 2.0);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn run<R>(&self, body: impl FnOnce() -> R) -> R {
         let _inside = self.enter();
         body()
     }
 
     /// As [`invalidate`](crate::invalidate), of this scope.
+    ///
+    /// ```
+    /// use gpucache::{Scope, prelude::*};
+    ///
+    /// let frame = Scope::new("frame");
+    /// frame.run(|| Host::new().zeros::<u8>(4096))?;
+    /// assert_eq!(frame.invalidate().bytes, 4096);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn invalidate(&self) -> Invalidated {
         name::invalidate(self.name)
     }
 
     /// As [`stats`](crate::stats), of this scope.
+    ///
+    /// ```
+    /// use gpucache::{Scope, prelude::*};
+    ///
+    /// let step = Scope::new("step");
+    /// assert!(step.stats().is_none(), "it was never entered");
+    /// step.run(|| Host::new().zeros::<u8>(4096))?;
+    /// assert_eq!(step.stats().unwrap().misses, 1);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn stats(&self) -> Option<ScopeStats> {
         name::stats(self.name)
     }
 
     /// As [`plan_stats`](crate::plan_stats), of this scope.
+    ///
+    /// ```
+    /// use gpucache::{Scope, prelude::*};
+    ///
+    /// let step = Scope::new("step");
+    /// for _ in 0..3 {
+    ///     let _inside = step.enter();
+    ///     let _activations = Host::new().zeros::<f32>(1000)?;
+    /// }
+    /// assert_eq!(step.plan_stats().unwrap().plans, 1);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn plan_stats(&self) -> Option<PlanStats> {
         name::plan_stats(self.name)
     }
 
     /// A scope of its own that recycles like this one, under this name and a number that nobody else has.
+    ///
+    /// ```
+    /// use gpucache::Scope;
+    ///
+    /// let (first, second) = (Scope::new("decoder").owned(), Scope::new("decoder").owned());
+    /// assert_ne!(first.as_scope().name(), second.as_scope().name());
+    /// ```
     pub fn owned(&self) -> OwnedScope {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Relaxed);
@@ -123,16 +205,46 @@ impl<'a> Scope<'a> {
 
 impl OwnedScope {
     /// The scope as a value of its name, for what else can be done with one.
+    ///
+    /// ```
+    /// use gpucache::{Scope, prelude::*};
+    ///
+    /// let decoder = Scope::new("decoder").owned();
+    /// decoder.run(|| Host::new().zeros::<u8>(4096))?;
+    /// assert_eq!(decoder.as_scope().stats().unwrap().busy_blocks, 0);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn as_scope(&self) -> Scope<'_> {
         Scope { name: &self.name, recycle: self.recycle }
     }
 
     /// As [`Scope::enter`].
+    ///
+    /// ```
+    /// use gpucache::{Scope, prelude::*};
+    ///
+    /// let decoder = Scope::new("decoder").owned();
+    /// let inside = decoder.enter();
+    /// let tokens = Host::new().zeros::<u32>(16)?;
+    /// drop(inside);
+    /// assert_eq!(decoder.as_scope().stats().unwrap().busy_blocks, 1);
+    /// # drop(tokens);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn enter(&self) -> ScopeGuard {
         self.as_scope().enter()
     }
 
     /// As [`Scope::run`].
+    ///
+    /// ```
+    /// use gpucache::{Scope, prelude::*};
+    ///
+    /// let decoder = Scope::new("decoder").owned();
+    /// let tokens = decoder.run(|| Host::new().zeros::<u32>(16))?;
+    /// assert_eq!(tokens.len(), 16); // it may leave the scope
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn run<R>(&self, body: impl FnOnce() -> R) -> R {
         self.as_scope().run(body)
     }

@@ -11,6 +11,20 @@ use crate::device::{Cuda, Device};
 
 /// Work of a stream as one launch, made by [`Cuda::capture`], and the memory that this uses: nobody else gets it before the
 /// graph is dropped, whatever scopes are left, invalidated or trimmed meanwhile.
+///
+/// ```no_run
+/// use gpucache::prelude::*;
+///
+/// let context = gpucache::cudarc::driver::CudaContext::new(0)?;
+/// let gpu = Cuda::with_stream(context.new_stream()?)?;
+/// let input = gpu.zeros::<f32>(1000)?;
+/// let (graph, copy) = gpu.capture(|| input.try_clone())?;
+/// for _ in 0..10 {
+///     graph.launch()?; // copies anew
+/// }
+/// assert_eq!(copy.to_vec()?, [0.0; 1000]);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 pub struct Graph {
     // Destroyed before its memory is anyone else's.
     graph: CudaGraph,
@@ -97,12 +111,36 @@ impl Graph {
     ///
     /// # Errors
     /// A failure of the driver.
+    ///
+    /// ```no_run
+    /// use gpucache::prelude::*;
+    ///
+    /// let context = gpucache::cudarc::driver::CudaContext::new(0)?;
+    /// let gpu = Cuda::with_stream(context.new_stream()?)?;
+    /// let input = gpu.zeros::<f32>(1000)?;
+    /// let (graph, copy) = gpu.capture(|| input.try_clone())?;
+    /// graph.launch()?;
+    /// assert_eq!(copy.to_vec()?, [0.0; 1000]); // waits for it
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn launch(&self) -> Result<()> {
         self.graph.launch().map_err(|error| self.gpu.failure("launching a graph", error))
     }
 
     /// cudarc's object, for calls that are not here. What is launched by it on other streams is for the caller to order, and
     /// to wait for before the graph is dropped.
+    ///
+    /// ```no_run
+    /// use gpucache::prelude::*;
+    ///
+    /// let context = gpucache::cudarc::driver::CudaContext::new(0)?;
+    /// let gpu = Cuda::with_stream(context.new_stream()?)?;
+    /// let input = gpu.zeros::<f32>(1000)?;
+    /// let (graph, copy) = gpu.capture(|| input.try_clone())?;
+    /// graph.cuda_graph().upload()?; // so that the first launch takes no longer than others
+    /// # drop(copy);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn cuda_graph(&self) -> &CudaGraph {
         &self.graph
     }

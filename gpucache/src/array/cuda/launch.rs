@@ -39,6 +39,15 @@ impl Cuda {
 }
 
 /// A kernel's arguments, in order, and the stream that it is launched on; made by [`Cuda::launch_builder`].
+///
+/// ```no_run
+/// use gpucache::{Launch, prelude::*};
+///
+/// // Kernels that have an input, an output and a length in common.
+/// fn arguments<'a>(launch: &mut Launch<'a>, x: &'a Array<f32, Cuda>, y: &'a mut Array<f32, Cuda>, n: &'a u32) {
+///     launch.array(x).array_mut(y).arg(n);
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Launch<'a> {
     arguments: LaunchArgs<'a>,
@@ -51,6 +60,14 @@ pub struct Launch<'a> {
 
 impl<'a> Launch<'a> {
     /// An array that the kernel reads.
+    ///
+    /// ```no_run
+    /// use gpucache::{Launch, prelude::*};
+    ///
+    /// fn reading<'a>(launch: &mut Launch<'a>, x: &'a Array<f32, Cuda>, y: &'a Array<f32, Cuda>) {
+    ///     launch.array(x).array(y);
+    /// }
+    /// ```
     #[inline]
     pub fn array<'b: 'a, T: Element>(&mut self, array: &'b Array<T, Cuda>) -> &mut Self {
         let ordered = array.block.read_on(self.device.stream_handle());
@@ -60,6 +77,14 @@ impl<'a> Launch<'a> {
     }
 
     /// An array that the kernel writes.
+    ///
+    /// ```no_run
+    /// use gpucache::{Launch, prelude::*};
+    ///
+    /// fn writing<'a>(launch: &mut Launch<'a>, x: &'a Array<f32, Cuda>, y: &'a mut Array<f32, Cuda>) {
+    ///     launch.array(x).array_mut(y);
+    /// }
+    /// ```
     #[inline]
     pub fn array_mut<'b: 'a, T: Element>(&mut self, array: &'b mut Array<T, Cuda>) -> &mut Self {
         let stream = self.device.stream_handle();
@@ -73,6 +98,14 @@ impl<'a> Launch<'a> {
     }
 
     /// Any other argument that cudarc's builder takes: a number, a slice, a view.
+    ///
+    /// ```no_run
+    /// use gpucache::{Launch, prelude::*};
+    ///
+    /// fn scaling<'a>(launch: &mut Launch<'a>, factor: &'a f32, weights: &'a gpucache::cudarc::driver::CudaSlice<f32>) {
+    ///     launch.arg(factor).arg(weights);
+    /// }
+    /// ```
     #[inline]
     pub fn arg<A>(&mut self, argument: A) -> &mut Self
     where
@@ -90,6 +123,19 @@ impl<'a> Launch<'a> {
     /// # Safety
     /// The arguments are those that the kernel declares, in order and type, and it stays within its arrays, and writes
     /// only those that it was given to write.
+    ///
+    /// ```no_run
+    /// use gpucache::cudarc::driver::{CudaFunction, LaunchConfig};
+    /// use gpucache::prelude::*;
+    ///
+    /// /// # Safety
+    /// /// The kernel has the arguments `(float *y, unsigned n)`, and writes `n` elements at most.
+    /// unsafe fn fill(kernel: &CudaFunction, y: &mut Array<f32, Cuda>) -> gpucache::Result<()> {
+    ///     let (gpu, n) = (y.device().clone(), y.len() as u32);
+    ///     // SAFETY: these are the kernel's arguments, as the caller promises.
+    ///     unsafe { gpu.launch_builder(kernel).array_mut(y).arg(&n).launch(LaunchConfig::for_num_elems(n)) }
+    /// }
+    /// ```
     #[inline]
     pub unsafe fn launch(&mut self, config: LaunchConfig) -> Result<()> {
         if let Some(error) = self.failure.take() {

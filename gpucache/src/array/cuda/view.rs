@@ -16,6 +16,17 @@ use crate::device::Cuda;
 /// A part of an array, as cudarc's `CudaView` is of a slice: an argument of its copies, of cuBLAS and of kernels.
 ///
 /// It may be read on any number of streams; the array's memory is written and used again behind all of them.
+///
+/// ```no_run
+/// use gpucache::prelude::*;
+///
+/// let gpu = Cuda::new(0)?;
+/// let array = gpu.zeros::<f32>(100)?;
+/// let back = array.slice(50..);
+/// let copied: Vec<f32> = gpu.stream().clone_dtoh(&back)?;
+/// assert_eq!(copied.len(), back.len());
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 pub struct ArrayView<'a, T: Element> {
     array: &'a Array<T, Cuda>,
     /// Where the part begins in the device's memory.
@@ -28,11 +39,29 @@ pub struct ArrayView<'a, T: Element> {
 
 impl<T: Element> Array<T, Cuda> {
     /// All elements as a view.
+    ///
+    /// ```no_run
+    /// use gpucache::prelude::*;
+    ///
+    /// let gpu = Cuda::new(0)?;
+    /// let array = gpu.zeros::<f32>(100)?;
+    /// assert_eq!(gpu.stream().clone_dtoh(&array.as_view())?, [0.0; 100]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn as_view(&self) -> ArrayView<'_, T> {
         ArrayView::new(self, 0, self.len())
     }
 
     /// A part of the elements as a view; `None` if `range` does not lie within the array.
+    ///
+    /// ```no_run
+    /// use gpucache::prelude::*;
+    ///
+    /// let gpu = Cuda::new(0)?;
+    /// let array = gpu.zeros::<f32>(100)?;
+    /// assert!(array.try_slice(50..).is_some() && array.try_slice(50..101).is_none());
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Option<ArrayView<'_, T>> {
         self.as_view().try_slice(range)
     }
@@ -41,6 +70,15 @@ impl<T: Element> Array<T, Cuda> {
     ///
     /// # Panics
     /// If `range` does not lie within the array.
+    ///
+    /// ```no_run
+    /// use gpucache::prelude::*;
+    ///
+    /// let gpu = Cuda::new(0)?;
+    /// let array = gpu.zeros::<f32>(100)?;
+    /// assert_eq!(gpu.stream().clone_dtoh(&array.slice(..10))?, [0.0; 10]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn slice(&self, range: impl RangeBounds<usize>) -> ArrayView<'_, T> {
         self.as_view().slice(range)
     }
@@ -53,16 +91,44 @@ impl<'a, T: Element> ArrayView<'a, T> {
     }
 
     /// The number of elements.
+    ///
+    /// ```no_run
+    /// use gpucache::prelude::*;
+    ///
+    /// let gpu = Cuda::new(0)?;
+    /// let array = gpu.zeros::<f32>(100)?;
+    /// assert_eq!(array.slice(10..30).len(), 20);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Whether there are no elements.
+    ///
+    /// ```no_run
+    /// use gpucache::prelude::*;
+    ///
+    /// let gpu = Cuda::new(0)?;
+    /// let array = gpu.zeros::<f32>(100)?;
+    /// assert!(array.slice(10..10).is_empty());
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// A part of this part; `None` if `range` does not lie within it.
+    ///
+    /// ```no_run
+    /// use gpucache::prelude::*;
+    ///
+    /// let gpu = Cuda::new(0)?;
+    /// let array = gpu.zeros::<f32>(100)?;
+    /// let back = array.slice(50..);
+    /// assert!(back.try_slice(..50).is_some() && back.try_slice(..51).is_none());
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Option<ArrayView<'a, T>> {
         let start = match range.start_bound() {
             Bound::Included(start) => *start,
@@ -81,6 +147,16 @@ impl<'a, T: Element> ArrayView<'a, T> {
     ///
     /// # Panics
     /// If `range` does not lie within the view.
+    ///
+    /// ```no_run
+    /// use gpucache::prelude::*;
+    ///
+    /// let gpu = Cuda::new(0)?;
+    /// let array = gpu.zeros::<f32>(100)?;
+    /// let middle = array.slice(25..).slice(..50); // the elements 25 to 74
+    /// assert_eq!(middle.len(), 50);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     #[allow(clippy::panic)]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> ArrayView<'a, T> {
         self.try_slice(range).unwrap_or_else(|| panic!("a part that is not within a view of {} elements", self.len))

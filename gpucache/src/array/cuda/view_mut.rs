@@ -19,12 +19,32 @@ impl<T: Element> Array<T, Cuda> {
     ///
     /// The view can be used any number of times, on streams that it does not tell of. The array's stream therefore waits for
     /// all work that its context was given before it uses the array again; the array itself, as an argument, costs less.
+    ///
+    /// ```no_run
+    /// use gpucache::prelude::*;
+    ///
+    /// let gpu = Cuda::new(0)?;
+    /// let mut array = gpu.zeros::<f32>(100)?;
+    /// gpu.stream().memcpy_htod(&[1.0; 100], &mut array.as_view_mut())?;
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn as_view_mut(&mut self) -> CudaViewMut<'_, T> {
         self.lend_out_mut().as_view_mut()
     }
 
     /// A part of the elements as a mutable view, as [`as_view_mut`](Array::as_view_mut) has it; `None` if `range` does not lie
     /// within the array.
+    ///
+    /// ```no_run
+    /// use gpucache::prelude::*;
+    ///
+    /// let gpu = Cuda::new(0)?;
+    /// let mut array = gpu.zeros::<f32>(100)?;
+    /// if let Some(mut front) = array.try_slice_mut(..10) {
+    ///     gpu.stream().memset_zeros(&mut front)?;
+    /// }
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Option<CudaViewMut<'_, T>> {
         self.lend_out_mut().try_slice_mut(range)
     }
@@ -51,6 +71,17 @@ impl<T: Element> Array<T, Cuda> {
 
     /// The first `mid` elements and the others as mutable views, as [`as_view_mut`](Array::as_view_mut) has it; `None` if
     /// there are fewer.
+    ///
+    /// ```no_run
+    /// use gpucache::prelude::*;
+    ///
+    /// let gpu = Cuda::new(0)?;
+    /// let mut array = gpu.zeros::<f32>(100)?;
+    /// if let Some((front, mut back)) = array.try_split_at_mut(50) {
+    ///     gpu.stream().memcpy_dtod(&front, &mut back)?;
+    /// }
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn try_split_at_mut(&mut self, mid: usize) -> Option<(CudaViewMut<'_, T>, CudaViewMut<'_, T>)> {
         self.lend_out_mut().try_split_at_mut(mid)
     }

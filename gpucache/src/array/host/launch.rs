@@ -31,7 +31,7 @@ use crate::record::{Failure, Outcome};
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be lent to work on a host's stream: pass `&array`, `&mut array`, or a tuple or a `Vec` of these",
+    message = "`{Self}` cannot be lent to work on a host's stream: pass `&array`, `&mut array`, or a tuple of up to twelve or a `Vec` of these",
     note = "the work may move in everything else that is `Send + 'static`; work without arrays takes `()`"
 )]
 pub trait Arguments: sealed::Lend {}
@@ -67,7 +67,7 @@ mod sealed {
     use super::{Arc, Failure, Host, Outcome, Result};
 
     #[diagnostic::on_unimplemented(
-        message = "`{Self}` cannot be lent to work on a host's stream: pass `&array`, `&mut array`, or a tuple or a `Vec` of these",
+        message = "`{Self}` cannot be lent to work on a host's stream: pass `&array`, `&mut array`, or a tuple of up to twelve or a `Vec` of these",
         note = "the work may move in everything else that is `Send + 'static`; work without arrays takes `()`"
     )]
     pub trait Lend {

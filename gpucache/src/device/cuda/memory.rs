@@ -13,7 +13,8 @@ use super::errors::describe;
 use super::known::Known;
 use super::{Cuda, kept};
 use crate::base::error::{Error, Result};
-use crate::device::backend::{Backend, Event};
+use crate::device::backend::Backend;
+use crate::device::event::Event;
 
 #[derive(Debug)]
 pub(super) struct CudaMemory {

@@ -60,6 +60,17 @@ impl Cuda {
     /// # Errors
     /// [`is_unavailable`](Error::is_unavailable) where there is no CUDA driver or no such GPU; otherwise what the driver
     /// answered.
+    ///
+    /// ```no_run
+    /// use gpucache::prelude::*;
+    ///
+    /// match Cuda::new(0) {
+    ///     Ok(gpu) => println!("{gpu:?}"),
+    ///     Err(error) if error.is_unavailable() => println!("no GPU: {error}"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn new(ordinal: usize) -> Result<Cuda> {
         if !driver::is_present() {
             return Err(Error::unavailable(
@@ -87,6 +98,15 @@ impl Cuda {
     /// # Errors
     /// [`is_unavailable`](Error::is_unavailable) for the per-thread default stream, which is another stream on each
     /// thread while arrays may move between threads.
+    ///
+    /// ```no_run
+    /// use gpucache::prelude::*;
+    ///
+    /// let context = gpucache::cudarc::driver::CudaContext::new(0)?;
+    /// let gpu = Cuda::with_stream(context.new_stream()?)?;
+    /// let array = gpu.zeros::<f32>([2, 3])?; // on that stream
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn with_stream(stream: Arc<CudaStream>) -> Result<Cuda> {
         let raw = RawStream::of(&stream);
         if raw.is_per_thread() {
@@ -115,6 +135,15 @@ impl Cuda {
     }
 
     /// The CUDA stream behind this handle.
+    ///
+    /// ```no_run
+    /// use gpucache::prelude::*;
+    ///
+    /// let gpu = Cuda::new(0)?;
+    /// let context = gpu.stream().context(); // cudarc's, to load modules
+    /// println!("{}", context.name()?);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     #[inline]
     pub fn stream(&self) -> &Arc<CudaStream> {
         self.memory().stream()

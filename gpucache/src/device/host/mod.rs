@@ -38,6 +38,16 @@ pub struct Host(Stream);
 impl Host {
     /// The default stream of the host: work on it is done when a call returns. All handles are of the same stream; making
     /// one costs nothing.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let (host, same) = (Host::new(), Host::new());
+    /// let array = host.zeros::<u32>(100)?;
+    /// assert!(same.memory().bytes >= 400); // of one stream
+    /// # drop(array);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn new() -> Host {
         static STREAM: OnceLock<Stream> = OnceLock::new();
         // SAFETY: what the range maps is memory of this process, and so is what `HostMemory` allocates and works on.

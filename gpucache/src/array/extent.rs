@@ -1,0 +1,101 @@
+//! How many elements a shape is, in how many bytes, and elements as bytes.
+#![allow(unsafe_code)]
+
+#[cfg(feature = "cuda")]
+use std::any::TypeId;
+use std::slice::from_raw_parts;
+
+use super::Element;
+use crate::base::error::{Error, Result};
+#[cfg(feature = "cuda")]
+use crate::record::Request;
+
+/// How many elements of `T` these dimensions are, if the product overflows nowhere and their bytes fit an `isize`.
+#[inline(always)]
+pub(super) fn product<T>(dims: &[usize]) -> Option<usize> {
+    let mut elements = 1usize;
+    for &dim in dims {
+        elements = elements.checked_mul(dim)?;
+    }
+    let most = (isize::MAX as usize).checked_div(size_of::<T>()).unwrap_or(usize::MAX);
+    (elements <= most).then_some(elements)
+}
+
+/// As [`product`]; an error says why there is none.
+#[inline]
+pub(super) fn elements<T>(dims: &[usize]) -> Result<usize> {
+    product::<T>(dims).map_or_else(|| none::<T>(dims), Ok)
+}
+
+/// A zero anywhere makes an array empty, whatever the other dimensions multiply to.
+#[cold]
+#[inline(never)]
+fn none<T>(dims: &[usize]) -> Result<usize> {
+    if dims.contains(&0) {
+        return Ok(0);
+    }
+    let dtype = std::any::type_name::<T>();
+    Err(Error::invalid_shape(format!(
+        "the shape {dims:?} of {dtype} overflows the address space: check the dimensions"
+    )))
+}
+
+/// What an array of this shape asks for.
+#[cfg(feature = "cuda")]
+pub(super) fn request<T: 'static>(dims: &[usize]) -> Result<Request<'_>> {
+    Ok(Request { dtype: TypeId::of::<T>(), dims, bytes: elements::<T>(dims)? * size_of::<T>() })
+}
+
+pub(super) fn same_len<T>(dims: &[usize], len: usize) -> Result<()> {
+    match elements::<T>(dims)? {
+        elements if elements == len => Ok(()),
+        elements => Err(Error::invalid_shape(format!(
+            "{len} elements do not fit the shape {dims:?}, which has {elements}: pass exactly as many"
+        ))),
+    }
+}
+
+/// The bytes of elements.
+pub(super) fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
+    // SAFETY: these are the bytes of `values`, borrowed as long and as shared. An `Element` has no padding, so that all
+    // of them are initialised, and bytes are aligned anywhere.
+    unsafe { from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// The shortest part of `pattern` that repeated gives it: devices fill fastest with one byte, or a few.
+pub(super) fn shortest_period(pattern: &[u8]) -> &[u8] {
+    let mut period = pattern;
+    while let (front, back) = period.split_at(period.len() / 2)
+        && front == back
+        && !front.is_empty()
+    {
+        period = front;
+    }
+    period
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{elements, shortest_period};
+
+    #[test]
+    fn an_empty_array_has_no_elements_however_large_its_other_dimensions() {
+        assert_eq!(elements::<u64>(&[usize::MAX, 0, usize::MAX]).unwrap(), 0);
+    }
+
+    #[test]
+    fn overflow_is_an_error() {
+        assert!(elements::<u8>(&[usize::MAX]).unwrap_err().is_invalid_shape());
+        assert!(elements::<u8>(&[1 << 40, 1 << 40]).unwrap_err().is_invalid_shape());
+        assert!(elements::<()>(&[usize::MAX]).is_ok());
+    }
+
+    #[test]
+    fn periods_are_powers_of_two_of_the_pattern() {
+        assert_eq!(shortest_period(&[0; 8]), [0]);
+        assert_eq!(shortest_period(&[1, 2, 1, 2]), [1, 2]);
+        assert_eq!(shortest_period(&[1, 2, 1, 3]), [1, 2, 1, 3]);
+        assert_eq!(shortest_period(&[1, 1, 1]), [1, 1, 1]);
+        assert_eq!(shortest_period(&[]), [0; 0]);
+    }
+}

@@ -1,0 +1,122 @@
+//! What a registry is sent reads well there: links and pictures of its pages lead to files that are in the package.
+//!
+//! The README of the package is that of the workspace, but for links, which begin in the package's own folder. It is a file of
+//! its own, as neither a registry nor a forge looks for what a link is relative to behind a symbolic one.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where the pages of the documentation stand once the crate is published.
+const PAGES: &str = "https://docs.rs/gpucache/latest/gpucache/";
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = workspace().join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The files that a registry would be sent.
+fn packaged() -> BTreeSet<String> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["package", "--list", "--allow-dirty", "--offline", "--package", "gpucache"]);
+    let output = cargo.current_dir(workspace()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(|line| line.replace('\\', "/")).collect()
+}
+
+/// A page without what it shows as code.
+fn prose(page: &str) -> String {
+    let outside_fences = page.split("```").step_by(2);
+    outside_fences.flat_map(|part| part.split('`').step_by(2)).collect()
+}
+
+/// Where the links and pictures of a page lead.
+fn links(page: &str) -> Vec<String> {
+    let prose = prose(page);
+    let begins = ["](", "src=\"", "href=\"", "]: "];
+    let after = begins.iter().flat_map(|begin| prose.split(begin).skip(1));
+    after.filter_map(|rest| rest.split([')', '"', '\n', ' ']).next()).map(str::to_string).collect()
+}
+
+/// What a heading is called in links.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let letters =
+        |heading: &str| heading.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter)).collect();
+    headings.map(letters).map(|name: String| name.to_lowercase().replace(' ', "-")).collect()
+}
+
+/// Why a link of a packaged page leads nowhere.
+fn fault(link: &str, path: &str, page: &str, files: &BTreeSet<String>) -> Option<&'static str> {
+    let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
+    if let Some(place) = link.strip_prefix(PAGES) {
+        let name = place.strip_prefix("docs/").and_then(|place| place.strip_suffix("/index.html"));
+        let is_there = name.is_none_or(|name| files.contains(&format!("docs/{name}.md")));
+        return (!is_there).then_some("no such page of the documentation");
+    }
+    if target.contains("://") {
+        return None;
+    }
+    if target.is_empty() {
+        return (!anchors(page).contains(anchor)).then_some("no such heading");
+    }
+    let folder = Path::new(path).parent().unwrap();
+    (!files.contains(folder.join(target).to_str().unwrap())).then_some("no such file in the package")
+}
+
+fn faults(path: &str, page: &str, files: &BTreeSet<String>) -> Vec<String> {
+    let found = links(page).into_iter().filter_map(|link| Some((fault(&link, path, page, files)?, link)));
+    found.map(|(fault, link)| format!("{path}: {link}: {fault}")).collect()
+}
+
+#[test]
+fn links_of_the_package_lead_to_its_files() {
+    let files = packaged();
+    let pages: Vec<&String> = files.iter().filter(|file| file.ends_with(".md")).collect();
+    assert!(pages.len() >= 6, "the pages are found: {pages:?}");
+    let found: Vec<String> =
+        pages.iter().flat_map(|path| faults(path, &read(Path::new("gpucache").join(path)), &files)).collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn pages_that_links_name_are_in_the_documentation() {
+    let (readme, crate_root) = (read("README.md"), read("gpucache/src/lib.rs"));
+    let linked = links(&readme).into_iter().filter_map(|link| Some(link.strip_prefix(PAGES)?.to_string()));
+    let names: Vec<String> =
+        linked.filter_map(|place| Some(place.strip_prefix("docs/")?.split('/').next()?.to_string())).collect();
+    assert!(names.len() >= 4, "the links are found: {names:?}");
+    assert!(names.iter().all(|name| crate_root.contains(&format!("pub mod {name} {{}}"))), "{names:?}");
+}
+
+#[test]
+fn the_readme_of_the_package_is_that_of_the_workspace() {
+    let (own, packaged) = (read("README.md"), read("gpucache/README.md"));
+    let differs = own.replace("](gpucache/", "](") != packaged;
+    assert!(!differs, "write it anew: sed 's|](gpucache/|](|' README.md > gpucache/README.md");
+    let missing: Vec<String> = links(&own)
+        .into_iter()
+        .filter(|link| !link.contains("://") && !link.starts_with('#') && !workspace().join(link).exists())
+        .collect();
+    assert!(missing.is_empty(), "in the workspace: {missing:?}");
+}
+
+#[test]
+fn links_that_lead_nowhere_are_found() {
+    let files = ["README.md", "docs/a.svg", "docs/using.md"].map(str::to_string).into();
+    let count = |path: &str, page: &str| faults(path, page, &files).len();
+    for page in ["![a](docs/b.svg)", "[a](../README.md)", "[a](#none)", "<img src=\"b.svg\">", "[a]: b.md"] {
+        assert_eq!(count("README.md", page), 1, "{page}");
+    }
+    assert_eq!(count("README.md", &format!("[a]({PAGES}docs/none/index.html)")), 1);
+    for page in ["![a](docs/a.svg)", "[a](docs/using.md#b)", "# A b, c\n[a](#a-b-c)", "`[a](b)`", "```\n[a](b)\n```"] {
+        assert_eq!(count("README.md", page), 0, "{page}");
+    }
+    assert_eq!(count("docs/using.md", "![a](a.svg) [b](https://example.com)"), 0);
+    assert_eq!(count("README.md", &format!("[a]({PAGES}docs/using/index.html)")), 0);
+}
