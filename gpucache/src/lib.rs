@@ -60,7 +60,7 @@ pub use array::{Allocate, Arguments, Array, Element, Shape};
 pub use array::{ArrayView, Graph, Launch};
 pub use base::error::{Error, Result};
 pub use cache::Recycle;
-pub use home::{Deviations, PlanStats, ScopeStats};
+pub use home::{Deviations, PlanStats, ScopeStats, Unplanned};
 pub use pressure::{limit_idle, trim};
 pub use scope::{Invalidated, OwnedScope, Scope, ScopeGuard, invalidate, invalidate_all, plan_stats, scopes, stats};
 

@@ -221,6 +221,49 @@ fn programs() -> Vec<(String, Vec<(usize, Fate)>)> {
     programs
 }
 
+/// A cache of keys and values that is concatenated anew for each token: 24 layers, 10 prompts of random length and batch, 512 tokens
+/// each; one entry a token.
+struct Growing {
+    planned_share: f64,
+    reserved: f64,
+    calls_per_token: f64,
+    ns: f64,
+}
+
+const LAYERS: usize = 24;
+const TOKENS: usize = 512;
+const PROMPTS: usize = 10;
+
+fn growing<D: Device>(device: &D, name: &str, row_bytes: usize) -> Growing {
+    let (mut random, scope) = (fastrand::Rng::with_seed(3), Scope::new(name));
+    let (mut alive_most, mut reserved, mut nanoseconds) = (0, 0, Vec::new());
+    for _ in 0..PROMPTS {
+        let (length, row) = (random.usize(32..256), row_bytes * random.usize(1..5));
+        let mut cache: Vec<Option<Array<u8, D>>> = (0..2 * LAYERS).map(|_| None).collect();
+        for token in 0..TOKENS {
+            let bytes = (length + token) * row;
+            let start = Instant::now();
+            scope.run(|| {
+                for place in &mut cache {
+                    // SAFETY: nobody reads the array.
+                    let Ok(new) = (unsafe { Array::<u8, D>::uninit(device, bytes) }) else { panic!("out of memory") };
+                    drop(place.replace(new));
+                }
+            });
+            nanoseconds.push(start.elapsed().as_nanos() as f64 / (2 * LAYERS) as f64);
+            (alive_most, reserved) = (alive_most.max((2 * LAYERS + 1) * bytes), device.memory().bytes);
+        }
+    }
+    nanoseconds.sort_by(f64::total_cmp);
+    let (stats, plans) = (scope.stats().unwrap_or_default(), scope.plan_stats().unwrap_or_default());
+    Growing {
+        planned_share: plans.planned as f64 / stats.allocations() as f64,
+        reserved: reserved as f64 / alive_most as f64,
+        calls_per_token: stats.misses as f64 / (PROMPTS * TOKENS) as f64,
+        ns: nanoseconds[nanoseconds.len() / 2],
+    }
+}
+
 fn main() {
     let Options { json, keyed, .. } = Options::parse();
     let recycle = if keyed { Recycle::Keyed } else { Recycle::Auto };
@@ -253,6 +296,19 @@ fn main() {
             ),
         });
     }
+    let Growing { planned_share, reserved, calls_per_token, .. } =
+        growing(&Virtual::unchecked(1 << 40), "growing, virtual", 16 * KIB);
+    let Growing { ns, .. } = growing(&host, "growing, host", 64);
+    parts.push(match json {
+        true => format!(
+            "\"growing_cache\": {{\"ns\": {ns:.1}, \"planned_share\": {planned_share:.4}, \
+             \"reserved_over_live\": {reserved:.4}, \"misses_per_token\": {calls_per_token:.4}}}"
+        ),
+        false => format!(
+            "growing cache: {ns:.1} ns an array, planned {planned_share:.3}, reserved over live {reserved:.3}, \
+             {calls_per_token:.4} misses a token"
+        ),
+    });
     match json {
         true => println!("{{{}}}", parts.join(", ")),
         false => println!("{}", parts.join("\n")),

@@ -44,32 +44,35 @@ impl Owner {
             return;
         }
         let _transit = Transit::begin();
-        let slack = if refused.is_some_and(|refused| refused.was_patient()) {
-            (peak_reserved / ARENA_SLACK).max(2 * granule)
-        } else {
-            0
-        };
-        if bytes > 0 {
-            self.release_lists();
+        let is_patient = refused.is_some_and(|refused| refused.was_patient());
+        let slack = if is_patient { (peak_reserved / ARENA_SLACK).max(2 * granule) } else { 0 };
+        // Without bytes all of it is carried, and the arena needs no block.
+        let found = (bytes > 0).then(|| {
+            self.make_room(refused);
+            find_block(range, stream, bytes, peak_reserved + slack)
+        });
+        let unwanted = self.with(|local, shared| match found {
+            Some(None) => {
+                local.planner.refuse(live);
+                None
+            }
+            found => local.planner.install(self.door(), shared, found.flatten(), bytes),
+        });
+        if let Some(block) = unwanted {
+            range.free(stream, block);
         }
+        self.note_holding();
+    }
+
+    /// Gives back what an arena may need: what is idle in lists, and a ring that is mostly idle if it was in vain before.
+    fn make_room(&self, refused: Option<Refused>) {
+        self.release_lists();
         if refused.is_some() {
             self.perform(self.with(|local, shared| {
                 local.planner.make_room(shared);
                 local.planner.take_effects()
             }));
         }
-        let found = if bytes > 0 { find_block(range, stream, bytes, peak_reserved + slack) } else { None };
-        let unwanted = self.with(|local, shared| match found.is_some() || bytes == 0 {
-            true => local.planner.install(self.door(), shared, found, bytes),
-            false => {
-                local.planner.refuse(live);
-                None
-            }
-        });
-        if let Some(block) = unwanted {
-            range.free(stream, block);
-        }
-        self.note_holding();
     }
 
     /// Ends the epoch of the plan's stream if another thread asked for that: a scope that goes by its plan makes no call that

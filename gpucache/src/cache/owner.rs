@@ -242,12 +242,8 @@ impl Owner {
             self.catch_up();
         }
         self.take_deferred();
-        if let Some(record) = self.with(|local, shared| local.pop(shared, request, stream)) {
-            return Ok(record);
-        }
-        if self.with(|local, _| local.planner.wants_growth())
-            && let Some(record) = self.carry(stream, request)
-        {
+        let kept = self.with(|local, shared| local.pop(shared, request, stream));
+        if let Some(record) = kept.or_else(|| self.carry(stream, request)) {
             return Ok(record);
         }
         let is_new = self.with(|local, _| local.watch(stream));

@@ -20,9 +20,14 @@ struct Grown {
 }
 
 impl Owner {
-    /// What is carried, where the ring has just had no room for the request: once it has grown, or else a hit.
-    #[cold]
+    /// What is carried, if the ring has just had no room for the request: once it has grown, or else a hit.
+    #[inline]
     pub(super) fn carry(&self, stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
+        if self.with(|local, _| local.planner.wants_growth()) { self.grow_and_carry(stream, request) } else { None }
+    }
+
+    #[cold]
+    fn grow_and_carry(&self, stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
         let growth = self.with(|local, _| local.planner.wanted_growth());
         let has_grown = growth.is_some_and(|growth| self.grow_ring(&growth));
         self.note_holding();
@@ -41,7 +46,8 @@ impl Owner {
         let _transit = Transit::begin();
         let mut leased = self.shared.ring.take();
         let is_lost = leased.is_none() && self.with(|local, _| local.planner.has_ring());
-        let grown = if is_lost || InNeed::is_any() { None } else { grow(range, growth, &mut leased) };
+        let may_grow = !is_lost && !InNeed::is_any() && !growth.stream.is_capturing();
+        let grown = if may_grow { grow(range, growth, &mut leased) } else { None };
         if let Some(leased) = leased {
             self.shared.ring.begin(leased);
         }

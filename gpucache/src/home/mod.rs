@@ -14,7 +14,7 @@
 //! | `returns` | blocks that other threads dropped |
 //! | `counter` | a number with one writer |
 //! | `stats` | what is counted |
-//! | `scope_stats`, `plan_stats` | what users read of it |
+//! | `scope_stats`, `plan_stats`, `unplanned` | what users read of it |
 //! | `interleavings` | all of this, and the lease of an arena, under loom |
 
 pub(crate) mod hold;
@@ -28,9 +28,11 @@ mod returns;
 mod scope_stats;
 mod shared;
 mod stats;
+mod unplanned;
 
 pub(crate) use plan_stats::PlanCounters;
 pub use plan_stats::{Deviations, PlanStats};
 pub use scope_stats::ScopeStats;
 pub(crate) use shared::Shared;
 pub(crate) use stats::Visit;
+pub use unplanned::Unplanned;

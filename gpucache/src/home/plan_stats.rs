@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::counter::Counter;
+use super::unplanned::Unplanned;
 use crate::base::amounts::{Bytes, Count};
 
 /// How a scope with `recycle = "auto"` plans and serves, over all threads: what plans there are now, and what was served and
@@ -36,6 +37,9 @@ pub struct PlanStats {
     pub planned: u64,
     /// Those of them that its ring served: of arrays that are alive when their successors are born.
     pub carried: u64,
+    /// Allocations of arrays that outlive their entry and that neither arena nor ring has a place for: of unlike sizes and dropped
+    /// in no order, or few enough to make a ring a waste. Lists and the range serve them.
+    pub aside: u64,
     /// Allocations that a list of idle blocks served: the other hits.
     pub listed: u64,
     /// As [`ScopeStats::recycled`](crate::ScopeStats::recycled).
@@ -48,6 +52,8 @@ pub struct PlanStats {
     pub planning_time: Duration,
     /// Whether planning pauses now on any thread, as no order came twice. It is tried again later.
     pub is_paused: bool,
+    /// Why no plan serves the scope now, on the first thread of which that is so; `None` where plans do.
+    pub unplanned: Option<Unplanned>,
 }
 
 /// How often entries went other ways than their plan since the process began, by kind.
@@ -119,8 +125,10 @@ impl fmt::Display for PlanStats {
         write!(f, "{plans} of {positions} in {bytes} (no less than {bound}), laid out in {time:?}")?;
         writeln!(f, "{}", if self.is_paused { "; paused" } else { "" })?;
         let misses = Count(self.misses, "miss", "misses");
-        write!(f, "{} by plan, {} by list, ", allocations(self.planned), self.listed)?;
-        write!(f, "{} recycled, {misses}; deviations: {}", self.recycled, self.deviations)
+        let planned = allocations(self.planned);
+        write!(f, "{planned} by plan ({} carried), {} by list, ", self.carried, self.listed)?;
+        write!(f, "{} recycled, {misses}; {} aside; deviations: {}", self.recycled, self.aside, self.deviations)?;
+        self.unplanned.map_or(Ok(()), |why| write!(f, "; not planned: {why}"))
     }
 }
 
@@ -139,6 +147,8 @@ pub(crate) struct PlanCounters {
     pub(crate) ring_blocks: Counter,
     pub(crate) ring_busy_bytes: Counter,
     pub(crate) ring: Counter,
+    /// What outlives its entry and goes beside plans and rings.
+    pub(crate) aside: Counter,
     /// Bytes in use that a plan serves.
     pub(crate) busy_bytes: Counter,
     /// Bytes of the block, 0 while there is none.
@@ -173,12 +183,23 @@ impl PlanCounters {
         served.saturating_sub(self.live.get() + self.ring_blocks.get() + self.evicted.get())
     }
 
+    /// Why no plan serves.
+    pub(crate) fn unplanned(&self) -> Option<Unplanned> {
+        let lacks_arena = self.bytes.get() > 0 && self.block.get() == 0;
+        match self.plans.get() {
+            0 if self.has_stopped.get() > 0 => Some(Unplanned::Irregular),
+            0 => Some(Unplanned::Learning),
+            _ if lacks_arena => Some(Unplanned::Short),
+            _ => None,
+        }
+    }
+
     pub(crate) fn reset(&self) {
         let PlanCounters { served, live, evicted, busy_bytes, block, plans, positions, .. } = self;
-        let PlanCounters { carried, grown, ring_blocks, ring_busy_bytes, ring, .. } = self;
+        let PlanCounters { carried, grown, aside, ring_blocks, ring_busy_bytes, ring, .. } = self;
         let PlanCounters { bytes, bound, planning, has_stopped, deviations, .. } = self;
         let DeviationCounters { extra, missing, reordered, larger, blocked } = deviations;
-        let all = [served, live, evicted, busy_bytes, block, plans, positions, carried, grown, ring_blocks];
+        let all = [served, live, evicted, busy_bytes, block, plans, positions, carried, grown, aside, ring_blocks];
         let rest =
             [ring_busy_bytes, ring, bytes, bound, planning, has_stopped, extra, missing, reordered, larger, blocked];
         all.iter().chain(&rest).for_each(|counter| counter.set(0));
@@ -213,6 +234,8 @@ impl std::ops::AddAssign for PlanStats {
         self.bound_bytes += other.bound_bytes;
         self.planned += other.planned;
         self.carried += other.carried;
+        self.aside += other.aside;
+        self.unplanned = self.unplanned.or(other.unplanned);
         self.listed += other.listed;
         self.recycled += other.recycled;
         self.misses += other.misses;

@@ -252,6 +252,8 @@ impl Counters {
             deviations: plan.deviations.read(),
             planning_time: Duration::from_nanos(plan.planning.get()),
             is_paused: plan.has_stopped.get() > 0,
+            aside: plan.aside.get(),
+            unplanned: plan.unplanned(),
         }
     }
 

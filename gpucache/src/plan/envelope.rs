@@ -4,6 +4,9 @@
 //! of them: sizes may vary, and drops may change places. To find that two entries have nothing in common allocates nothing
 //! ([`Scratch`]), since a program that never repeats itself is compared again and again.
 
+#[cfg(test)]
+mod tests;
+
 use super::Buffer;
 use super::log::{Log, Logged, OUTLIVES};
 
@@ -31,6 +34,8 @@ pub(super) struct Expected {
     /// The most.
     pub(super) most: u64,
     kind: Kind,
+    /// How often it was found to end within its entry, after it had outlived it.
+    turns: u8,
     /// The number of allocations before its drop, in the entry that the kind says.
     upper: u32,
 }
@@ -50,6 +55,8 @@ enum Kind {
     Beside,
 }
 
+/// What outlived its entry and then did not, so many times, does so by turns: it is carried for good.
+const TURNS: u8 = 3;
 /// Sizes are alike if they differ by this share at most: a hole that one leaves will do for another.
 const ALIKE: u64 = 4;
 /// By this share an arena and a ring may be more than what is alive at once.
@@ -298,7 +305,7 @@ impl Expected {
             (OUTLIVES, None) => (Kind::Outlives, OUTLIVES),
             (upper, _) => (Kind::Within, upper),
         };
-        Expected { least: logged.bytes, most: logged.bytes, kind, upper }
+        Expected { least: logged.bytes, most: logged.bytes, kind, turns: 0, upper }
     }
 
     /// Where it ends, counted on from its own entry of so many allocations: beyond that, if it wraps. `None` if it has no place.
@@ -327,6 +334,7 @@ impl Expected {
 
     /// What holds for both, of which `newer` was seen later. Once the order `is_settled`, what was ever carried is.
     fn merge(&self, newer: &Expected, is_settled: bool) -> Expected {
+        let mut turns = self.turns.max(newer.turns);
         let longer = |kind| (kind, self.upper.max(newer.upper));
         let (kind, upper) = match (self.kind, newer.kind) {
             (Kind::Within, Kind::Within) | (Kind::Wraps, Kind::Wraps) | (Kind::Carried, Kind::Carried) => {
@@ -334,10 +342,16 @@ impl Expected {
             }
             // Where a life ends that wraps it ends within its own entry too, if it is short.
             (Kind::Wraps, Kind::Within) | (Kind::Wraps | Kind::Carried, Kind::Outlives) => (self.kind, self.upper),
-            (Kind::Carried | Kind::Outlives, Kind::Within | Kind::Wraps) if is_settled => (self.kind, self.upper),
+            (Kind::Carried | Kind::Outlives, Kind::Within | Kind::Wraps) if is_settled || turns == TURNS => {
+                (self.kind, self.upper)
+            }
+            (Kind::Carried | Kind::Outlives, Kind::Within | Kind::Wraps) => {
+                turns += 1;
+                (newer.kind, newer.upper)
+            }
             _ => (newer.kind, newer.upper),
         };
-        Expected { least: self.least.min(newer.least), most: self.most.max(newer.most), kind, upper }
+        Expected { least: self.least.min(newer.least), most: self.most.max(newer.most), kind, turns, upper }
     }
 
     /// Whether the ring serves it.
@@ -348,88 +362,5 @@ impl Expected {
     /// Whether the plan has a place for it; what is alive when its successor is born is served beside it.
     pub(super) fn is_planned(&self) -> bool {
         self.kind == Kind::Within
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Allocates `sizes` in order; each lives until `ends` allocations were made.
-    fn log(sizes: &[u64], ends: &[u32]) -> Log {
-        let mut log = Log::default();
-        for (number, &bytes) in (0..).zip(sizes) {
-            (0..).zip(ends).filter(|&(_, &end)| end == number).for_each(|(dropped, _)| log.dropped(dropped));
-            assert_eq!(log.allocated(0, bytes), Some(number));
-        }
-        let last = sizes.len() as u32;
-        (0..).zip(ends).filter(|&(_, &end)| end == last).for_each(|(dropped, _)| log.dropped(dropped));
-        log
-    }
-
-    fn of(one: &Log, other: &Log) -> Option<Envelope> {
-        Envelope::of(one, other, &mut Scratch::default())
-    }
-
-    #[test]
-    fn positions_hold_the_largest_and_the_longest() {
-        let (one, other) = (log(&[1000, 20], &[1, 2]), log(&[400, 21], &[2, 2]));
-        let envelope = of(&one, &other).unwrap();
-        assert_eq!(envelope.at(0), Some(&Expected { least: 400, most: 1000, kind: Kind::Within, upper: 2 }));
-        assert_eq!(
-            envelope.buffers(),
-            [Buffer { lower: 0, upper: 2, size: 1024 }, Buffer { lower: 1, upper: 2, size: 256 }]
-        );
-        assert!(envelope.holds(&one) && envelope.holds(&other));
-        assert!(!envelope.holds(&log(&[1000, 22], &[1, 2])) && !envelope.holds(&log(&[1000], &[1])));
-    }
-
-    #[test]
-    fn what_outlives_its_entry_is_kept_out() {
-        let kept = log(&[512, 256], &[OUTLIVES, 2]);
-        let envelope = of(&kept, &kept).unwrap();
-        assert_eq!(envelope.buffers()[0].size, 0);
-        assert!(!envelope.at(0).unwrap().is_planned() && envelope.at(1).unwrap().is_planned());
-        assert!(envelope.holds(&kept) && !envelope.holds(&log(&[512, 256], &[1, 2])));
-        let newer = envelope.absorb(&log(&[512, 256], &[1, 2]), &mut Scratch::default()).unwrap();
-        assert!(newer.at(0).unwrap().is_planned(), "it outlives its entry no more");
-    }
-
-    #[test]
-    fn other_orders_are_told_from_other_sizes() {
-        let large_first = log(&[1 << 20, 256, 256, 256], &[1, 2, 3, 4]);
-        let large_last = log(&[256, 256, 256, 1 << 20], &[1, 2, 3, 4]);
-        assert!(of(&large_first, &large_last).is_some(), "nothing lives at once");
-        let large_first = log(&[1 << 20, 256, 256, 256], &[4, 4, 4, 4]);
-        let large_last = log(&[256, 256, 256, 1 << 20], &[4, 4, 4, 4]);
-        assert!(of(&large_first, &large_last).is_none(), "twice the memory");
-        assert!(of(&large_first, &log(&[256], &[1])).is_none(), "another number");
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn the_bound_is_that_of_any_layout(lives in proptest::collection::vec((1..100u64, 1..9u32, 0..4u32), 1..40)) {
-            let last = lives.len() as u32;
-            let upper = |(place, (_, length, kind)): (u32, (u64, u32, u32))| {
-                if kind == 0 { OUTLIVES } else { last.min(place + length) }
-            };
-            let logged: Vec<Logged> = (0..).zip(lives)
-                .map(|(place, life)| Logged { bytes: life.0, upper: upper((place, life)) })
-                .collect();
-            let buffers: Vec<Buffer> = (0..).zip(&logged)
-                .filter(|(_, logged)| logged.upper != OUTLIVES)
-                .map(|(lower, logged)| Buffer { lower, upper: logged.upper, size: logged.bytes })
-                .collect();
-            let lives: Vec<Expected> = logged.iter().enumerate().map(|(place, life)| Expected::of(life, place, None)).collect();
-            proptest::prop_assert_eq!(Scratch::default().bound(lives.into_iter()), crate::plan::lower_bound(&buffers));
-        }
-    }
-
-    #[test]
-    fn a_position_can_be_widened() {
-        let one = log(&[512], &[1]);
-        let mut envelope = of(&one, &one).unwrap();
-        assert!(!envelope.widen(0, 512) && envelope.widen(0, 513) && !envelope.widen(1, 1));
-        assert_eq!(envelope.buffers()[0].size, 768);
     }
 }

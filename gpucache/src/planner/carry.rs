@@ -62,7 +62,7 @@ pub(crate) struct Growth {
 
 /// A ring grows by this share of itself at least, so that one that grows in each entry calls the device in few of them: one in 50
 /// where arrays grow from 64 to 576 rows in 512 entries.
-const STEP: u64 = 40;
+const STEP: u64 = 20;
 /// A ring has room for so many times its first block, at least [`LEAST_ROOM`]. Addresses cost nothing.
 const ROOM: u64 = 256;
 const LEAST_ROOM: u64 = 1 << 30;
@@ -71,8 +71,9 @@ const LEAST_ROOM: u64 = 1 << 30;
 const PATIENCE: u32 = 4;
 /// A ring of which half is idle is given up, but not for a page.
 const LITTLE: u64 = 2 << 20;
-/// Entries between two looks at how much of a ring is in use: as for an arena, more than orders that take turns.
-const LOOK_IN: u32 = 16;
+/// Entries between two looks at how much of a ring is in use: to grow again costs calls, and what a cache of keys needs for one prompt
+/// the next one needs again, after some hundred tokens.
+const LOOK_IN: u32 = 1024;
 /// A ring of more blocks than this grows no more: each wastes up to an array at its end.
 const MOST_REGIONS: usize = 8;
 /// What is free at the end of the ring goes back if it is more than this share of what the turns need.
@@ -184,6 +185,17 @@ impl Carry {
 }
 
 impl Planner {
+    /// Begins an entry, without a ring if that was taken away.
+    pub(super) fn begin_ring(&mut self, shared: &Shared) {
+        if !self.carry.is_there() {
+            return;
+        }
+        if shared.ring.is_lost() {
+            self.vacate_ring(shared);
+        }
+        self.carry.begin(self.learning.is_recording);
+    }
+
     /// As [`serve`](Planner::serve), where the request that is expected now is carried, and all but the shape.
     #[inline(never)]
     pub(super) fn serve_carried(&mut self, shared: &Shared, bytes: usize) -> Option<Box<Record>> {
@@ -350,6 +362,11 @@ impl Planner {
             self.refuse_growth();
             return self.vacate_ring(shared);
         }
+        self.shorten_ring(shared);
+    }
+
+    /// Gives back what is free at the ring's end and not needed for its turns.
+    fn shorten_ring(&mut self, shared: &Shared) {
         let (bytes, target) = (self.carry.ring.bytes(), self.carry.plan.target);
         if target > 0
             && bytes > target + target / SLACK

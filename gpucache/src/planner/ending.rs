@@ -77,6 +77,7 @@ impl Planner {
         // A pause ends by itself, with no other news.
         shared.counters.plan.has_stopped.set(u64::from(self.learning.learner.has_stopped()));
         let is_news = fate != Fate::Keep || self.entry.seen.total() > 0;
+        shared.counters.plan.aside.add(self.entry.aside);
         if has_work || is_news {
             self.tell(shared);
         }

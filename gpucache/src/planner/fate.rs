@@ -134,14 +134,7 @@ mod tests {
         let bytes = 6400;
         let well = course(640, [0, 0, 0], true);
         let blocked = course(640, [0, 11, 0], true);
-        let known = |live, is_outgrown, course| Findings {
-            live,
-            escaped: live,
-            is_outgrown,
-            bytes,
-            course,
-            ..Findings::default()
-        };
+        let known = |live, is_outgrown, course| Findings { live, is_outgrown, bytes, course, ..Findings::default() };
         let table = [
             (known(0, false, well), Fate::Keep),
             (known(0, true, blocked), Fate::Keep),

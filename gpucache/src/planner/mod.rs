@@ -151,12 +151,7 @@ impl Planner {
         if self.arena.is_some() && shared.lease.is_lost() {
             self.lose(shared);
         }
-        if self.carry.is_there() {
-            if shared.ring.is_lost() {
-                self.vacate_ring(shared);
-            }
-            self.carry.begin(self.learning.is_recording);
-        }
+        self.begin_ring(shared);
         if self.arena.is_some() {
             self.begin_planned(shared);
             return Begin::Ready;

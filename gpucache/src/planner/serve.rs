@@ -106,10 +106,7 @@ impl Planner {
         if stream.id() != self.hot.stream || bytes == 0 {
             return None;
         }
-        let may_switch = self.hot.cursor.is_at_start() && shared.lease.live() == 0;
-        if may_switch && self.plans.switch_by_first_event(&mut self.hot.cursor, bytes) {
-            self.begin_planned(shared);
-        }
+        self.choose_plan(shared, bytes);
         if self.hot.cursor.carries(bytes) {
             self.hot.cursor.step_aside();
             return self.carry(shared, request, stream);
@@ -117,6 +114,14 @@ impl Planner {
         match self.hot.cursor.serve(bytes) {
             Some(served) => self.place(served, shared, stream, request),
             None => self.serve_off_order(shared, request, stream),
+        }
+    }
+
+    /// The first request of an entry may tell of another plan.
+    fn choose_plan(&mut self, shared: &Shared, bytes: u64) {
+        let may_switch = self.hot.cursor.is_at_start() && shared.lease.live() == 0;
+        if may_switch && self.plans.switch_by_first_event(&mut self.hot.cursor, bytes) {
+            self.begin_planned(shared);
         }
     }
 

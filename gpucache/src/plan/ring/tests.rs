@@ -1,0 +1,137 @@
+//! A ring never hands out what is alive, and comes to have no more bytes than it needs.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What a ring must never do, told by a map of what is alive.
+#[derive(Default)]
+struct Naive {
+    alive: Vec<(u32, u64, u64)>,
+    regions: Vec<(u64, u64)>,
+}
+
+impl Naive {
+    fn serve(&mut self, (slot, address): (u32, u64), bytes: u64) {
+        let end = address + bytes;
+        assert!(self.regions.iter().any(|&(start, length)| start <= address && end <= start + length), "outside");
+        assert!(address.is_multiple_of(ALIGN));
+        for &(other, from, to) in &self.alive {
+            assert!(end <= from || to <= address, "slot {slot} over {other}");
+        }
+        self.alive.push((slot, address, end));
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Serve(u64),
+    Drop(prop::sample::Index),
+    Lengthen(prop::sample::Index, u64),
+    AddRegion(u64),
+    Shorten(u64),
+    Entry,
+    Evict,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (1..3000u64).prop_map(Step::Serve),
+        6 => any::<prop::sample::Index>().prop_map(Step::Drop),
+        1 => (any::<prop::sample::Index>(), 1..9u64).prop_map(|(at, units)| Step::Lengthen(at, units * ALIGN)),
+        1 => (1..40u64).prop_map(|units| Step::AddRegion(units * ALIGN)),
+        1 => (0..9000u64).prop_map(Step::Shorten),
+        1 => Just(Step::Entry),
+        1 => Just(Step::Evict),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_alive_is_never_served_again(steps in prop::collection::vec(step(), 1..200)) {
+        let (mut ring, mut naive, mut next) = (Ring::default(), Naive::default(), 1u64 << 20);
+        for step in steps {
+            match step {
+                Step::Serve(bytes) => {
+                    let served = ring.serve(bytes).or_else(|| ring.serve_anywhere(bytes));
+                    served.into_iter().for_each(|served| naive.serve(served, bytes));
+                }
+                Step::Drop(at) if !naive.alive.is_empty() => {
+                    let (slot, ..) = naive.alive.swap_remove(at.index(naive.alive.len()));
+                    ring.take_back(slot);
+                    // Twice is as good as once.
+                    ring.take_back(u32::MAX);
+                }
+                Step::Lengthen(at, more) if !naive.regions.is_empty() => {
+                    let at = at.index(naive.regions.len());
+                    ring.lengthen(at, more);
+                    naive.regions[at].1 += more;
+                }
+                Step::AddRegion(bytes) => {
+                    ring.add_region(next, bytes);
+                    naive.regions.push((next, bytes));
+                    next += 1 << 20;
+                }
+                Step::Shorten(keep) => {
+                    if let Some(left) = ring.shorten(keep) {
+                        naive.regions[0].1 = left;
+                        let end = naive.regions[0].0 + left;
+                        prop_assert!(left >= keep && naive.alive.iter().all(|&(_, _, to)| to <= end));
+                    }
+                }
+                Step::Entry => ring.begin(),
+                Step::Evict => {
+                    let evicted = ring.evict();
+                    prop_assert_eq!(evicted.len(), naive.alive.len());
+                    for carried in evicted {
+                        let begin = naive.regions[carried.piece].0 + carried.offset;
+                        prop_assert!(naive.alive.contains(&(carried.position, begin, begin + carried.bytes))
+                            || naive.alive.iter().any(|&(slot, from, to)| slot == carried.position && from == begin
+                                && to.next_multiple_of(ALIGN) == begin + carried.bytes));
+                    }
+                    naive = Naive::default();
+                }
+                Step::Drop(_) | Step::Lengthen(..) => {}
+            }
+            prop_assert_eq!(ring.live() as usize, naive.alive.len());
+            prop_assert_eq!(ring.bytes(), naive.regions.iter().map(|region| region.1).sum::<u64>());
+        }
+    }
+}
+
+/// The bytes that a ring comes to have while arrays of these sizes are replaced one by one, entry by entry.
+fn replaced(sizes: impl Fn(u64) -> Vec<u64>, entries: u64) -> u64 {
+    let (mut ring, mut old) = (Ring::default(), Vec::new());
+    for entry in 0..entries {
+        ring.begin();
+        for (place, bytes) in sizes(entry).into_iter().enumerate() {
+            let served = ring.serve(bytes).or_else(|| ring.serve_anywhere(bytes));
+            let (slot, _) = served.unwrap_or_else(|| {
+                if ring.regions() == 0 {
+                    ring.add_region(0, bytes)
+                } else {
+                    ring.lengthen(0, ring.lacks(bytes))
+                }
+                ring.serve(bytes).unwrap()
+            });
+            match old.get_mut(place) {
+                Some(old) => ring.take_back(std::mem::replace(old, slot)),
+                None => old.push(slot),
+            }
+        }
+    }
+    ring.bytes()
+}
+
+#[test]
+fn like_arrays_need_one_place_more() {
+    assert_eq!(replaced(|_| vec![1024; 24], 100), 25 * 1024);
+}
+
+#[test]
+fn arrays_that_grow_need_little_more() {
+    let size = |entry: u64| (64 + entry) * 1024;
+    let most = 49 * size(511);
+    let bytes = replaced(|entry| vec![size(entry); 48], 512);
+    assert!(bytes <= most + most / 32, "{bytes} of {most}");
+}
