@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use gpucache::device::{Device, Host, Virtual};
-use gpucache::{Array, PlanStats, Recycle, Scope, ScopeStats};
+use gpucache::{Array, PlanStats, Recycle, Result, Scope, ScopeStats};
 use gpucache_tests::counting::{Counting, allocations};
 
 #[global_allocator]
@@ -97,7 +97,7 @@ impl<D: Device> Program<D> {
         drop(array);
     }
 
-    fn entry(&mut self) {
+    fn entry(&mut self) -> Result<()> {
         let _inside = self.scope.enter();
         let mut temporary = None;
         for place in 0..self.arrays.len() {
@@ -106,8 +106,7 @@ impl<D: Device> Program<D> {
                 true => Array::<u8, D>::zeros(&self.device, black_box(bytes)),
                 // SAFETY: nobody reads the array.
                 false => unsafe { Array::<u8, D>::uninit(&self.device, black_box(bytes)) },
-            };
-            let Ok(new) = new else { panic!("the device is out of memory") };
+            }?;
             self.alive += bytes;
             self.most_alive = self.most_alive.max(self.alive);
             let old = match fate {
@@ -132,14 +131,20 @@ impl<D: Device> Program<D> {
         while let Some(array) = self.ending.pop() {
             self.drop_array(Some(array));
         }
+        Ok(())
     }
 
-    fn measure(&mut self) {
+    fn entries(&mut self, entries: usize) -> Result<()> {
+        (0..entries).try_for_each(|_| self.entry())
+    }
+
+    fn measure(&mut self) -> Result<()> {
         let entries = ARRAYS.div_ceil(self.arrays.len());
         let start = Instant::now();
-        (0..entries).for_each(|_| self.entry());
+        self.entries(entries)?;
         let arrays = (entries * self.arrays.len()) as f64;
         self.nanoseconds.push(start.elapsed().as_nanos() as f64 / arrays);
+        Ok(())
     }
 
     fn median(&mut self) -> f64 {
@@ -166,24 +171,24 @@ impl Program<Virtual> {
         self.scope.plan_stats().unwrap_or_default()
     }
 
-    fn take(&mut self) -> Taken {
-        (0..WARM).for_each(|_| self.entry());
+    fn take(&mut self) -> Result<Taken> {
+        self.entries(WARM)?;
         (self.most_alive, self.alive) = (self.alive, self.alive);
         let (heap, before, plans) = (allocations(), self.stats(), self.plans());
         let calls = self.device.memory().allocations;
         let mut reserved = 0;
         for _ in 0..COUNTED {
-            self.entry();
+            self.entry()?;
             reserved = reserved.max(self.device.memory().bytes);
         }
         let (after, now) = (self.stats(), self.plans());
-        Taken {
+        Ok(Taken {
             reserved: reserved as f64 / self.most_alive as f64,
             heap: allocations() - heap,
             calls: self.device.memory().allocations - calls,
             misses: after.misses - before.misses,
             carried: (now.carried - plans.carried) as f64 / (COUNTED * self.arrays.len()) as f64,
-        }
+        })
     }
 }
 
@@ -234,7 +239,7 @@ const LAYERS: usize = 24;
 const TOKENS: usize = 512;
 const PROMPTS: usize = 10;
 
-fn growing<D: Device>(device: &D, name: &str, row_bytes: usize) -> Growing {
+fn growing<D: Device>(device: &D, name: &str, row_bytes: usize) -> Result<Growing> {
     let (mut random, scope) = (fastrand::Rng::with_seed(3), Scope::new(name));
     let (mut alive_most, mut reserved, mut nanoseconds) = (0, 0, Vec::new());
     for _ in 0..PROMPTS {
@@ -243,28 +248,28 @@ fn growing<D: Device>(device: &D, name: &str, row_bytes: usize) -> Growing {
         for token in 0..TOKENS {
             let bytes = (length + token) * row;
             let start = Instant::now();
-            scope.run(|| {
+            scope.run(|| -> Result<()> {
                 for place in &mut cache {
                     // SAFETY: nobody reads the array.
-                    let Ok(new) = (unsafe { Array::<u8, D>::uninit(device, bytes) }) else { panic!("out of memory") };
-                    drop(place.replace(new));
+                    drop(place.replace(unsafe { Array::<u8, D>::uninit(device, bytes) }?));
                 }
-            });
+                Ok(())
+            })?;
             nanoseconds.push(start.elapsed().as_nanos() as f64 / (2 * LAYERS) as f64);
             (alive_most, reserved) = (alive_most.max((2 * LAYERS + 1) * bytes), device.memory().bytes);
         }
     }
     nanoseconds.sort_by(f64::total_cmp);
     let (stats, plans) = (scope.stats().unwrap_or_default(), scope.plan_stats().unwrap_or_default());
-    Growing {
+    Ok(Growing {
         planned_share: plans.planned as f64 / stats.allocations() as f64,
         reserved: reserved as f64 / alive_most as f64,
         calls_per_token: stats.misses as f64 / (PROMPTS * TOKENS) as f64,
         ns: nanoseconds[nanoseconds.len() / 2],
-    }
+    })
 }
 
-fn main() {
+fn main() -> Result<()> {
     let Options { json, keyed, .. } = Options::parse();
     let recycle = if keyed { Recycle::Keyed } else { Recycle::Auto };
     let host = Host::new();
@@ -274,16 +279,16 @@ fn main() {
     };
     let all = || programs().into_iter();
     let mut timed: Vec<_> = all().map(|found| [program(found.clone(), true), program(found, false)]).collect();
-    timed.iter_mut().flatten().for_each(|program| (0..WARM).for_each(|_| program.entry()));
+    timed.iter_mut().flatten().try_for_each(|program| program.entries(WARM))?;
     for _ in 0..ROUNDS {
-        timed.iter_mut().flatten().for_each(Program::measure);
+        timed.iter_mut().flatten().try_for_each(Program::measure)?;
     }
     let mut parts = Vec::new();
     for ((name, arrays), [zeroed, bare]) in programs().into_iter().zip(&mut timed) {
         let device = Virtual::unchecked(1 << 40);
         let arrays = arrays.into_iter().map(|(bytes, fate)| (bytes * LARGER, fate)).collect();
         let Taken { reserved, heap, calls, misses, carried } =
-            Program::new(&name, &device, arrays, recycle, false).take();
+            Program::new(&name, &device, arrays, recycle, false).take()?;
         let (ns, bare_ns) = (zeroed.median(), bare.median());
         parts.push(match json {
             true => format!(
@@ -297,8 +302,8 @@ fn main() {
         });
     }
     let Growing { planned_share, reserved, calls_per_token, .. } =
-        growing(&Virtual::unchecked(1 << 40), "growing, virtual", 16 * KIB);
-    let Growing { ns, .. } = growing(&host, "growing, host", 64);
+        growing(&Virtual::unchecked(1 << 40), "growing, virtual", 16 * KIB)?;
+    let Growing { ns, .. } = growing(&host, "growing, host", 64)?;
     parts.push(match json {
         true => format!(
             "\"growing_cache\": {{\"ns\": {ns:.1}, \"planned_share\": {planned_share:.4}, \
@@ -313,4 +318,5 @@ fn main() {
         true => println!("{{{}}}", parts.join(", ")),
         false => println!("{}", parts.join("\n")),
     }
+    Ok(())
 }

@@ -159,7 +159,8 @@ impl Counters {
         self.held_blocks.subtract(positions - live);
         self.held_bytes.subtract(bytes - live_bytes);
         self.plan.block.set(0);
-        (self.plan.live.set(0), self.plan.busy_bytes.set(0));
+        self.plan.live.set(0);
+        self.plan.busy_bytes.set(0);
         self.evicted(live, live_bytes);
     }
 

@@ -35,7 +35,7 @@ pub(super) struct Expected {
     pub(super) most: u64,
     kind: Kind,
     /// How often it was found to end within its entry, after it had outlived it.
-    turns: u8,
+    flips: u8,
     /// The number of allocations before its drop, in the entry that the kind says.
     upper: u32,
 }
@@ -56,7 +56,7 @@ enum Kind {
 }
 
 /// What outlived its entry and then did not, so many times, does so by turns: it is carried for good.
-const TURNS: u8 = 3;
+const FLIPS: u8 = 3;
 /// Sizes are alike if they differ by this share at most: a hole that one leaves will do for another.
 const ALIKE: u64 = 4;
 /// By this share an arena and a ring may be more than what is alive at once.
@@ -246,10 +246,10 @@ impl Envelope {
             before[place + 1] = before[place] + if expected.is_carried() { round(expected) } else { 0 };
         }
         let carried = self.positions.iter().enumerate().filter(|(_, expected)| expected.is_carried());
-        let span = |(place, expected): (usize, &Expected)| {
+        let reach = |(place, expected): (usize, &Expected)| {
             before[self.len()] + before[expected.upper as usize] - before[place]
         };
-        (sizes, Some(carried.map(span).max().unwrap_or(0)))
+        (sizes, Some(carried.map(reach).max().unwrap_or(0)))
     }
 }
 
@@ -305,7 +305,7 @@ impl Expected {
             (OUTLIVES, None) => (Kind::Outlives, OUTLIVES),
             (upper, _) => (Kind::Within, upper),
         };
-        Expected { least: logged.bytes, most: logged.bytes, kind, turns: 0, upper }
+        Expected { least: logged.bytes, most: logged.bytes, kind, flips: 0, upper }
     }
 
     /// Where it ends, counted on from its own entry of so many allocations: beyond that, if it wraps. `None` if it has no place.
@@ -334,7 +334,7 @@ impl Expected {
 
     /// What holds for both, of which `newer` was seen later. Once the order `is_settled`, what was ever carried is.
     fn merge(&self, newer: &Expected, is_settled: bool) -> Expected {
-        let mut turns = self.turns.max(newer.turns);
+        let mut flips = self.flips.max(newer.flips);
         let longer = |kind| (kind, self.upper.max(newer.upper));
         let (kind, upper) = match (self.kind, newer.kind) {
             (Kind::Within, Kind::Within) | (Kind::Wraps, Kind::Wraps) | (Kind::Carried, Kind::Carried) => {
@@ -342,16 +342,16 @@ impl Expected {
             }
             // Where a life ends that wraps it ends within its own entry too, if it is short.
             (Kind::Wraps, Kind::Within) | (Kind::Wraps | Kind::Carried, Kind::Outlives) => (self.kind, self.upper),
-            (Kind::Carried | Kind::Outlives, Kind::Within | Kind::Wraps) if is_settled || turns == TURNS => {
+            (Kind::Carried | Kind::Outlives, Kind::Within | Kind::Wraps) if is_settled || flips == FLIPS => {
                 (self.kind, self.upper)
             }
             (Kind::Carried | Kind::Outlives, Kind::Within | Kind::Wraps) => {
-                turns += 1;
+                flips += 1;
                 (newer.kind, newer.upper)
             }
             _ => (newer.kind, newer.upper),
         };
-        Expected { least: self.least.min(newer.least), most: self.most.max(newer.most), kind, turns, upper }
+        Expected { least: self.least.min(newer.least), most: self.most.max(newer.most), kind, flips, upper }
     }
 
     /// Whether the ring serves it.

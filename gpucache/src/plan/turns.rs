@@ -1,8 +1,8 @@
 //! Turns: where a ring had better begin anew, so that little is wasted at its end.
 //!
-//! Arrays of sizes that repeat are born in a circle, and each is dead after so many bytes of births: its *span*. A turn lays those
+//! Arrays of sizes that repeat are born in a circle, and each is dead after so many bytes of births: its *reach*. A turn lays those
 //! born one after the other side by side, from the ring's first address. The one after it may lie over the same addresses if the
-//! turn has at least as many bytes as the longest span: then what is overwritten is dead. So a ring needs the bytes of its
+//! turn has at least as many bytes as the longest reach: then what is overwritten is dead. So a ring needs the bytes of its
 //! longest turn, and the turns have to begin where the last one ended: a path from position to position, whose longest turn
 //! is to be short. Next fit alone, which begins anew where the end is met, needs 1.16 to 1.33 times what is alive for 12 to 32
 //! sizes over three decades; a path needs 1.06 to 1.11 (the mean of 40 draws each).
@@ -21,23 +21,23 @@ pub(crate) struct Turns {
 /// Beyond so many births an entry no turns are sought: the longest of as many is a small share of all, most likely, and the end of a
 /// turn wastes no more than that.
 const MOST_BIRTHS: usize = 512;
-/// A span this many times the largest size and more is not worth it either.
+/// A reach this many times the largest size and more is not worth it either.
 const FINE: u64 = 64;
 
 impl Turns {
-    /// The turns for births of these sizes, the longest span of which is `span`, and the bytes that a ring needs for them.
-    pub(crate) fn of(sizes: &[u64], span: u64) -> (Turns, u64) {
+    /// The turns for births of these sizes, the longest reach of which is `reach`, and the bytes that a ring needs for them.
+    pub(crate) fn of(sizes: &[u64], reach: u64) -> (Turns, u64) {
         let largest = sizes.iter().copied().max().unwrap_or(0);
-        let natural = span + largest;
-        if sizes.len() > MOST_BIRTHS || largest * FINE <= span || largest == 0 {
+        let natural = reach + largest;
+        if sizes.len() > MOST_BIRTHS || largest * FINE <= reach || largest == 0 {
             return (Turns::default(), natural);
         }
-        let paths = Paths::new(sizes, span, natural);
+        let paths = Paths::new(sizes, reach, natural);
         let lengths = paths.lengths();
         let shortest = lengths.partition_point(|&length| paths.within(length).is_none());
         match lengths.get(shortest).and_then(|&length| Some((paths.within(length)?, length))) {
             // Where they are all alike, the end comes by itself.
-            Some((_, length)) if length == span => (Turns::default(), length),
+            Some((_, length)) if length == reach => (Turns::default(), length),
             Some((births, length)) => (Turns { births, position: 0, left: 0 }, length),
             None => (Turns::default(), natural),
         }
@@ -71,7 +71,7 @@ impl Turns {
     }
 }
 
-/// Which turns there are: for each position those that are as long as the span and not longer than natural ones.
+/// Which turns there are: for each position those that are as long as the reach and not longer than natural ones.
 struct Paths {
     positions: usize,
     /// By position: its turns as bytes and births, the shortest first.
@@ -79,15 +79,15 @@ struct Paths {
 }
 
 impl Paths {
-    fn new(sizes: &[u64], span: u64, natural: u64) -> Paths {
+    fn new(sizes: &[u64], reach: u64, natural: u64) -> Paths {
         let whole: u64 = sizes.iter().sum();
         // So many entries are part of each turn in any case.
-        let entries = span / whole;
+        let entries = reach / whole;
         let from = |begin: usize| {
             let (mut bytes, mut births) = (entries * whole, entries as u32 * sizes.len() as u32);
             let mut turns = Vec::new();
             for next in 0..2 * sizes.len() {
-                if bytes >= span && bytes <= natural && births > 0 {
+                if bytes >= reach && bytes <= natural && births > 0 {
                     turns.push((bytes, births));
                 }
                 if bytes > natural {

@@ -102,11 +102,11 @@ const UNKNOWN: i64 = i64::MIN / 2;
 
 impl CarryPlan {
     pub(super) fn of(envelope: &Envelope) -> CarryPlan {
-        let (sizes, span) = envelope.carried();
+        let (sizes, reach) = envelope.carried();
         let largest = sizes.iter().copied().max().unwrap_or(0);
-        match span {
-            Some(span) if largest > 0 => {
-                let (turns, target) = Turns::of(&sizes, span);
+        match reach {
+            Some(reach) if largest > 0 => {
+                let (turns, target) = Turns::of(&sizes, reach);
                 CarryPlan { largest, target, turns }
             }
             _ => CarryPlan { largest, ..CarryPlan::default() },
