@@ -1,8 +1,8 @@
 //! Who may touch the owner's side of a cache: one thread at a time, without a lock.
 //!
 //! A thread owns it from its outermost entry of the scope to the exit of it; others hold it for a moment while nobody is
-//! inside. Invariants: `owner` names at most one thread, and only that thread touches `inside` and writes `is_entered`;
-//! `depth` is above zero while there is an owner.
+//! inside. Invariants: `owner` names at most one thread, and only that thread touches `inside`, says there that it has entered,
+//! and takes itself out; `depth` is above zero while there is an owner.
 //!
 //! Whoever leaves something to do for the holder does that first and then calls [`Hold::attend`]. Who holds it last gives it
 //! up first and then looks whether something is due. Both acts and both looks are sequentially consistent, so that one
@@ -11,16 +11,18 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use crate::base::sync::{AtomicBool, AtomicU64, UnsafeCell, yield_now};
+use crate::base::sync::{AtomicU64, UnsafeCell, yield_now};
 
-/// No thread owns the cache.
-const NOBODY: u64 = u64::MAX;
+/// No thread owns the cache. No thread's token is as large.
+const NOBODY: u64 = u64::MAX - 1;
+/// Beside the owner's token, which is one place further left: whether it is inside the scope, and not only there to deal with
+/// something. One number for both, so that an entry costs one exchange and an exit one store.
+const ENTERED: u64 = 1;
+const HOLDING: u64 = 0;
 
 pub(crate) struct Hold<T> {
-    /// The token of the owning thread, or [`NOBODY`].
+    /// The token of the owning thread with [`ENTERED`] or [`HOLDING`], or [`NOBODY`].
     owner: AtomicU64,
-    /// Whether the owner is inside the scope, and not only there to deal with something.
-    is_entered: AtomicBool,
     inside: UnsafeCell<Inside<T>>,
 }
 
@@ -55,34 +57,46 @@ impl<T> Hold<T> {
             #[cfg(debug_assertions)]
             is_borrowed: false,
         });
-        Hold { owner: AtomicU64::new(NOBODY), is_entered: AtomicBool::new(false), inside }
+        Hold { owner: AtomicU64::new(NOBODY), inside }
     }
 
     /// Whether the thread with this token owns it; the calling thread, here and below.
     #[inline]
     pub(crate) fn is_mine(&self, me: u64) -> bool {
-        self.owner.load(Relaxed) == me
+        self.owner.load(Relaxed) >> 1 == me
     }
 
     /// Whether a thread is inside the scope.
     pub(crate) fn is_entered(&self) -> bool {
-        self.is_entered.load(SeqCst)
+        self.owner.load(SeqCst) & ENTERED == ENTERED
     }
 
     /// Makes this thread the owner, or the owner once more, while it is inside. Waits for others that hold it for a moment.
     pub(crate) fn enter(&self, me: u64) {
-        while !self.try_hold(me) {
+        while !self.try_hold_as(me, ENTERED) {
             yield_now();
         }
-        self.is_entered.store(true, SeqCst);
     }
 
     /// Makes this thread the owner, or the owner once more. False while another thread is.
     pub(super) fn try_hold(&self, me: u64) -> bool {
+        self.try_hold_as(me, HOLDING)
+    }
+
+    #[inline]
+    fn try_hold_as(&self, me: u64, purpose: u64) -> bool {
+        let own = me << 1 | purpose;
         // Looks first: an exchange takes the line away from the owner even where it fails.
-        let is_free = || self.owner.load(SeqCst) == NOBODY;
-        let take = || self.owner.compare_exchange(NOBODY, me, SeqCst, SeqCst).is_ok();
-        let holds = self.is_mine(me) || is_free() && take();
+        let holds = match self.owner.load(SeqCst) {
+            NOBODY => self.owner.compare_exchange(NOBODY, own, SeqCst, SeqCst).is_ok(),
+            mine if mine >> 1 == me => {
+                if mine < own {
+                    self.owner.store(own, SeqCst);
+                }
+                true
+            }
+            _ => false,
+        };
         if holds {
             // SAFETY: this thread owns it: its token stands in `owner`, or the exchange has just put it there.
             unsafe { self.set_depth(self.depth() + 1) };
@@ -116,7 +130,6 @@ impl<T> Hold<T> {
         // SAFETY: this thread still owns it: nothing since has stored to `owner`.
         unsafe { self.set_depth(depth) };
         if depth == 0 {
-            self.is_entered.store(false, SeqCst);
             self.owner.store(NOBODY, SeqCst);
             if duties.is_due() {
                 self.attend(me, duties);

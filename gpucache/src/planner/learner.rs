@@ -38,7 +38,9 @@ impl Learner {
     pub(super) fn begin(&mut self, is_wanted: bool) {
         self.entry = self.entry.saturating_add(1);
         self.is_recording = is_wanted && !self.has_stopped();
-        self.log.begin_entry(self.before);
+        if self.is_recording {
+            self.log.begin_entry(self.before);
+        }
     }
 
     #[inline]

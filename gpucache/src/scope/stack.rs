@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -50,7 +51,9 @@ struct Stack {
     entries: RefCell<Vec<Entry>>,
     next_id: Cell<u64>,
     /// This thread's caches by name, found without a lock.
-    caches: RefCell<HashMap<Arc<str>, Known>>,
+    caches: RefCell<HashMap<Arc<str>, Rc<Known>>>,
+    /// The name that was entered last, which mostly is the next one too: found without a hash.
+    last: RefCell<Option<Rc<Known>>>,
     /// Names that this thread ever had a new cache of.
     names: Cell<u64>,
     /// With so many names, those that were not entered lately are forgotten.
@@ -114,11 +117,21 @@ impl Drop for ScopeGuard {
 
 impl Stack {
     fn cache(&self, name: &str) -> &'static Cache {
-        let known = self.caches.borrow().get(name).map(|known| {
-            known.entered.set(self.names.get());
-            known.cache
-        });
-        known.unwrap_or_else(|| self.add(name))
+        if let Some(last) = &*self.last.borrow()
+            && **last.scope.name() == *name
+        {
+            last.entered.set(self.names.get());
+            return last.cache;
+        }
+        self.find(name)
+    }
+
+    fn find(&self, name: &str) -> &'static Cache {
+        let Some(known) = self.caches.borrow().get(name).cloned() else { return self.add(name) };
+        known.entered.set(self.names.get());
+        let cache = known.cache;
+        drop(self.last.replace(Some(known)));
+        cache
     }
 
     /// A cache of a name that this thread has none of.
@@ -129,11 +142,11 @@ impl Stack {
         }
         let (scope, cache) = NamedCaches::adopt(name);
         self.names.set(self.names.get() + 1);
-        self.keep(Known { scope, cache, entered: Cell::new(self.names.get()) })
+        self.keep(Rc::new(Known { scope, cache, entered: Cell::new(self.names.get()) }))
     }
 
     /// Keeps a cache as the thread's own of its name, unless it has come to another one meanwhile. Returns which it has.
-    fn keep(&self, known: Known) -> &'static Cache {
+    fn keep(&self, known: Rc<Known>) -> &'static Cache {
         let name = known.scope.name().clone();
         if let Some(newer) = self.caches.borrow().get(&name).map(|newer| newer.cache) {
             known.scope.orphan(known.cache);
@@ -148,6 +161,7 @@ impl Stack {
     fn forget_names(&self) {
         let before = self.names.get().saturating_sub(registry::LATELY);
         // What is released may be code of the user, which may enter scopes: nothing is borrowed then.
+        drop(self.last.take());
         let is_due = |known: &Known| known.entered.get() < before && !known.cache.is_entered();
         let due: Vec<_> = self.caches.borrow_mut().extract_if(|_, known| is_due(known)).collect();
         for (_, known) in due {
@@ -202,6 +216,7 @@ impl Drop for Stack {
             return process_exits_now();
         }
         // What is released may be code of the user, which may enter scopes, to no effect.
+        drop(self.last.take());
         let caches = std::mem::take(&mut *self.caches.borrow_mut());
         caches.into_values().for_each(|known| known.scope.orphan(known.cache));
     }
