@@ -58,6 +58,22 @@ fn like_arrays_that_are_replaced_take_one_place_more() {
 }
 
 #[test]
+fn what_is_carried_no_more_can_be_trimmed() {
+    let (device, scope, mut kept) = (Virtual::new(1 << 40), Scope::new("no more"), Vec::new());
+    (0..50).for_each(|_| replace_all(&device, &scope, &[4 * MIB; 24], &mut kept));
+    assert!(plans(&scope).carried > 0);
+    kept.truncate(6);
+    gpucache::trim(&device).unwrap();
+    assert_eq!(device.memory().bytes, 6 * 4 * MIB as u64, "what is alive");
+    kept.clear();
+    gpucache::trim(&device).unwrap();
+    assert_eq!(device.memory().bytes, 0);
+    (0..50).for_each(|_| replace_all(&device, &scope, &[4 * MIB; 24], &mut kept));
+    assert_eq!(invalidate("no more").busy_blocks, 24);
+    assert_eq!(device.memory().bytes, 24 * 4 * MIB as u64, "what is alive");
+}
+
+#[test]
 fn unlike_arrays_that_are_replaced_take_little_more() {
     let shares: Vec<f64> = (0..8)
         .map(|seed| {

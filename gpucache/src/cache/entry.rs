@@ -98,15 +98,17 @@ impl Owner {
     }
 
     /// Gives the plans' block up, unless an entry is under way that the range need not have it for: it is to grow by
-    /// `need` bytes. What is carried keeps its ring but in a shortage, as most of it is in use.
+    /// `need` bytes. What is carried keeps its ring, most of which is in use, but in a shortage, or where most is idle.
     pub(super) fn release_plans(&self, need: u64, is_short: bool) {
         let is_entered = self.is_entered();
         let effects = self.with(|local, shared| {
             if !is_entered || local.planner.is_in_the_way(shared, need) {
                 local.planner.vacate(shared);
             }
-            if is_short {
-                local.planner.vacate_ring(shared);
+            match is_short {
+                true => local.planner.vacate_ring(shared),
+                false if !is_entered => local.planner.make_room(shared),
+                false => {}
             }
             local.planner.take_effects()
         });

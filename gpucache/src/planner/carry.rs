@@ -60,8 +60,8 @@ pub(crate) struct Growth {
     pub(crate) room: u64,
 }
 
-/// A ring grows by this share of itself at least, so that one that grows in each entry calls the device in few of them: one in 50
-/// where arrays grow from 64 to 576 rows in 512 entries.
+/// A ring grows by this share of itself at least, so that one that grows in each entry calls the device in few of them: one in 36 for
+/// ten prompts of 512 tokens and random length and batch, where 1/40 has one in 27; half of it is idle on average.
 const STEP: u64 = 20;
 /// A ring has room for so many times its first block, at least [`LEAST_ROOM`]. Addresses cost nothing.
 const ROOM: u64 = 256;
@@ -345,7 +345,7 @@ impl Planner {
         is_used && (live > 0 || self.plans.carry().largest > 0)
     }
 
-    /// Where no arena was to be had: gives the ring up if more of it is idle than in use.
+    /// Where memory is wanted elsewhere: gives the ring up if more of it is idle than in use.
     pub(crate) fn make_room(&mut self, shared: &Shared) {
         if self.carry.idle_bytes(shared) > shared.ring.live() {
             self.vacate_ring(shared);
