@@ -133,7 +133,7 @@ impl Addresses {
         match self.capacity.checked_sub(used).is_some_and(|rest| rest >= bytes) {
             true => Ok(()),
             false => {
-                let detail = format_args!("{used} of {} bytes are taken", self.capacity);
+                let detail = format!("{used} of {} bytes are taken", self.capacity);
                 let error = Error::out_of_memory("the virtual device", bytes as usize, detail);
                 Err(error.of_capacity(self.capacity))
             }
@@ -159,7 +159,7 @@ fn covers(pieces: &BTreeMap<u64, u64>, address: u64, bytes: u64) -> bool {
 }
 
 fn broken(rule: &'static str, address: u64, bytes: u64) -> Error {
-    let detail = format_args!("{bytes} bytes at {address:#x}");
+    let detail = format!("{bytes} bytes at {address:#x}");
     Error::refused("the virtual device", rule, detail, "report this, with the program that shows it")
 }
 

@@ -38,7 +38,7 @@ pub(super) fn take(bytes: u64) -> Result<()> {
     match room() {
         Some(Room { total, available }) if held > total || bytes > available => {
             give_back(bytes);
-            let detail = format_args!("{available} of its {total} bytes are available, {} are held here", held - bytes);
+            let detail = format!("{available} of its {total} bytes are available, {} are held here", held - bytes);
             let error = Error::out_of_memory("the host", usize::try_from(bytes).unwrap_or(usize::MAX), detail);
             Err(error.of_capacity(total))
         }
