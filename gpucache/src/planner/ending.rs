@@ -55,7 +55,10 @@ impl Planner {
         self.publish(shared);
         self.learning.learner.note_end();
         let course = self.course();
-        if self.learning.learner.recorded().is_some() || course.is_telling() {
+        if self.is_uneventful(shared, course) {
+            self.end_as_planned();
+            self.look_at_range(course);
+        } else if self.learning.learner.recorded().is_some() || course.is_telling() {
             self.learn(shared, course);
             self.look_at_range(course);
         }
@@ -64,6 +67,28 @@ impl Planner {
         }
         self.tidy_ring(shared);
         self.effects.is_any().then(|| self.take_effects())
+    }
+
+    /// Whether the entry went by its plan in every way, and left nothing to learn or to look at: then
+    /// [`end_as_planned`](Planner::end_as_planned) does what [`learn`](Planner::learn) would, in a third of the time.
+    fn is_uneventful(&self, shared: &Shared, course: Course) -> bool {
+        let went_well = course.served > 0 && course.is_plain();
+        let is_clean = self.entry.aside + self.entry.displaced + shared.lease.live() == 0;
+        went_well && is_clean && !self.is_watched()
+    }
+
+    /// Whether an entry is looked at closely however it went.
+    fn is_watched(&self) -> bool {
+        self.learning.is_recording || self.footprint.is_due() || self.plans.has_open_layouts()
+    }
+
+    /// Counts an entry that went by the active plan.
+    fn end_as_planned(&mut self) {
+        self.learning.learner.went_well();
+        self.learning.curiosity.ended(self.entry.number, false);
+        self.plans.note_followed(self.plans.active(), self.entry.number);
+        self.plans.score(true);
+        self.footprint.count_down();
     }
 
     fn learn(&mut self, shared: &Shared, course: Course) {

@@ -54,6 +54,16 @@ impl Footprint {
         (self.peak, self.look_in) = (0, PEAK_LOOK_IN);
     }
 
+    /// Whether it is to be looked at after this entry how much of a plan is in use.
+    pub(super) fn is_due(&self) -> bool {
+        self.look_in <= 1
+    }
+
+    /// An entry went by, after which that is not to be looked at.
+    pub(super) fn count_down(&mut self) {
+        self.look_in -= 1;
+    }
+
     pub(super) fn forget_waits(&mut self) {
         self.moving = Backoff::default();
     }
