@@ -45,7 +45,7 @@ pub(crate) trait Duties {
     fn catch_up(&self);
 }
 
-// SAFETY: `owner` and `is_entered` are atomic. `inside` is touched only by the thread that won `owner` by an exchange,
+// SAFETY: `owner` is atomic. `inside` is touched only by the thread that won `owner` by an exchange,
 // and is given up by a store, both sequentially consistent, so its uses by different threads are ordered.
 unsafe impl<T: Send> Sync for Hold<T> {}
 

@@ -227,14 +227,16 @@ impl Counters {
 
     /// For the owner, when nothing is held any more: forgets everything, and returns what was done.
     pub(crate) fn reset(&self, returns: &Returns) -> (ScopeStats, PlanStats) {
-        let (scope, plans) = (self.read(returns), self.read_plans());
+        let (scope, done) = (self.read(returns), self.read_plans());
         let Counters { entries, polls, hits, supplied, misses, drops, busy_bytes, held_bytes, held_blocks, .. } = self;
-        let Counters { demand, past_demand, beside, device_allocations, mapped_pieces, plan, .. } = self;
+        let Counters { demand, past_demand, beside, beside_lately, device_allocations, mapped_pieces, plan, .. } = self;
         let all = [entries, polls, hits, supplied, misses, drops, busy_bytes, held_bytes, held_blocks];
-        let rest = [demand, past_demand, beside, device_allocations, mapped_pieces];
+        let rest = [demand, past_demand, beside, beside_lately, device_allocations, mapped_pieces];
         all.iter().chain(&rest).for_each(|counter| counter.set(0));
         plan.reset();
-        (scope, PlanStats { plans: 0, positions: 0, arena_bytes: 0, bound_bytes: 0, is_paused: false, ..plans })
+        let (plans, positions, arena_bytes, bound_bytes) = (0, 0, 0, 0);
+        let none = PlanStats { plans, positions, arena_bytes, bound_bytes, is_paused: false, unplanned: None, ..done };
+        (scope, none)
     }
 
     /// What planning did.

@@ -296,7 +296,7 @@ impl Planner {
         self.carry.waits.tried(self.entry.number, Pace::STEEP);
     }
 
-    /// The ring's last block got so many bytes more, by so many calls.
+    /// The ring's last block got so many bytes more, for which so much was taken from the device.
     pub(crate) fn ring_grew(&mut self, shared: &Shared, bytes: u64, taken: Taken) {
         let last = self.carry.ring.regions().saturating_sub(1);
         self.carry.ring.lengthen(last, bytes);

@@ -91,6 +91,8 @@ pub(super) struct Range<P> {
     pub(super) fit: Fit,
     pub(super) handles: Handles,
     pub(super) stats: Stats,
+    /// The holes of rooms that nobody has.
+    pub(super) closed_rooms: Vec<u32>,
 }
 
 impl<P: Pages> Range<P> {
@@ -108,7 +110,8 @@ impl<P: Pages> Range<P> {
     fn new(pages: P, backing: Backing, capacity: u64) -> Self {
         let granule = pages.granularity().max(1);
         let fit = Fit::new(capacity / granule * granule);
-        Self { pages, granule, backing, fit, handles: Handles::default(), stats: Stats::default() }
+        let (handles, stats, closed_rooms) = (Handles::default(), Stats::default(), Vec::new());
+        Self { pages, granule, backing, fit, handles, stats, closed_rooms }
     }
 
     /// A block of at least `bytes`, and never less than [`ALIGN`].

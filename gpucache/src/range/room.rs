@@ -1,14 +1,15 @@
 //! Blocks with room to grow: addresses behind them that are kept free for them alone.
 //!
-//! The room is cut off the far end of the last hole, and has a list of its own there. Its hole is in no list of holes, so that
-//! nobody else's window lies in it, until the room is closed. Addresses cost nothing; pages are mapped as the block grows.
+//! The room is cut off the far end of the last hole, and has a list of its own there. Its hole is private, so that
+//! nobody else's window lies in it; free memory before it is everyone's. Addresses cost nothing; pages are mapped as the block
+//! grows. A room that is closed is opened again once nothing lies in it, so that there are as many as were needed at once.
 //!
-//! Invariants: a room's hole is the last node of its list, and is never mapped whole, so that the node stays.
+//! Invariants: a room's hole is the last node of its list, and is never mapped whole, so that the node stays for good.
 
 use super::Limit;
 use super::fit::Block;
 use super::range::{Backing, Range, RangeError};
-use super::spans::{END, NIL, Span, SpanState};
+use super::spans::{END, NIL, SpanState};
 use super::window::Window;
 use crate::device::Pages;
 use crate::order::Tag;
@@ -29,21 +30,26 @@ impl<P: Pages> Range<P> {
         if self.backing == Backing::Chunks || !self.fit.spans.has_room() {
             return None;
         }
+        // What is not mapped at last is a granule.
+        let least = bytes.checked_add(self.granule)?;
+        let is_empty = |hole: &u32| self.fit.spans.at(*hole).prev == NIL && self.fit.spans.at(*hole).bytes >= least;
+        if let Some(place) = self.closed_rooms.iter().position(is_empty) {
+            return Some(Room { hole: self.closed_rooms.swap_remove(place) });
+        }
         let left = self.fit.spans.at(END).bytes;
         let room = room.min(left / ROOM_SHARE) / self.granule * self.granule;
-        // What is not mapped at last is a granule.
-        if room < bytes.checked_add(self.granule)? {
+        if room < least {
             return None;
         }
         let end = self.fit.spans.at_mut(END);
         end.bytes -= room;
         let offset = end.end();
-        Some(Room { hole: self.fit.spans.alone(Span { offset, bytes: room, state: SpanState::Hole }) })
+        Some(Room { hole: self.fit.spans.private_hole(offset, room) })
     }
 
-    /// Gives the addresses of a room to everyone.
+    /// Keeps the addresses of a room for the next one.
     pub(super) fn close_room(&mut self, room: Room) {
-        self.fit.spans.link_hole(room.hole);
+        self.closed_rooms.push(room.hole);
     }
 
     /// A block of at least `bytes` at the beginning of a room, or as many more of `block`, whose room it is, with the bytes that it

@@ -247,7 +247,7 @@ impl DeviceRange {
         Ok(carved.map(|carved| (carved, added)))
     }
 
-    /// Nothing grows in a room any more: its addresses are everyone's.
+    /// Nothing grows in a room any more: its addresses are the next one's, once nothing lies there.
     pub(crate) fn close_room(&self, room: Room) {
         self.inner().range.close_room(room);
     }

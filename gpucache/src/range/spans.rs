@@ -13,6 +13,8 @@ use crate::order::Tag;
 pub(super) const NIL: u32 = u32::MAX;
 /// The node of the last hole, which no merge removes.
 pub(super) const END: u32 = 0;
+/// Stands in `left` of a hole that is no part of the list of holes: a room's, which nobody else may lie in.
+const PRIVATE: u32 = NIL - 1;
 
 /// What stands behind a stretch of addresses, and who has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +164,18 @@ impl Spans {
         self.spare = self.at(id).next;
         *self.at_mut(id) = node;
         id
+    }
+
+    /// A hole in a list of its own that is found by nobody: those who know its number alone have it.
+    pub(super) fn private_hole(&mut self, offset: u64, bytes: u64) -> u32 {
+        let id = self.alone(Span { offset, bytes, state: SpanState::Hole });
+        self.at_mut(id).left = PRIVATE;
+        id
+    }
+
+    /// Whether the node is a hole that only those have who know its number.
+    pub(super) fn is_private(&self, id: u32) -> bool {
+        self.state(id) == Some(SpanState::Hole) && self.at(id).left == PRIVATE
     }
 
     /// The holes, latest first.

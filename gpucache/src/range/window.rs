@@ -93,6 +93,7 @@ impl<F: Fn(Tag) -> bool> Search<'_, F> {
                 SpanState::Live => return None,
                 SpanState::Free if !(self.may_use)(node.tag) => return None,
                 SpanState::Free => {}
+                SpanState::Hole if self.spans.is_private(at) => return None,
                 // Cannot overflow: a hole is a whole number of granules.
                 SpanState::Hole => missing += rest.min(node.bytes).next_multiple_of(self.granule),
             }

@@ -7,6 +7,7 @@ mod failure;
 mod gather;
 mod model;
 mod properties;
+mod room;
 mod shared;
 mod soak;
 mod split;
