@@ -43,6 +43,8 @@ mod array;
 mod base;
 mod cache;
 pub mod device;
+#[cfg(feature = "foreign")]
+pub mod foreign;
 mod home;
 mod order;
 pub mod plan;

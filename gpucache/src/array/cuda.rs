@@ -240,12 +240,12 @@ fn copied<T: Element>(array: &Array<T, Cuda>) -> Result<CudaSlice<T>> {
 /// A one-dimensional array over the slice's own memory, which is freed with it and not kept by a scope.
 ///
 /// # Errors
-/// [`is_unavailable`](Error::is_unavailable) if the slice is on a stream that [`Cuda::with_stream`] refuses.
+/// Those of [`Cuda::with_stream`].
 impl<T: Element> TryFrom<CudaSlice<T>> for Array<T, Cuda> {
     type Error = Error;
 
     fn try_from(slice: CudaSlice<T>) -> Result<Array<T, Cuda>> {
-        let device = Cuda::with_stream(slice.stream().clone())?;
+        let device = Cuda::with_stream(slice.stream().clone())?.here()?;
         let address = slice.device_ptr(device.stream()).0;
         let dims = [slice.len()];
         let view = Box::new(ForeignUses::adopting(&device, slice));

@@ -6,6 +6,8 @@
 #[cfg(feature = "cuda")]
 use std::any::Any;
 use std::mem::ManuallyDrop;
+#[cfg(feature = "foreign")]
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::{current, supply};
@@ -38,6 +40,9 @@ impl Block {
     #[cold]
     fn allocate_noticed(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         stream.check()?;
+        if let Some(here) = stream.here()? {
+            return Ok(Block::allocate(&here, request)?.into_record());
+        }
         match stream.instead() {
             None => current::allocate(stream, request),
             Some(reserved) if reserved.is_reserved() => supply::reserved(&reserved, request),
@@ -54,6 +59,36 @@ impl Block {
     pub(super) fn into_record(self) -> Box<Record> {
         // SAFETY: the field is taken here, and the value is not dropped.
         unsafe { ManuallyDrop::take(&mut ManuallyDrop::new(self).0) }
+    }
+
+    /// The block without its owner, for who finds it again by its address.
+    #[cfg(feature = "foreign")]
+    #[inline]
+    pub(crate) fn into_raw(self) -> NonNull<Record> {
+        NonNull::from(Box::leak(self.into_record()))
+    }
+
+    /// # Safety
+    /// [`into_raw`](Block::into_raw) gave it, and it is taken back once.
+    #[cfg(feature = "foreign")]
+    #[inline]
+    pub(crate) unsafe fn from_raw(record: NonNull<Record>) -> Block {
+        // SAFETY: the caller has it from `into_raw`, which leaked the box that this takes back, the only one.
+        Block::of(unsafe { Box::from_raw(record.as_ptr()) })
+    }
+
+    /// Work that is on another stream of the device now may use the memory, after which it is dropped.
+    #[cfg(feature = "foreign")]
+    pub(crate) fn used_by(&self, stream: &Stream) {
+        self.0.used_by(stream);
+    }
+
+    /// Tells the cache that served it that it is freed on another stream than its own.
+    #[cfg(feature = "foreign")]
+    pub(crate) fn note_freed_elsewhere(&self) {
+        if let Some(door) = self.0.home().door {
+            door.note_freed_elsewhere();
+        }
     }
 
     /// Memory that somebody else allocated, and that `view` releases when it is dropped.
@@ -198,6 +233,9 @@ impl Block {
     /// A failure of the device; a stream of another device; a graph that is captured.
     #[inline]
     pub(crate) fn read_on(&self, stream: &Stream) -> Result<()> {
+        if let Some(here) = stream.here()? {
+            return self.read_on(&here);
+        }
         self.note_use(stream);
         let is_plain = self.0.stream().queue() == stream.queue() && !self.0.needs_care();
         if is_plain { Ok(()) } else { self.0.read_on(stream) }
@@ -209,6 +247,9 @@ impl Block {
     /// As for [`read_on`](Block::read_on).
     #[inline]
     pub(crate) fn write_on(&mut self, stream: &Stream) -> Result<()> {
+        if let Some(here) = stream.here()? {
+            return self.write_on(&here);
+        }
         self.0.forget_write();
         self.note_use(stream);
         let is_plain = self.0.stream().queue() == stream.queue() && !self.0.needs_care();

@@ -12,6 +12,8 @@ use super::supply;
 use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
 use crate::device::Stream;
+#[cfg(feature = "foreign")]
+use crate::home::ForeignCounters;
 use crate::record::{Record, Request};
 
 /// A scope that is entered: its cache, and what becomes of blocks allocated in it.
@@ -79,6 +81,37 @@ pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
             None
         }
         _ => Some(record),
+    }
+}
+
+/// An entry of the innermost scope, to be told from others.
+#[cfg(feature = "foreign")]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    cache: usize,
+    number: u64,
+}
+
+/// The entry that the thread is in, or a value that stands for none.
+#[cfg(feature = "foreign")]
+#[inline]
+pub(crate) fn entry() -> Entry {
+    serving().unwrap_or(Entry { cache: 0, number: 0 })
+}
+
+/// The entry that the thread is in, if its scope keeps memory.
+#[cfg(feature = "foreign")]
+#[inline]
+pub(crate) fn serving() -> Option<Entry> {
+    KEEPING.get().map(|cache| Entry { cache: std::ptr::from_ref(cache) as usize, number: cache.entries() })
+}
+
+/// Counts something for the innermost scope, which the thread owns, if it keeps memory.
+#[cfg(feature = "foreign")]
+#[inline]
+pub(crate) fn note_foreign(count: impl FnOnce(&ForeignCounters)) {
+    if let Some(cache) = KEEPING.get() {
+        count(cache.foreign());
     }
 }
 

@@ -17,6 +17,8 @@ use super::supply::{self, Supplied};
 use crate::base::error::Result;
 use crate::base::sync::Mutex;
 use crate::device::Stream;
+#[cfg(feature = "foreign")]
+use crate::home::ForeignCounters;
 use crate::home::hold::{Duties, Hold};
 use crate::home::{PlanStats, ScopeStats, Shared, Visit};
 use crate::pressure::{demand, limit};
@@ -66,6 +68,20 @@ impl Cache {
     /// The name of its scope.
     pub(super) fn name(&self) -> Option<Arc<str>> {
         self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is counted of memory that other crates allocate.
+    #[cfg(feature = "foreign")]
+    #[inline]
+    pub(crate) fn foreign(&self) -> &ForeignCounters {
+        &self.shared.foreign
+    }
+
+    /// How often the scope was entered.
+    #[cfg(feature = "foreign")]
+    #[inline]
+    pub(super) fn entries(&self) -> u64 {
+        self.shared.counters.entries()
     }
 
     /// Where its records return to.
@@ -163,6 +179,11 @@ impl Cache {
 }
 
 impl Keeper for Cache {
+    #[cfg(feature = "foreign")]
+    fn note_freed_elsewhere(&'static self) {
+        self.foreign().freed_elsewhere();
+    }
+
     fn take_back(&'static self, mut record: Box<Record>) {
         record.leave_view();
         match self.owner() {

@@ -25,6 +25,8 @@ pub(crate) use backend::ALIGNMENT;
 pub use backend::Backend;
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
+#[cfg(feature = "foreign")]
+pub(crate) use cuda::{Borrowed, Handle, host_ordered, idle_in_pool, is_own_call};
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::{EventHandle, EventRef, OwnEvent, Peer, RawStream};
 pub use event::Event;

@@ -4,6 +4,7 @@
 //! [`Stream::release`] exactly once; a failure inside a drop or late work is kept here and returned by [`Stream::check`].
 #![allow(unsafe_code)]
 
+mod by_thread;
 mod reserved;
 
 use std::any::Any;
@@ -11,6 +12,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError};
 
+use self::by_thread::Find;
 use self::reserved::Reserved;
 use super::backend::Backend;
 use super::exit::process_exits;
@@ -53,6 +55,7 @@ struct StreamState {
     has_notice: AtomicBool,
     notice: Mutex<Notice>,
     reserved: Option<Reserved>,
+    by_thread: Option<Find>,
     backend: Arc<dyn Backend>,
 }
 
@@ -104,6 +107,7 @@ impl Stream {
             has_notice: AtomicBool::new(false),
             notice: Mutex::default(),
             reserved: None,
+            by_thread: None,
             backend: Arc::new(backend),
         }))
     }
@@ -114,7 +118,8 @@ impl Stream {
 
     /// Lets calls know whether they have something to see to.
     fn tell(&self, notice: &Notice) {
-        let has_notice = notice.failure.is_some() || notice.reservation.is_some() || self.is_reserved();
+        let is_special = self.is_reserved() || self.0.by_thread.is_some();
+        let has_notice = is_special || notice.failure.is_some() || notice.reservation.is_some();
         self.0.has_notice.store(has_notice, Relaxed);
         self.0.ready_id.store(ready_id(self.0.id, self.0.watches || has_notice), Relaxed);
     }

@@ -14,12 +14,15 @@
 //! | `returns` | blocks that other threads dropped |
 //! | `counter` | a number with one writer |
 //! | `stats` | what is counted |
+//! | `foreign` | what is counted of memory that other crates allocate |
 //! | `scope_stats`, `plan_stats`, `unplanned` | what users read of it |
 //! | `interleavings` | all of this, and the lease of an arena, under loom |
 
 pub(crate) mod hold;
 
 mod counter;
+#[cfg(feature = "foreign")]
+mod foreign;
 mod generations;
 #[cfg(all(loom, test))]
 mod interleavings;
@@ -30,6 +33,8 @@ mod shared;
 mod stats;
 mod unplanned;
 
+#[cfg(feature = "foreign")]
+pub(crate) use foreign::ForeignCounters;
 pub(crate) use plan_stats::PlanCounters;
 pub use plan_stats::{Deviations, PlanStats};
 pub use scope_stats::ScopeStats;

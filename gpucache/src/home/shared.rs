@@ -4,6 +4,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+#[cfg(feature = "foreign")]
+use super::foreign::ForeignCounters;
 use super::generations::Generations;
 use super::plan_stats::PlanStats;
 use super::returns::Returns;
@@ -19,6 +21,8 @@ pub(crate) struct Shared {
     device: AtomicU64,
     pub(crate) returns: Returns,
     pub(crate) counters: Counters,
+    #[cfg(feature = "foreign")]
+    pub(crate) foreign: ForeignCounters,
     /// Of the block that the owner's plans lie in.
     pub(crate) lease: Lease,
     /// Of the blocks in which lies what is carried.
@@ -32,6 +36,8 @@ impl Shared {
             device: AtomicU64::new(0),
             returns: Returns::new(),
             counters: Counters::default(),
+            #[cfg(feature = "foreign")]
+            foreign: ForeignCounters::default(),
             lease: Lease::new(),
             ring: Lease::new(),
         }
@@ -60,6 +66,8 @@ impl Shared {
     /// For the owner: forgets what the cache did, and returns it.
     pub(crate) fn reset(&self) -> (ScopeStats, PlanStats) {
         self.device.store(0, Relaxed);
+        #[cfg(feature = "foreign")]
+        self.foreign.reset();
         self.counters.reset(&self.returns)
     }
 

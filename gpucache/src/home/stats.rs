@@ -50,6 +50,12 @@ pub(crate) enum Visit {
 }
 
 impl Counters {
+    #[cfg(feature = "foreign")]
+    #[inline]
+    pub(crate) fn entries(&self) -> u64 {
+        self.entries.get()
+    }
+
     #[inline]
     pub(crate) fn visited(&self, visit: Visit) {
         match visit {

@@ -27,6 +27,12 @@ impl Record {
         })
     }
 
+    /// Work that is on another stream of the device now may use the memory: its next life comes behind that.
+    #[cfg(feature = "foreign")]
+    pub(crate) fn used_by(&self, stream: &Stream) {
+        self.uses().note(stream);
+    }
+
     /// Orders its own stream behind what the view knows of foreign writes.
     fn follow_view(&self) -> Result<()> {
         self.view.get().map_or(Ok(()), |view| view.follow_writes())

@@ -47,6 +47,14 @@ impl Uses {
         Ok(())
     }
 
+    /// Work that is on `stream` now may use the block, which somebody else has ordered.
+    #[cfg(feature = "foreign")]
+    pub(super) fn note(&mut self, stream: &Stream) {
+        if !self.users().any(|user| user.queue() == stream.queue()) {
+            self.readers.push(stream.clone());
+        }
+    }
+
     /// Whether a stream is behind what was written last: it wrote that, or has read it.
     fn knows(&self, writer: &Stream, stream: &Stream) -> bool {
         let is_same = |other: &Stream| other.queue() == stream.queue();

@@ -66,6 +66,14 @@ impl Cuda {
     pub fn capture<R, E: From<Error>>(&self, work: impl FnOnce() -> Result<R, E>) -> Result<(Graph, R), E> {
         let stream = self.stream();
         let failure = |operation| move |error| E::from(self.failure(operation, error));
+        if self.stream_handle().here()?.is_some() {
+            return Err(Error::unavailable(
+                "a capture of the per-thread default stream",
+                "the graph could be launched on another thread, and so on another stream",
+                "capture on a stream that `context.new_stream()` made",
+            )
+            .into());
+        }
         let memory = Reservation::begin(self.stream_handle())?;
         self.stream_handle().check_kept()?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;

@@ -63,6 +63,21 @@ impl<'a> EventRef<'a> {
         unsafe { result::stream::wait_event(stream.cu_stream(), self.event, flags) }
     }
 
+    /// Puts it behind all work that a context, which is its own, was given so far, on whatever stream; `None` where the driver
+    /// (before CUDA 12.5) cannot do this.
+    pub(super) fn record_context(self, context: &CudaContext) -> Option<Result<(), DriverError>> {
+        let record = record_context()?;
+        // SAFETY: the driver's own function, of the type that its header declares. The context is alive, as its object holds a
+        // reference to it and is borrowed, and so is the event, by this type's invariant.
+        Some(bind(context).and_then(|()| unsafe { record(context.cu_ctx(), self.event) }.result()))
+    }
+
+    /// Waits on the calling thread until what it is behind is done.
+    pub(super) fn synchronize(self) -> Result<(), DriverError> {
+        // SAFETY: the event is alive by this type's invariant, which is all that waiting for it needs.
+        unsafe { result::event::synchronize(self.event) }
+    }
+
     /// Whether it was recorded last by a stream that was captured.
     pub(super) fn is_of_capture(self) -> bool {
         self.query() == Err(DriverError(sys::CUresult::CUDA_ERROR_CAPTURED_EVENT))
@@ -107,29 +122,14 @@ impl OwnEvent {
         &self.context
     }
 
-    fn as_ref(&self) -> EventRef<'_> {
+    pub(super) fn as_ref(&self) -> EventRef<'_> {
         // The event lives as long as this: it was made in `new` and is destroyed in the drop alone.
         EventRef { event: self.event.0 as sys::CUevent, owner: PhantomData }
     }
 
-    /// Puts it behind all work that is on `stream` now, a stream of the event's context.
-    pub(super) fn record(&self, stream: &CudaStream) -> Result<(), DriverError> {
-        self.as_ref().record(stream)
-    }
-
-    /// Makes later work of `stream` wait for what it is behind now.
-    pub(super) fn precede(&self, stream: &CudaStream) -> Result<(), DriverError> {
-        self.as_ref().precede(stream)
-    }
-
-    /// Puts it behind all work that its context was given so far, on whatever stream; `None` where the driver (before CUDA
-    /// 12.5) cannot do this.
+    /// As [`EventRef::record_context`].
     pub(super) fn record_context(&self) -> Option<Result<(), DriverError>> {
-        let record = record_context()?;
-        let (context, event) = (self.context.cu_ctx(), self.as_ref().event);
-        // SAFETY: the driver's own function, of the type that its header declares. The context is alive, as this object
-        // holds it, and so is the event, which is one of that context.
-        Some(bind(&self.context).and_then(|()| unsafe { record(context, event) }.result()))
+        self.as_ref().record_context(&self.context)
     }
 
     /// Whether the work that it was put behind last is done.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
+use std::thread::ThreadId;
 
 use cudarc::driver::CudaStream;
 
@@ -15,7 +16,12 @@ use crate::device::stream::{Stream, WeakStream};
 pub(crate) struct RawStream {
     context: usize,
     stream: usize,
+    /// Whose own it is, as the per-thread handle means another stream on each thread.
+    thread: Option<ThreadId>,
 }
+
+/// The handle `CU_STREAM_PER_THREAD`.
+const PER_THREAD: usize = 2;
 
 /// What a stream that somebody shows is to an array's own.
 pub(crate) enum Peer {
@@ -44,7 +50,18 @@ impl RawStream {
             1 => 0,
             handle => handle,
         };
-        RawStream { context: stream.context().cu_ctx() as usize, stream: handle }
+        let thread = (handle == PER_THREAD).then(|| std::thread::current().id());
+        RawStream { context: stream.context().cu_ctx() as usize, stream: handle, thread }
+    }
+
+    /// The per-thread handle of the same context, whichever thread's stream it means.
+    pub(super) fn of_any_thread(self) -> RawStream {
+        RawStream { thread: None, ..self }
+    }
+
+    /// What the same handle means on this thread, if it means another stream on each.
+    pub(super) fn of_thread(self, thread: Option<ThreadId>) -> RawStream {
+        RawStream { thread, ..self }
     }
 
     /// The default stream of its context, which lives as long as the context.
@@ -54,7 +71,7 @@ impl RawStream {
 
     /// `CU_STREAM_PER_THREAD`: another stream on each thread.
     pub(crate) fn is_per_thread(self) -> bool {
-        self.stream == 2
+        self.stream == PER_THREAD
     }
 }
 

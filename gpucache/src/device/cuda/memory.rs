@@ -6,11 +6,14 @@ use std::slice::from_raw_parts;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cudarc::driver::{CudaStream, DriverError, result, sys};
+use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
-use super::driver::{self, OwnEvent};
+use super::driver::OwnEvent;
 use super::errors::describe;
 use super::known::Known;
+use super::own_calls::own_call;
+use super::pool::Pool;
+use super::queue::Queue;
 use super::{Cuda, kept};
 use crate::base::error::{Error, Result};
 use crate::device::backend::Backend;
@@ -18,14 +21,14 @@ use crate::device::event::Event;
 
 #[derive(Debug)]
 pub(super) struct CudaMemory {
-    stream: Arc<CudaStream>,
+    queue: Queue,
     /// The streams of its GPU.
     known: Arc<Known>,
 }
 
 impl CudaMemory {
-    pub(super) fn new(stream: Arc<CudaStream>, known: Arc<Known>) -> CudaMemory {
-        CudaMemory { stream, known }
+    pub(super) fn new(queue: Queue, known: Arc<Known>) -> CudaMemory {
+        CudaMemory { queue, known }
     }
 
     #[inline]
@@ -33,28 +36,23 @@ impl CudaMemory {
         &self.known
     }
 
-    /// Whether the stream is captured.
-    pub(super) fn capture_status(&self) -> Result<sys::CUstreamCaptureStatus, DriverError> {
-        driver::bind(self.stream.context())?;
-        // SAFETY: the handle is that of a live stream, since `self` holds the object that destroys it, and its context
-        // is current, by which the driver finds out which default stream is meant.
-        unsafe { result::stream::is_capturing(self.stream.cu_stream()) }
-    }
-
-    /// Waits until all work on the stream is done. The context is current.
-    fn synchronize_stream(&self) -> Result<(), DriverError> {
-        // SAFETY: the handle is that of a live stream, since `self` holds the object that destroys it.
-        unsafe { result::stream::synchronize(self.stream.cu_stream()) }
+    #[inline]
+    pub(super) fn queue(&self) -> &Queue {
+        &self.queue
     }
 
     #[inline]
     pub(super) fn stream(&self) -> &Arc<CudaStream> {
-        &self.stream
+        self.queue.stream()
     }
 
-    /// Runs a driver call with this stream's context current.
-    fn call<R>(&self, operation: &'static str, call: impl FnOnce() -> Result<R, DriverError>) -> Result<R> {
-        driver::bind(self.stream.context()).and_then(|()| call()).map_err(|error| self.failure(operation, error))
+    fn context(&self) -> &Arc<CudaContext> {
+        self.stream().context()
+    }
+
+    /// Makes a driver call on this stream's handle.
+    fn call<R>(&self, operation: &'static str, call: impl Fn(sys::CUstream) -> Result<R, DriverError>) -> Result<R> {
+        self.queue.run(call).map_err(|error| self.failure(operation, error))
     }
 
     fn failure(&self, operation: &'static str, error: DriverError) -> Error {
@@ -62,7 +60,7 @@ impl CudaMemory {
     }
 
     fn name(&self) -> String {
-        format!("cuda:{}", self.stream.context().ordinal())
+        format!("cuda:{}", self.context().ordinal())
     }
 }
 
@@ -71,14 +69,16 @@ impl CudaMemory {
 unsafe impl Backend for CudaMemory {
     fn allocate(&self, bytes: usize) -> Result<u64> {
         self.kept_failure()?;
-        let context = self.stream.context();
-        // SAFETY: this is safe to ask for any number of bytes but zero, which the engine never asks for. The stream is
-        // held, and so alive, and of the context that is bound.
-        let memory = driver::bind(context).and_then(|()| unsafe {
-            match context.has_async_alloc() {
-                true => result::malloc_async(self.stream.cu_stream(), bytes),
-                false => result::malloc_sync(bytes),
-            }
+        let context = self.context();
+        // SAFETY: this is safe to ask for any number of bytes but zero, which the engine never asks for. The queue lends the handle
+        // of a live stream, and binds its context.
+        let memory = own_call(|| {
+            self.queue.run(|stream| unsafe {
+                match context.has_async_alloc() {
+                    true => result::malloc_async(stream, bytes),
+                    false => result::malloc_sync(bytes),
+                }
+            })
         });
         memory.map_err(|error| match error.0 {
             sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
@@ -96,21 +96,20 @@ unsafe impl Backend for CudaMemory {
         // SAFETY: the caller frees what `allocate` gave for a stream of this context, by the call that belongs to this
         // one, and frees it once. The stream has all work that uses the memory: `free_async` is ordered behind that,
         // and `free_sync` is called once all of it is done.
-        self.call("a free", || unsafe {
-            match self.stream.context().has_async_alloc() {
-                true => result::free_async(address, self.stream.cu_stream()),
-                false => self.synchronize_stream().and_then(|()| result::free_sync(address)),
+        self.call("a free", |stream| unsafe {
+            match self.context().has_async_alloc() {
+                true => result::free_async(address, stream),
+                false => result::stream::synchronize(stream).and_then(|()| result::free_sync(address)),
             }
         })
     }
 
     unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
         self.kept_failure()?;
-        let stream = self.stream.cu_stream();
         // SAFETY: the caller gives `bytes` allocated bytes at `address`, which nothing else touches before this is
         // done. The address is a multiple of 256, and `bytes` one of the pattern's length, so that the elements are
-        // aligned and lie within them. The stream is held, and so alive.
-        let fill = || unsafe {
+        // aligned and lie within them. The queue lends the handle of a live stream.
+        let fill = |stream| unsafe {
             match *pattern {
                 [a] => result::memset_d8_async(address, a, bytes, stream),
                 [a, b] => sys::cuMemsetD16Async(address, u16::from_ne_bytes([a, b]), bytes / 2, stream).result(),
@@ -132,11 +131,11 @@ unsafe impl Backend for CudaMemory {
     unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
         self.kept_failure()?;
         self.refuse_in_capture("a copy from the host", "fill the array before, or copy from another array")?;
-        self.call("a copy to the device", || {
+        self.call("a copy to the device", |stream| {
             // SAFETY: the caller gives `bytes` readable bytes at `from` until this returns, and as many allocated at
             // `to`, which nothing else touches before this is done. The driver reads pageable memory before it returns,
             // and pinned memory before `synchronize` below does.
-            unsafe { result::memcpy_htod_async(to, from_raw_parts(from, bytes), self.stream.cu_stream()) }
+            unsafe { result::memcpy_htod_async(to, from_raw_parts(from, bytes), stream) }
         })?;
         // The driver has staged pageable memory when it returns, but reads pinned memory later.
         if is_pinned(from) { self.synchronize() } else { Ok(()) }
@@ -145,60 +144,62 @@ unsafe impl Backend for CudaMemory {
     unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
         self.kept_failure()?;
         self.refuse_in_capture("a copy to the host", "read the array once the graph was launched")?;
-        self.call("a copy from the device", || {
+        self.call("a copy from the device", |stream| {
             // SAFETY: the caller gives `bytes` writable bytes at `to` until this returns, and as many allocated at
             // `from`. All of them are written when `synchronize` below returns. They need not be initialised before, as
             // the driver gets a pointer and no slice.
-            unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes, self.stream.cu_stream()) }.result()
+            unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes, stream) }.result()
         })?;
         self.synchronize()
     }
 
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
         self.kept_failure()?;
-        self.call("a copy on the device", || {
+        self.call("a copy on the device", |stream| {
             // SAFETY: the caller gives two allocated blocks of `bytes` bytes that do not overlap, and nothing else
-            // writes either of them before this is done. The stream is held, and so alive.
-            unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream.cu_stream()) }
+            // writes either of them before this is done. The queue lends the handle of a live stream.
+            unsafe { result::memcpy_dtod_async(to, from, bytes, stream) }
         })
     }
 
     fn synchronize(&self) -> Result<()> {
         self.refuse_in_capture("waiting for the stream", "wait once the graph was launched")?;
-        self.call("waiting for the stream", || self.synchronize_stream())
+        // SAFETY: the queue lends the handle of a live stream.
+        self.call("waiting for the stream", |stream| unsafe { result::stream::synchronize(stream) })
     }
 
     fn release_reserve(&self) -> Result<bool> {
-        if !self.stream.context().has_async_alloc() {
+        if !self.context().has_async_alloc() {
             return Ok(false);
         }
-        let (reserved, used) = (self.pool_bytes(POOL_HOLDS)?, self.pool_bytes(POOL_USES)?);
-        if reserved <= used {
+        let pool = || self.call("asking the driver's pool", |_| Pool::of(self.context()));
+        let before = pool()?;
+        if before.idle() == 0 {
             return Ok(false);
         }
         self.synchronize()?;
         self.observe_others()?;
-        self.trim_pool()?;
-        Ok(self.pool_bytes(POOL_HOLDS)? < reserved)
+        self.call("trimming the driver's pool", |_| Pool::trim(self.context()))?;
+        Ok(pool()?.holds < before.holds)
     }
 
     fn new_event(&self) -> Result<Arc<dyn Event>> {
-        let event = OwnEvent::new(self.stream.context()).map_err(|error| self.failure("making an event", error))?;
+        let event = OwnEvent::new(self.context()).map_err(|error| self.failure("making an event", error))?;
         Ok(Arc::new(event))
     }
 
     fn record(&self, event: &dyn Event) -> Result<()> {
         // Refused by the driver for an event of another context.
-        own(event)?.record(&self.stream).map_err(|error| self.failure("recording an event", error))
+        self.queue.record(own(event)?.as_ref()).map_err(|error| self.failure("recording an event", error))
     }
 
     fn wait(&self, event: &dyn Event) -> Result<()> {
         // The event may be of another context of the GPU, or of another GPU.
-        own(event)?.precede(&self.stream).map_err(|error| self.failure("waiting for an event", error))
+        self.queue.follow(own(event)?.as_ref()).map_err(|error| self.failure("waiting for an event", error))
     }
 
     fn records_for_anyone(&self) -> bool {
-        false
+        self.queue.has_ended()
     }
 
     fn can_capture(&self) -> bool {
@@ -207,11 +208,13 @@ unsafe impl Backend for CudaMemory {
 
     fn is_capturing(&self) -> bool {
         // A stream that cannot be asked is taken to be in use by nobody's capture: its next call tells what is wrong.
-        self.capture_status().is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+        self.queue
+            .capture_status()
+            .is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
     fn kept_failure(&self) -> Result<()> {
-        self.stream.context().check_err().map_err(|error| kept(&self.stream, error))
+        self.context().check_err().map_err(|error| kept(self.stream(), error))
     }
 }
 
@@ -235,11 +238,6 @@ fn own(event: &dyn Event) -> Result<&OwnEvent> {
     event.downcast_ref().ok_or_else(foreign)
 }
 
-/// What a pool holds from the device.
-const POOL_HOLDS: sys::CUmemPool_attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
-/// What of it is in allocations that were not freed.
-const POOL_USES: sys::CUmemPool_attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT;
-
 /// How long work of other streams may take before memory that they freed is given up: longer than it takes to fill a
 /// GPU, so that a last kernel ends in it, and short beside the failure that a request without memory is.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
@@ -253,30 +251,15 @@ struct Target {
 }
 
 impl CudaMemory {
-    /// Bytes that belong to the pool from which the driver serves the device, by some measure of 64 bits.
-    fn pool_bytes(&self, measure: sys::CUmemPool_attribute) -> Result<u64> {
-        self.call("asking the driver's pool", || {
-            let mut bytes = 0u64;
-            // SAFETY: the device's current pool lives as long as the device, so that its handle is good. Either measure
-            // is a 64-bit number, for which there is room.
-            unsafe {
-                let pool = result::device::get_mem_pool(self.stream.context().cu_device())?;
-                sys::cuMemPoolGetAttribute(pool, measure, (&raw mut bytes).cast()).result()?;
-            }
-            Ok(bytes)
-        })
-    }
-
     /// Waits for a bounded time until work is done that other streams were given so far. What they freed is the pool's only once a
     /// thread has waited for it: no question and no event of the context shows it to the driver, but a wait for the whole
     /// context does, which is a short one when all is done.
     fn observe_others(&self) -> Result<()> {
-        let context = self.stream.context();
         if self.known.all().iter().any(Cuda::is_captured) {
             return Ok(());
         }
-        self.call("waiting for a context", || {
-            let event = OwnEvent::new(context)?;
+        self.call("waiting for a context", |_| {
+            let event = OwnEvent::new(self.context())?;
             if event.record_context().is_none_or(|recorded| recorded.is_err()) {
                 return Ok(());
             }
@@ -291,18 +274,6 @@ impl CudaMemory {
         })
     }
 
-    /// Gives what no allocation uses back to the device.
-    fn trim_pool(&self) -> Result<()> {
-        self.call("trimming the driver's pool", || {
-            // SAFETY: the device's current pool lives as long as the device, so that its handle is good. What is in use
-            // stays in the pool, and so does what work uses that the driver has not seen to be done.
-            unsafe {
-                let pool = result::device::get_mem_pool(self.stream.context().cu_device())?;
-                sys::cuMemPoolTrimTo(pool, 0).result()
-            }
-        })
-    }
-
     /// A captured operation is done when the graph is launched, whatever the host's memory contains then, and nobody can
     /// wait for it before.
     fn refuse_in_capture(&self, what: &'static str, remedy: &'static str) -> Result<()> {
@@ -314,13 +285,13 @@ impl CudaMemory {
 
     /// Writes `pattern` as one column of words, or of bytes, for each that it has: fills are recorded as what they are.
     fn fill_by_rows(&self, target: &Target, pattern: &[u8]) -> Result<()> {
-        let (stream, pitch, rows) = (self.stream.cu_stream(), pattern.len(), target.bytes / pattern.len());
+        let (pitch, rows) = (pattern.len(), target.bytes / pattern.len());
         let width = if pitch.is_multiple_of(4) { 4 } else { 1 };
-        let mut columns = (target.address..).step_by(width).zip(pattern.chunks_exact(width));
-        self.call("a fill", || {
-            columns.try_for_each(|(column, element)| {
+        let columns = || (target.address..).step_by(width).zip(pattern.chunks_exact(width));
+        self.call("a fill", |stream| {
+            columns().try_for_each(|(column, element)| {
                 // SAFETY: the target is `rows` rows of `pitch` bytes, and the column one element of each, a byte or an
-                // aligned word: it begins before the first row ends. The stream is held, and so alive.
+                // aligned word: it begins before the first row ends. The queue lends the handle of a live stream.
                 unsafe {
                     match *element {
                         [a, b, c, d] => {

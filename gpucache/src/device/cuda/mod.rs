@@ -5,23 +5,34 @@
 //! the raw handle to another stream meanwhile.
 #![allow(unsafe_code)]
 
+#[cfg(feature = "foreign")]
+mod borrowed;
 mod driver;
 mod errors;
 mod known;
+mod lent;
 mod memory;
 mod order;
+mod own_calls;
 mod pages;
+mod pool;
+mod queue;
 
 use std::sync::{Arc, PoisonError, Weak};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
 
+#[cfg(feature = "foreign")]
+pub(crate) use self::borrowed::{Borrowed, Handle, host_ordered, idle_in_pool};
 pub(crate) use self::driver::{EventHandle, EventRef, OwnEvent};
 use self::errors::describe;
 use self::known::Known;
 pub(crate) use self::known::{Peer, RawStream};
 use self::memory::CudaMemory;
+#[cfg(feature = "foreign")]
+pub(crate) use self::own_calls::is_own_call;
 use self::pages::CudaPages;
+use self::queue::Queue;
 use super::Device;
 use super::memory::Memory;
 use super::stream::Stream;
@@ -95,9 +106,12 @@ impl Cuda {
 
     /// A handle of `stream`, which it keeps alive. Handles of one stream share cached memory.
     ///
+    /// The per-thread default stream is another stream on each thread: such a handle means that of the thread which uses it.
+    /// Arrays made by it are ordered by the stream of the thread that made them, and other threads' streams are put behind that as
+    /// any other stream is.
+    ///
     /// # Errors
-    /// [`is_unavailable`](Error::is_unavailable) for the per-thread default stream, which is another stream on each
-    /// thread while arrays may move between threads.
+    /// What the driver answered.
     ///
     /// ```no_run
     /// use gpucache::prelude::*;
@@ -108,29 +122,15 @@ impl Cuda {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn with_stream(stream: Arc<CudaStream>) -> Result<Cuda> {
-        let raw = RawStream::of(&stream);
-        if raw.is_per_thread() {
-            return Err(Error::unavailable(
-                "the per-thread default stream",
-                "it is another stream on each thread, and arrays may change threads",
-                "give each thread a stream of its own by `context.new_stream()`",
-            ));
-        }
-        with_gpu(stream.context().ordinal(), |gpu| {
-            let memory = match &gpu.memory {
-                Some(memory) => memory.clone(),
-                None => {
-                    // What is kept would be taken for the answer what the GPU can do.
-                    stream.context().check_err().map_err(|error| kept(&stream, error))?;
-                    gpu.memory.insert(memory_of(stream.context())).clone()
-                }
-            };
-            let known = &gpu.known;
-            // SAFETY: `gpu` is the stream's own, found by the ordinal of its context. Pages of its memory are mapped
-            // for that GPU, and what streams of it allocate lies there too, in the one address space that the process
-            // has: all of them can use it.
-            let make = || unsafe { Stream::new(memory, CudaMemory::new(stream, known.clone())) };
-            Ok(known.find_or_add(raw, make))
+        let raw = RawStream::of(&stream).of_any_thread();
+        with_memory(&stream, |memory, known| {
+            let queue = Queue::held(stream.clone());
+            // SAFETY: the memory is that of the GPU of the stream's context, as `with_memory` has it.
+            let make = || unsafe { Stream::new(memory, CudaMemory::new(queue, known.clone())) };
+            match raw.is_per_thread() {
+                true => known.find_or_add(raw, || make().by_thread(Cuda::on_this_thread)),
+                false => known.find_or_add(raw, make),
+            }
         })
     }
 
@@ -147,6 +147,11 @@ impl Cuda {
     #[inline]
     pub fn stream(&self) -> &Arc<CudaStream> {
         self.memory().stream()
+    }
+
+    #[cfg(feature = "foreign")]
+    pub(crate) fn into_stream(self) -> Stream {
+        self.0
     }
 
     #[inline]
@@ -184,6 +189,23 @@ fn with_gpu<R>(ordinal: usize, act: impl FnOnce(&mut Gpu) -> R) -> R {
         gpus.push(Gpu { ordinal, memory: None, context: Weak::new(), known: Arc::default() });
     }
     act(&mut gpus[place])
+}
+
+/// Runs `act` with the memory of the GPU that the stream's context is of, and the streams of that GPU. What is mapped of that memory is
+/// mapped for that GPU, and what streams of it allocate lies there too, in the one address space that the process has: all of
+/// them can use it.
+fn with_memory<R>(stream: &CudaStream, act: impl FnOnce(Arc<Memory>, &Arc<Known>) -> R) -> Result<R> {
+    with_gpu(stream.context().ordinal(), |gpu| {
+        let memory = match &gpu.memory {
+            Some(memory) => memory.clone(),
+            None => {
+                // What is kept would be taken for the answer what the GPU can do.
+                stream.context().check_err().map_err(|error| kept(stream, error))?;
+                gpu.memory.insert(memory_of(stream.context())).clone()
+            }
+        };
+        Ok(act(memory, &gpu.known))
+    })
 }
 
 /// What cudarc kept in the stream's context object, for whoever can return it.

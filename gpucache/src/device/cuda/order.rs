@@ -18,20 +18,24 @@ impl Cuda {
     #[inline]
     pub(crate) fn peer(&self, stream: &CudaStream) -> Peer {
         let raw = RawStream::of(stream);
-        // No handle has the per-thread stream.
-        if raw == RawStream::of(self.stream()) { Peer::Home } else { self.foreign(raw, stream) }
+        if raw == self.memory().queue().raw() { Peer::Home } else { self.foreign(raw, stream) }
     }
 
     fn foreign(&self, raw: RawStream, stream: &CudaStream) -> Peer {
         self.known().meet(self.stream(), stream);
         // Streams of two GPUs have no epochs in common.
-        if raw.is_per_thread() || stream.context().ordinal() != self.stream().context().ordinal() {
+        if stream.context().ordinal() != self.stream().context().ordinal() {
             return Peer::Passing(raw);
         }
         if let Some(known) = self.known().find(raw) {
             return Peer::Known(known);
         }
-        let default = raw.is_default().then(|| Cuda::with_stream(stream.context().default_stream()).ok()).flatten();
+        // Default streams live as long as the context, or the thread.
+        let default = match () {
+            () if raw.is_default() => Cuda::with_stream(stream.context().default_stream()).ok(),
+            () if raw.is_per_thread() => Cuda::of_this_thread(&stream.context().per_thread_stream()).ok(),
+            () => None,
+        };
         default.map_or(Peer::Passing(raw), Peer::Known)
     }
 
@@ -70,7 +74,7 @@ impl Cuda {
 
     /// Orders later work of `stream` behind all that is on this one now, by an event of this handle's.
     pub(crate) fn lead(&self, stream: &CudaStream, event: &OwnEvent) -> Result<()> {
-        let ordered = event.record(self.stream()).and_then(|()| event.precede(stream));
+        let ordered = self.memory().queue().record(event.as_ref()).and_then(|()| event.as_ref().precede(stream));
         ordered.map_err(|error| self.failure("ordering a stream behind another one", error))
     }
 
@@ -82,7 +86,7 @@ impl Cuda {
     /// Orders later work of this stream behind what an event is behind now. There is nothing to wait for if the event
     /// was recorded in a capture, which has ended since: a graph's work is its user's to order.
     pub(crate) fn follow_event(&self, event: EventRef<'_>) -> Result<()> {
-        match event.precede(self.stream()) {
+        match self.memory().queue().follow(event) {
             Ok(()) => Ok(()),
             Err(_) if event.is_of_capture() => Ok(()),
             Err(error) => Err(self.failure("waiting for an event", error)),
@@ -91,7 +95,7 @@ impl Cuda {
 
     /// Puts an event behind all work that is on this stream now.
     pub(crate) fn record_event(&self, event: EventRef<'_>) -> Result<()> {
-        event.record(self.stream()).map_err(|error| self.failure("recording an event", error))
+        self.memory().queue().record(event).map_err(|error| self.failure("recording an event", error))
     }
 
     /// Orders later work of this stream behind all that its context was given so far, on whatever stream.
@@ -112,7 +116,8 @@ impl Cuda {
             Some(Err(error)) => return Err(self.failure("recording an event for a context", error)),
         };
         if is_whole {
-            event.precede(self.stream()).map_err(|error| self.failure("waiting for a context", error))?;
+            let followed = self.memory().queue().follow(event.as_ref());
+            followed.map_err(|error| self.failure("waiting for a context", error))?;
         }
         let is_left = |other: &Cuda| other.0.id() != self.0.id() && !other.is_captured();
         let is_elsewhere = |other: &Cuda| other.stream().context().cu_ctx() != self.stream().context().cu_ctx();
@@ -124,12 +129,14 @@ impl Cuda {
 
     fn follow(&self, other: &Cuda) -> Result<()> {
         // An event of the other's context, since a stream records none of another one.
-        other.new_event().and_then(|event| other.lead(self.stream(), &event))
+        let event = other.new_event()?;
+        other.record_event(event.as_ref())?;
+        self.follow_event(event.as_ref())
     }
 
     /// Whether the stream is captured. One that cannot be asked tells what is wrong at its next call.
     pub(super) fn is_captured(&self) -> bool {
-        let status = self.memory().capture_status();
+        let status = self.memory().queue().capture_status();
         status.is_ok_and(|status| status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 

@@ -55,6 +55,7 @@ impl Stream {
             has_notice: AtomicBool::new(true),
             notice: Mutex::default(),
             reserved: Some(Reserved { home: self.clone(), kept: Mutex::new(Some(Vec::new())) }),
+            by_thread: None,
             backend: inner.backend.clone(),
         }));
         notice.reservation = Some(new.clone());

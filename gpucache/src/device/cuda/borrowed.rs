@@ -1,0 +1,193 @@
+//! The streams behind the handles by which other libraries call the driver.
+//!
+//! The default streams live as long as their context, or their thread. Any other handle is of a stream that its owner destroys when he
+//! likes: it has one [`Stream`] here from when it is seen first until then ([`ends`]), or until the driver tells another id for
+//! the handle, as that is another stream then.
+//!
+//! Contexts that are served are kept for as long as the process lives: those of devices (primary ones), which cudarc uses.
+#![allow(unsafe_code)]
+
+use std::sync::{Arc, PoisonError};
+
+use cudarc::driver::{CudaContext, CudaStream, sys};
+use hashbrown::HashMap;
+
+use super::memory::CudaMemory;
+use super::pool::Pool;
+use super::queue::Queue;
+use super::{Cuda, with_memory};
+use crate::base::sync::{LazyLock, Mutex, MutexGuard};
+use crate::device::stream::Stream;
+
+/// A handle as other libraries pass it: compared, and never followed here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Handle(pub(crate) usize);
+
+/// A stream, and what tells it from a later one of the same handle.
+#[derive(Clone)]
+pub(crate) struct Borrowed {
+    pub(crate) stream: Stream,
+    id: Option<u64>,
+}
+
+impl Handle {
+    /// Whether it means the default stream of the context that is current.
+    pub(crate) fn is_default(self) -> bool {
+        self.0 <= 1
+    }
+
+    /// Whether it means another stream on each thread.
+    pub(crate) fn is_per_thread(self) -> bool {
+        self.0 == 2
+    }
+
+    /// Whether what it means depends on the context that is current.
+    pub(crate) fn is_of_context(self) -> bool {
+        self.is_default() || self.is_per_thread()
+    }
+
+    fn raw(self) -> sys::CUstream {
+        self.0 as sys::CUstream
+    }
+
+    /// The number by which the driver knows the stream; `None` for default streams, which are never others, and where the driver
+    /// does not tell.
+    fn id(self) -> Option<u64> {
+        let mut id = 0;
+        // SAFETY: the handle is one that somebody passes to the driver for a call now, so that the stream is alive; the driver
+        // writes one number, for which there is room.
+        let mut told = || unsafe { sys::cuStreamGetId(self.raw(), &mut id) } == sys::CUresult::CUDA_SUCCESS;
+        let is_told = !self.is_of_context() && told();
+        is_told.then_some(id)
+    }
+
+    /// The context of the stream.
+    fn context(self) -> Option<Arc<CudaContext>> {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the handle is that of a live stream, as somebody passes it to the driver now, or is none that the driver follows
+        // for a question about the current context; it writes one pointer, for which there is room.
+        let answer = unsafe {
+            match self.is_of_context() {
+                true => sys::cuCtxGetCurrent(&mut context),
+                false => sys::cuStreamGetCtx(self.raw(), &mut context),
+            }
+        };
+        let is_known = answer == sys::CUresult::CUDA_SUCCESS && !context.is_null();
+        if is_known { served_context(context) } else { None }
+    }
+
+    /// The stream that the handle means on this thread now, of a context that is served.
+    pub(crate) fn stream(self) -> Option<Borrowed> {
+        if self.is_of_context() {
+            let context = self.context()?;
+            let handle = match self.is_default() {
+                true => Cuda::with_stream(context.default_stream()),
+                false => Cuda::of_this_thread(&context.per_thread_stream()),
+            };
+            return Some(Borrowed { stream: handle.ok()?.into_stream(), id: None });
+        }
+        let id = self.id();
+        let known = borrowed().get(&self.0).filter(|known| known.id == id).cloned();
+        known.or_else(|| self.take_in(id))
+    }
+
+    fn take_in(self, id: Option<u64>) -> Option<Borrowed> {
+        let context = self.context()?;
+        // SAFETY: the stream is of this context, as the driver says, and alive, since it is passed to the driver now. Whoever uses
+        // the handle does so by a lent queue, which is told before the stream ends.
+        let stream = unsafe { context.wrap_borrowed_stream(self.raw()) };
+        let new = Borrowed { stream: lent(stream)?, id };
+        if let Some(past) = borrowed().insert(self.0, new.clone()) {
+            end(&past.stream);
+        }
+        Some(new)
+    }
+
+    /// Whether it still means this stream.
+    pub(crate) fn is_still(self, borrowed: &Borrowed) -> bool {
+        borrowed.id.is_none() || borrowed.id == self.id()
+    }
+
+    /// The stream is about to be destroyed.
+    pub(crate) fn ends(self) {
+        let known = borrowed().remove(&self.0);
+        if let Some(known) = known {
+            end(&known.stream);
+        }
+    }
+}
+
+/// The stream for memory that the host hands out and takes back: of every block on it all work is done when it is freed, and
+/// when it is allocated. One for each device.
+pub(crate) fn host_ordered() -> Option<Stream> {
+    static STREAMS: Mutex<Vec<(usize, Stream)>> = Mutex::new(Vec::new());
+    let context = Handle(0).context()?;
+    let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = context.cu_ctx() as usize;
+    if let Some((_, known)) = streams.iter().find(|(other, _)| *other == key) {
+        return Some(known.clone());
+    }
+    let new = lent(context.default_stream())?;
+    streams.push((key, new.clone()));
+    Some(new)
+}
+
+/// Bytes that the driver's pool of a stream's device keeps for later allocations.
+pub(crate) fn idle_in_pool(stream: &Stream) -> u64 {
+    let pool = |memory: &CudaMemory| Pool::of(memory.queue().stream().context()).ok();
+    stream.backend::<CudaMemory>().and_then(pool).map_or(0, Pool::idle)
+}
+
+/// A stream over a queue that is somebody else's.
+fn lent(stream: Arc<CudaStream>) -> Option<Stream> {
+    let made = with_memory(&stream, |memory, known| {
+        let queue = Queue::lent(stream.clone());
+        // SAFETY: the memory is that of the GPU of the stream's context, as `with_memory` has it, and a lent queue is of that
+        // context too.
+        unsafe { Stream::new(memory, CudaMemory::new(queue, known.clone())) }
+    });
+    made.ok()
+}
+
+fn end(stream: &Stream) {
+    if let Some(memory) = stream.backend::<CudaMemory>() {
+        memory.queue().end();
+    }
+}
+
+type Streams = HashMap<usize, Borrowed>;
+
+fn borrowed() -> MutexGuard<'static, Streams> {
+    static BORROWED: LazyLock<Mutex<Streams>> = LazyLock::new(Mutex::default);
+    BORROWED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// cudarc's object for a context that is current, if it is the one of its device.
+fn served_context(raw: sys::CUcontext) -> Option<Arc<CudaContext>> {
+    static SERVED: Mutex<Vec<Arc<CudaContext>>> = Mutex::new(Vec::new());
+    let mut served = SERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = served.iter().find(|known| known.cu_ctx() == raw) {
+        return Some(known.clone());
+    }
+    let before = cudarc::driver::result::ctx::get_current().ok().flatten();
+    let count = CudaContext::device_count().ok()?;
+    let found = (0..count as usize).find_map(|ordinal| device_context(ordinal, raw));
+    if let Some(before) = before {
+        // SAFETY: it was current a moment ago, on this thread, and whoever made it so keeps it for as long.
+        let _ = unsafe { cudarc::driver::result::ctx::set_current(before) };
+    }
+    served.extend(found.clone());
+    found
+}
+
+/// The context of a device, if that is this one. A device whose context nobody uses is not woken for the question.
+fn device_context(ordinal: usize, raw: sys::CUcontext) -> Option<Arc<CudaContext>> {
+    let device = cudarc::driver::result::device::get(ordinal as i32).ok()?;
+    let (mut flags, mut is_active) = (0, 0);
+    // SAFETY: the driver writes two numbers, for which there is room.
+    let answer = unsafe { sys::cuDevicePrimaryCtxGetState(device, &mut flags, &mut is_active) };
+    if answer != sys::CUresult::CUDA_SUCCESS || is_active == 0 {
+        return None;
+    }
+    CudaContext::new(ordinal).ok().filter(|context| context.cu_ctx() == raw)
+}

@@ -1,0 +1,79 @@
+//! Streams of the process that this crate did not make and does not keep: each thread's own default stream, and those of other
+//! libraries.
+//!
+//! Invariants: a thread has one handle for its own stream of a context, which ends when the thread does. What another library makes has
+//! one handle from when it is seen first until [`ends`].
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use cudarc::driver::CudaStream;
+
+use super::known::RawStream;
+use super::memory::CudaMemory;
+use super::queue::Queue;
+use super::{Cuda, with_memory};
+use crate::base::error::{Error, Result};
+use crate::device::exit::{process_exits, thread_is_main};
+use crate::device::stream::Stream;
+
+thread_local! {
+    static OWN: Own = const { Own(RefCell::new(Vec::new())) };
+}
+
+/// The calling thread's own streams, one of each context.
+struct Own(RefCell<Vec<Cuda>>);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // The main thread's streams end with the process, and nothing is called then.
+        if !process_exits() && !thread_is_main() {
+            self.0.get_mut().iter().for_each(|own| own.memory().queue().end());
+        }
+    }
+}
+
+impl Cuda {
+    /// A handle of one stream: of the calling thread's, where this means another one on each thread.
+    ///
+    /// # Errors
+    /// Where the thread is about to end.
+    pub(crate) fn here(self) -> Result<Cuda> {
+        Ok(self.0.here()?.map_or(self, Cuda))
+    }
+
+    /// What a handle of the per-thread stream means on the calling thread.
+    pub(super) fn on_this_thread(by_thread: &Stream) -> Result<Stream> {
+        // SAFETY: `with_stream` alone has streams lead here, and makes them over a `CudaMemory`.
+        let memory = unsafe { by_thread.backend_unchecked::<CudaMemory>() };
+        Ok(Cuda::of_this_thread(memory.stream())?.0)
+    }
+
+    /// The calling thread's own stream of a context, of which `stream` has the handle.
+    ///
+    /// # Errors
+    /// Where the thread is about to end.
+    pub(crate) fn of_this_thread(stream: &Arc<CudaStream>) -> Result<Cuda> {
+        let raw = RawStream::of(stream);
+        let found = OWN.try_with(|own| {
+            let mut own = own.0.borrow_mut();
+            if let Some(known) = own.iter().find(|known| known.memory().queue().raw() == raw) {
+                return Ok(known.clone());
+            }
+            let new = with_memory(stream, |memory, known| {
+                let queue = Queue::of_this_thread(stream.clone());
+                // SAFETY: the memory is that of the GPU of the stream's context, as `with_memory` has it.
+                known.find_or_add(raw, || unsafe { Stream::new(memory, CudaMemory::new(queue, known.clone())) })
+            })?;
+            own.push(new.clone());
+            Ok(new)
+        });
+        found.unwrap_or_else(|_| {
+            Err(Error::unavailable(
+                "the thread's default stream",
+                "the thread is about to end",
+                "allocate before the thread's locals are dropped",
+            ))
+        })
+    }
+}

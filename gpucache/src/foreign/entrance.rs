@@ -1,0 +1,110 @@
+//! How calls of the driver come here, and whether they do.
+//!
+//! A program that links the driver is linked with the functions of [`hooks`](super::hooks) before it. One that loads it opens the library of
+//! [`shim`](super::shim), if that is open first: so it is opened before `main` runs. That is tried in any program; one that
+//! links the driver has no use of it, and it does no harm there.
+
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use super::driver::{Driver, LIBRARY};
+use super::hooks::HOOKS;
+use super::probe::{Entrance, arrival};
+use super::shim;
+use crate::base::error::{Error, Result};
+
+/// What became of the library in front of the driver.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Opened {
+    Not,
+    NoFile,
+    NoDriver,
+    Yes,
+}
+
+static OPENED: AtomicU8 = AtomicU8::new(Opened::Not as u8);
+
+/// How the allocations of other crates come to the scopes: asked by a call through cudarc, which has to arrive.
+///
+/// # Errors
+/// [`is_unavailable`](Error::is_unavailable) where they do not, with the reason and what to do about it; scopes serve
+/// [`Array`](crate::Array)s alone then.
+///
+/// ```
+/// match gpucache::foreign::status() {
+///     Ok(entrance) => println!("{entrance}"),
+///     Err(error) => println!("tensors of other crates come from the driver: {error}"),
+/// }
+/// ```
+pub fn status() -> Result<Entrance> {
+    let refused = |why: &str, remedy| Error::unavailable("serving what other crates allocate", why, remedy);
+    if Driver::get().is_none() {
+        return Err(refused(
+            "the driver library libcuda.so.1 was not found, or is older than CUDA 11.2",
+            "install the NVIDIA driver, or a newer one",
+        ));
+    }
+    arrival().ok_or_else(|| match OPENED.load(Relaxed) {
+        opened if opened == Opened::NoFile as u8 => refused(
+            "the system allows no file in memory (memfd_create) to be opened as a library",
+            "link the driver: cudarc's feature `dynamic-linking`",
+        ),
+        _ => refused(
+            "cudarc found the driver by another way than this crate's",
+            "let nothing open `libcuda.so` by its path, or link the driver: cudarc's feature `dynamic-linking`",
+        ),
+    })
+}
+
+/// Runs before `main`: the linker gathers what is to do so in this section.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = open;
+
+/// Opens the library in front of the driver, before anybody asks for it.
+extern "C" fn open() {
+    let opened = open_shim().map_or_else(|why| why, |()| Opened::Yes);
+    OPENED.store(opened as u8, Relaxed);
+}
+
+fn open_shim() -> Result<(), Opened> {
+    let names = HOOKS.map(|(name, _)| name);
+    let needed = LIBRARY.to_str().unwrap_or_default();
+    let file = shim::library("libcuda.so", needed, &names);
+    let library = open_from_memory(&file)?;
+    let name = c"gpucache_hooks";
+    debug_assert_eq!(name.to_str(), Ok(shim::TABLE));
+    // SAFETY: the library is open, and its table has a place for each hook, in their order; nobody else writes it, and nobody calls
+    // through it before this returns, as it runs before `main`.
+    unsafe {
+        let table: *mut *const () = libc::dlsym(library, name.as_ptr()).cast();
+        if table.is_null() {
+            return Err(Opened::NoFile);
+        }
+        HOOKS.iter().enumerate().for_each(|(place, (_, hook))| table.add(place).write(*hook));
+    }
+    Ok(())
+}
+
+/// Opens a library whose file is these bytes, for as long as the process lives.
+fn open_from_memory(file: &[u8]) -> Result<*mut c_void, Opened> {
+    // SAFETY: the names are C strings, the bytes are readable, and the descriptor is one that was made here and is closed once. The
+    // library has no initialisers of its own; those of the driver, which it needs, are made to be run by any process.
+    unsafe {
+        let descriptor = libc::memfd_create(c"libcuda.so".as_ptr(), libc::MFD_CLOEXEC);
+        if descriptor < 0 {
+            return Err(Opened::NoFile);
+        }
+        let written = libc::write(descriptor, file.as_ptr().cast(), file.len());
+        let path = format!("/proc/self/fd/{descriptor}\0");
+        let path = CStr::from_bytes_until_nul(path.as_bytes()).unwrap_or_default();
+        let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
+        libc::close(descriptor);
+        match library.is_null() || written != file.len() as isize {
+            true if Driver::get().is_none() => Err(Opened::NoDriver),
+            true => Err(Opened::NoFile),
+            false => Ok(library),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The driver's functions, as C calls them. The names are those of the driver's library, in whose place they are called; what they
+//! answer is what the driver would.
+//!
+//! No panic crosses C: one would be a fault of this crate, and is answered as the driver answers faults of its own.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use cudarc::driver::sys::{CUdeviceptr, CUresult, CUstream};
+
+use super::driver::Driver;
+use super::probe::{Entrance, is_probe};
+use super::serve::{self, Answer};
+use super::{info, pool, streams};
+use crate::device::{Handle, is_own_call, process_exits};
+
+/// Runs what a hook does with the driver's own functions.
+#[inline]
+fn guarded(hook: impl FnOnce(&'static Driver) -> CUresult) -> CUresult {
+    let Some(driver) = Driver::get() else { return CUresult::CUDA_ERROR_NOT_INITIALIZED };
+    catch_unwind(AssertUnwindSafe(|| hook(driver))).unwrap_or(CUresult::CUDA_ERROR_UNKNOWN)
+}
+
+/// What the driver answers to a request that is its own, once everything idle went back to it if it had no memory.
+fn passed_on(bytes: usize, handle: Handle, call: impl Fn() -> CUresult) -> CUresult {
+    pool::keep();
+    let answer = call();
+    let is_short = answer == CUresult::CUDA_ERROR_OUT_OF_MEMORY;
+    let succeeds = || call() == CUresult::CUDA_SUCCESS;
+    if is_short && serve::retry(bytes, handle, succeeds) { CUresult::CUDA_SUCCESS } else { answer }
+}
+
+/// As the driver's function of this name.
+///
+/// # Safety
+/// As for the driver's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn cuMemAllocAsync(address: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
+    guarded(|driver| {
+        let handle = Handle(stream as usize);
+        match serve::allocate(bytes, handle) {
+            Answer::Served(served) => {
+                // SAFETY: the caller gives room for an address, as the driver's function asks.
+                unsafe { address.write(served) };
+                CUresult::CUDA_SUCCESS
+            }
+            Answer::Exhausted => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+            // SAFETY: the driver's own function gets what the caller gave for it.
+            Answer::PassOn => passed_on(bytes, handle, || unsafe { (driver.alloc_async)(address, bytes, stream) }),
+        }
+    })
+}
+
+/// As the driver's function of this name.
+///
+/// # Safety
+/// As for the driver's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) -> CUresult {
+    guarded(|driver| match serve::free(address, Handle(stream as usize)) {
+        true => CUresult::CUDA_SUCCESS,
+        // SAFETY: it is no memory of ours, so that the driver's own function gets what the caller gave for it.
+        false => unsafe { (driver.free_async)(address, stream) },
+    })
+}
+
+/// As the driver's function of this name.
+///
+/// # Safety
+/// As for the driver's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) -> CUresult {
+    guarded(|driver| match serve::allocate_for_host(bytes) {
+        Answer::Served(served) => {
+            // SAFETY: room for an address is what the driver's function asks of its caller.
+            unsafe { address.write(served) };
+            CUresult::CUDA_SUCCESS
+        }
+        Answer::Exhausted => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+        // SAFETY: the caller's arguments go to the function that they were meant for.
+        Answer::PassOn => passed_on(bytes, Handle(0), || unsafe { (driver.alloc)(address, bytes) }),
+    })
+}
+
+/// As the driver's function of this name.
+///
+/// # Safety
+/// As for the driver's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn cuMemFree_v2(address: CUdeviceptr) -> CUresult {
+    guarded(|driver| match serve::free_for_host(address) {
+        true => CUresult::CUDA_SUCCESS,
+        // SAFETY: what was not served here is the driver's, or an error that it answers.
+        false => unsafe { (driver.free)(address) },
+    })
+}
+
+/// As the driver's function of this name, but that memory which scopes keep idle counts as free.
+///
+/// # Safety
+/// As for the driver's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> CUresult {
+    // SAFETY: the caller gives room for two numbers, as the driver's function asks.
+    unsafe { memory_info(Entrance::Linked, free, total) }
+}
+
+/// As [`cuMemGetInfo_v2`], for calls by the library in front of the driver.
+unsafe extern "C" fn loaded_memory_info(free: *mut usize, total: *mut usize) -> CUresult {
+    // SAFETY: who calls by that library gives what the driver's function asks for: room for two numbers.
+    unsafe { memory_info(Entrance::Loaded, free, total) }
+}
+
+/// # Safety
+/// There is room for a number at each address.
+unsafe fn memory_info(entrance: Entrance, free: *mut usize, total: *mut usize) -> CUresult {
+    if is_probe(entrance) {
+        return CUresult::CUDA_SUCCESS;
+    }
+    guarded(|driver| {
+        // SAFETY: the caller promises room for both, to which the driver writes.
+        let answer = unsafe { (driver.info)(free, total) };
+        if answer == CUresult::CUDA_SUCCESS && !is_own_call() {
+            // SAFETY: the driver wrote both, and the caller lends them until this returns.
+            unsafe { *free = free.read().saturating_add(info::idle()).min(*total) };
+        }
+        answer
+    })
+}
+
+/// As the driver's function of this name.
+///
+/// # Safety
+/// As for the driver's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn cuStreamDestroy_v2(stream: CUstream) -> CUresult {
+    guarded(|driver| {
+        if !process_exits() {
+            streams::ends(Handle(stream as usize));
+        }
+        // SAFETY: the driver's own function gets the stream that the caller destroys.
+        unsafe { (driver.stream_destroy)(stream) }
+    })
+}
+
+/// The functions above by the names under which the library in front of the driver shows them.
+pub(super) const HOOKS: [(&str, *const ()); 6] = [
+    ("cuMemAllocAsync", cuMemAllocAsync as *const ()),
+    ("cuMemFreeAsync", cuMemFreeAsync as *const ()),
+    ("cuMemAlloc_v2", cuMemAlloc_v2 as *const ()),
+    ("cuMemFree_v2", cuMemFree_v2 as *const ()),
+    ("cuMemGetInfo_v2", loaded_memory_info as *const ()),
+    ("cuStreamDestroy_v2", cuStreamDestroy_v2 as *const ()),
+];

@@ -1,0 +1,53 @@
+//! What was done with the memory of other crates, by scope.
+
+use std::fmt;
+
+use crate::base::amounts::Count;
+use crate::cache::registry::NamedCaches;
+
+/// What a scope did with what other crates allocated and freed through the driver, over all threads, since the process began.
+///
+/// ```no_run
+/// use gpucache::{cache_scope, foreign};
+///
+/// # fn candle_step() {}
+/// cache_scope!(train_step, { candle_step() });
+/// let stats = foreign::stats("train_step").unwrap();
+/// println!("{} of {}", stats.served, stats.served + stats.passed_on);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForeignStats {
+    /// Allocations that the scope served.
+    pub served: u64,
+    /// Allocations inside the scope that went on to the driver: of a captured stream, or a context that is not its device's own.
+    pub passed_on: u64,
+    /// Blocks of the scope that were freed on another stream than their own, which their memory's next life waits for.
+    pub freed_elsewhere: u64,
+}
+
+impl fmt::Display for ForeignStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let allocations = Count(self.served, "allocation", "allocations");
+        write!(f, "{allocations} served, {} passed on, {} freed elsewhere", self.passed_on, self.freed_elsewhere)
+    }
+}
+
+/// What the scope `name` did with what other crates allocate; `None` if it was never entered.
+///
+/// ```
+/// use gpucache::{cache_scope, foreign};
+///
+/// cache_scope!(quiet, {});
+/// assert_eq!(foreign::stats("quiet").unwrap().served, 0);
+/// assert!(foreign::stats("nobody").is_none());
+/// ```
+pub fn stats(name: impl AsRef<str>) -> Option<ForeignStats> {
+    let caches = NamedCaches::find(name.as_ref())?.caches();
+    let all = caches.iter().map(|cache| cache.foreign().read());
+    Some(all.fold(ForeignStats::default(), |sum, (served, passed_on, freed_elsewhere)| ForeignStats {
+        served: sum.served + served,
+        passed_on: sum.passed_on + passed_on,
+        freed_elsewhere: sum.freed_elsewhere + freed_elsewhere,
+    }))
+}

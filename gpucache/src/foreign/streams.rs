@@ -1,0 +1,100 @@
+//! Which stream a handle means on this thread: found again without a call while nothing changed that could make it another one.
+//!
+//! A handle means what it meant last on this thread if no stream was destroyed meanwhile, and the context is the same where it depends on
+//! that. Streams that are destroyed by code that does not come by here (CUDA's runtime library) are told apart by their ids, which are
+//! asked for once an entry.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
+
+use super::driver::Driver;
+use crate::cache::current::Entry;
+use crate::device::{Borrowed, Handle, Stream};
+
+/// How many streams were destroyed so far.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+}
+
+/// What a handle meant when it was looked up last.
+struct Last {
+    handle: Handle,
+    context: usize,
+    ended: u64,
+    entry: Entry,
+    found: Borrowed,
+    /// Whether a graph is captured on it in this entry, so that its memory is the graph's.
+    is_captured: bool,
+}
+
+/// Why there is no stream.
+pub(super) enum Unknown {
+    /// It is of a context that is not served, or there is none.
+    Context,
+    /// A graph is captured on it.
+    Captured,
+    /// The thread is about to end.
+    ThreadEnds,
+}
+
+/// Runs `act` with the stream that a handle means here and now.
+#[inline]
+pub(super) fn with<R>(handle: Handle, entry: Entry, act: impl FnOnce(&Stream) -> R) -> Result<R, Unknown> {
+    let found = LAST.try_with(|last| {
+        if let Ok(known) = last.try_borrow()
+            && let Some(known) = known.as_ref().filter(|known| known.is(handle, entry))
+        {
+            return if known.is_captured { Err(Unknown::Captured) } else { Ok(act(&known.found.stream)) };
+        }
+        let stream = look_up(last, handle, entry).ok_or(Unknown::Context)?;
+        Ok(act(&stream))
+    });
+    found.unwrap_or(Err(Unknown::ThreadEnds))
+}
+
+impl Last {
+    #[inline]
+    fn is(&self, handle: Handle, entry: Entry) -> bool {
+        let context = || Driver::get().map_or(0, Driver::current_context);
+        self.handle == handle
+            && self.entry == entry
+            && self.ended == ENDED.load(Acquire)
+            && (!handle.is_of_context() || self.context == context())
+    }
+}
+
+#[cold]
+fn look_up(last: &RefCell<Option<Last>>, handle: Handle, entry: Entry) -> Option<Stream> {
+    let ended = ENDED.load(Acquire);
+    let context = Driver::get()?.current_context();
+    let mut last = last.try_borrow_mut().ok()?;
+    let known = last.take().filter(|last| last.handle == handle && last.ended == ended && last.context == context);
+    let found = match known {
+        Some(last) if handle.is_still(&last.found) => last.found,
+        _ => handle.stream()?,
+    };
+    let stream = found.stream.clone();
+    *last = Some(Last { handle, context, ended, entry, found, is_captured: false });
+    Some(stream)
+}
+
+/// A graph is captured on the stream that was looked up last: in this entry its memory is the graph's.
+#[cold]
+pub(super) fn note_capture(handle: Handle) {
+    let note = |last: &RefCell<Option<Last>>| {
+        if let Some(last) = last.try_borrow_mut().ok().as_deref_mut().and_then(Option::as_mut)
+            && last.handle == handle
+        {
+            last.is_captured = true;
+        }
+    };
+    let _ = LAST.try_with(note);
+}
+
+/// A stream is about to be destroyed: what a handle means is to be looked up again.
+pub(super) fn ends(handle: Handle) {
+    handle.ends();
+    ENDED.fetch_add(1, Release);
+}
