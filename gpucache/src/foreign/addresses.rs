@@ -28,7 +28,7 @@ static TABLE: [AtomicPtr<Part>; PARTS] = [const { AtomicPtr::new(null_mut()) }; 
 /// Notes a block under its address; hands it out again if that has no place.
 pub(super) fn put(block: Block) -> Result<u64, Block> {
     let address = block.address();
-    let Some(place) = part_of(address).and_then(|part| made(part)).map(|part| place(part, address)) else {
+    let Some(place) = part_of(address).and_then(made).map(|part| place(part, address)) else {
         return Err(block);
     };
     // What stood there would be a block that is alive at the same address: there is none.

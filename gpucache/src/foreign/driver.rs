@@ -1,8 +1,9 @@
 //! The driver's own functions, behind those of the same names that this crate has.
 
-use std::ffi::{CStr, c_void};
+use std::mem::ManuallyDrop;
 
 use cudarc::driver::sys::{CUcontext, CUdeviceptr, CUresult, CUstream};
+use libloading::Library;
 
 use crate::base::sync::OnceLock;
 
@@ -19,7 +20,16 @@ pub(super) struct Driver {
 }
 
 /// The library that the driver installs, under the name by which all find it.
-pub(super) const LIBRARY: &CStr = c"libcuda.so.1";
+pub(super) const LIBRARY: &str = "libcuda.so.1";
+
+/// The library's own function of this name.
+///
+/// # Safety
+/// It is of the type `F`, and the library is never unloaded.
+unsafe fn find<F: Copy>(library: &Library, name: &str) -> Option<F> {
+    // SAFETY: the caller says that the function is of this type; it is not called here.
+    unsafe { library.get::<F>(name.as_bytes()) }.ok().map(|found| *found)
+}
 
 impl Driver {
     /// The driver of this machine, if it has one with all of these.
@@ -31,34 +41,22 @@ impl Driver {
 
     #[cold]
     fn load() -> Option<Driver> {
-        // SAFETY: the name is a C string. Loading runs the initialisers of the driver's library, which are made to be run by any
-        // process at any time; it is never unloaded.
-        let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW) };
-        if library.is_null() {
-            return None;
+        // SAFETY: loading runs the initialisers of the driver's library, which are made to be run by any process at any time.
+        let library = ManuallyDrop::new(unsafe { Library::new(LIBRARY) }.ok()?);
+        // SAFETY: the driver's header declares the functions of these names with the types of the fields. The library is never
+        // dropped, so that they stay.
+        unsafe {
+            Some(Driver {
+                alloc_async: find(&library, "cuMemAllocAsync")?,
+                free_async: find(&library, "cuMemFreeAsync")?,
+                alloc: find(&library, "cuMemAlloc_v2")?,
+                free: find(&library, "cuMemFree_v2")?,
+                info: find(&library, "cuMemGetInfo_v2")?,
+                stream_destroy: find(&library, "cuStreamDestroy_v2")?,
+                context: find(&library, "cuCtxGetCurrent")?,
+                synchronize: find(&library, "cuCtxSynchronize")?,
+            })
         }
-        let find = |name: &CStr| {
-            // SAFETY: the library was opened and stays so; the name is a C string.
-            let found = unsafe { libc::dlsym(library, name.as_ptr()) };
-            (!found.is_null()).then_some(found)
-        };
-        macro_rules! function {
-            ($name:literal) => {
-                // SAFETY: the driver's header declares the function of this name with the type of the field, and the library's own is
-                // asked for, by its handle.
-                unsafe { std::mem::transmute::<*mut c_void, _>(find($name)?) }
-            };
-        }
-        Some(Driver {
-            alloc_async: function!(c"cuMemAllocAsync"),
-            free_async: function!(c"cuMemFreeAsync"),
-            alloc: function!(c"cuMemAlloc_v2"),
-            free: function!(c"cuMemFree_v2"),
-            info: function!(c"cuMemGetInfo_v2"),
-            stream_destroy: function!(c"cuStreamDestroy_v2"),
-            context: function!(c"cuCtxGetCurrent"),
-            synchronize: function!(c"cuCtxSynchronize"),
-        })
     }
 
     /// The context that is current on this thread, as a number; 0 if there is none.

@@ -70,8 +70,7 @@ extern "C" fn open() {
 
 fn open_shim() -> Result<(), Opened> {
     let names = HOOKS.map(|(name, _)| name);
-    let needed = LIBRARY.to_str().unwrap_or_default();
-    let file = shim::library("libcuda.so", needed, &names);
+    let file = shim::library("libcuda.so", LIBRARY, &names);
     let library = open_from_memory(&file)?;
     let name = c"gpucache_hooks";
     debug_assert_eq!(name.to_str(), Ok(shim::TABLE));

@@ -72,14 +72,13 @@ unsafe impl Backend for CudaMemory {
         let context = self.context();
         // SAFETY: this is safe to ask for any number of bytes but zero, which the engine never asks for. The queue lends the handle
         // of a live stream, and binds its context.
-        let memory = own_call(|| {
-            self.queue.run(|stream| unsafe {
-                match context.has_async_alloc() {
-                    true => result::malloc_async(stream, bytes),
-                    false => result::malloc_sync(bytes),
-                }
-            })
-        });
+        let allocate = |stream| unsafe {
+            match context.has_async_alloc() {
+                true => result::malloc_async(stream, bytes),
+                false => result::malloc_sync(bytes),
+            }
+        };
+        let memory = own_call(|| self.queue.run(allocate));
         memory.map_err(|error| match error.0 {
             sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
                 let short = Error::out_of_memory(self.name(), bytes, describe(error));

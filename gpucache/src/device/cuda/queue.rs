@@ -41,6 +41,7 @@ impl Queue {
     }
 
     /// That of a stream which ends whenever its owner likes.
+    #[cfg(feature = "foreign")]
     pub(super) fn lent(stream: Arc<CudaStream>) -> Queue {
         Queue { stream, lent: Some(Lent { thread: None, heir: RwLock::default() }) }
     }

@@ -1,10 +1,7 @@
 //! Handles that mean another stream on each thread. No work is put on such a handle itself, and it has no memory: whatever is
 //! allocated or used by it is, by the stream that it means on the calling thread.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-
-use super::{NOT_READY, Stream};
+use super::Stream;
 use crate::base::error::Result;
 
 /// Finds the calling thread's stream.
@@ -14,11 +11,10 @@ impl Stream {
     /// Lets `find` say which stream this means on each thread. Only for one that nobody else has yet.
     #[cfg(feature = "cuda")]
     pub(in crate::device) fn by_thread(mut self, find: Find) -> Stream {
-        if let Some(state) = Arc::get_mut(&mut self.0) {
+        if let Some(state) = std::sync::Arc::get_mut(&mut self.0) {
             state.by_thread = Some(find);
-            state.has_notice.store(true, Relaxed);
-            state.ready_id.store(NOT_READY, Relaxed);
         }
+        self.tell(&Default::default());
         self
     }
 
