@@ -151,3 +151,20 @@ pub(crate) unsafe extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, bytes: usize
     // SAFETY: the caller says that the memory is there, and does not free it before work of the default stream.
     answer("cuMemcpyDtoD_v2", || unsafe { copy(to, from, bytes, DEFAULT) })
 }
+
+/// Between contexts, of which there is one.
+///
+/// # Safety
+/// There is memory of the device at both addresses.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuMemcpyPeerAsync(
+    to: u64,
+    _to_context: usize,
+    from: u64,
+    _from_context: usize,
+    bytes: usize,
+    stream: usize,
+) -> Status {
+    // SAFETY: the caller says that the memory is there, also when the stream comes to it.
+    answer("cuMemcpyPeerAsync", || unsafe { copy(to, from, bytes, stream) })
+}
