@@ -1,0 +1,7 @@
+//! Names the library as the driver's, by what the loader compares: a program that is linked against it asks for
+//! `libcuda.so.1`.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+}

@@ -1,0 +1,143 @@
+//! What every function of the driver does: it is counted, answers a status, and lets no panic out. And the places that
+//! callers give for results.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A `CUresult`.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Status(u32);
+
+/// What a function does, without its results.
+pub(crate) type Answer<T = ()> = Result<T, Status>;
+
+impl Status {
+    pub(crate) const SUCCESS: Status = Status(0);
+    pub(crate) const INVALID_VALUE: Status = Status(1);
+    pub(crate) const OUT_OF_MEMORY: Status = Status(2);
+    pub(crate) const NOT_INITIALIZED: Status = Status(3);
+    pub(crate) const DEINITIALIZED: Status = Status(4);
+    pub(crate) const INVALID_DEVICE: Status = Status(101);
+    pub(crate) const INVALID_CONTEXT: Status = Status(201);
+    pub(crate) const INVALID_HANDLE: Status = Status(400);
+    pub(crate) const NOT_READY: Status = Status(600);
+    pub(crate) const NOT_SUPPORTED: Status = Status(801);
+    pub(crate) const UNKNOWN: Status = Status(999);
+
+    /// Its name and its text.
+    fn words(self) -> Option<(&'static CStr, &'static CStr)> {
+        Some(match self {
+            Status::SUCCESS => (c"CUDA_SUCCESS", c"no error"),
+            Status::INVALID_VALUE => (c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
+            Status::OUT_OF_MEMORY => (c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),
+            Status::NOT_INITIALIZED => (c"CUDA_ERROR_NOT_INITIALIZED", c"initialization error"),
+            Status::DEINITIALIZED => (c"CUDA_ERROR_DEINITIALIZED", c"driver shutting down"),
+            Status::INVALID_DEVICE => (c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal"),
+            Status::INVALID_CONTEXT => (c"CUDA_ERROR_INVALID_CONTEXT", c"invalid device context"),
+            Status::INVALID_HANDLE => (c"CUDA_ERROR_INVALID_HANDLE", c"invalid resource handle"),
+            Status::NOT_READY => (c"CUDA_ERROR_NOT_READY", c"device not ready"),
+            Status::NOT_SUPPORTED => (c"CUDA_ERROR_NOT_SUPPORTED", c"operation not supported"),
+            Status::UNKNOWN => (c"CUDA_ERROR_UNKNOWN", c"unknown error"),
+            _ => return None,
+        })
+    }
+}
+
+static CALLS: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
+
+/// Whether the process has come to where the driver's library is finished.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn finish() {
+    IS_OVER.store(true, Ordering::SeqCst);
+}
+
+// SAFETY: the loader calls what stands in this section when the library is finished, and expects such functions there.
+#[unsafe(link_section = ".fini_array")]
+#[used]
+static FINISH: extern "C" fn() = finish;
+
+/// A lock that a panic of another thread does not close.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs the function called `name`.
+pub(crate) fn answer(name: &'static str, call: impl FnOnce() -> Answer) -> Status {
+    *lock(&CALLS).entry(name).or_default() += 1;
+    if IS_OVER.load(Ordering::SeqCst) {
+        return Status::DEINITIALIZED;
+    }
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(())) => Status::SUCCESS,
+        Ok(Err(status)) => status,
+        Err(_) => Status::UNKNOWN,
+    }
+}
+
+/// How often the function called `name` was called.
+pub(crate) fn calls(name: &str) -> u64 {
+    lock(&CALLS).get(name).copied().unwrap_or(0)
+}
+
+/// A place for a result.
+///
+/// Invariant: null, or good for one write. It comes from a caller of the driver alone, who promises this.
+#[repr(transparent)]
+pub(crate) struct Out<T>(*mut T);
+
+impl<T> Out<T> {
+    pub(crate) fn put(&self, value: T) -> Answer {
+        if self.0.is_null() {
+            return Err(Status::INVALID_VALUE);
+        }
+        // SAFETY: it is not null, and so good for a write, by the type's invariant.
+        unsafe { self.0.write(value) };
+        Ok(())
+    }
+
+    /// For a place that may be left out.
+    pub(crate) fn put_if_wanted(&self, value: T) {
+        let _ = self.put(value);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(place: &mut T) -> Out<T> {
+        Out(place)
+    }
+}
+
+/// A text of the caller's.
+///
+/// Invariant: null, or a text that ends with a zero. It comes from a caller alone, who promises this.
+#[repr(transparent)]
+pub(crate) struct Text(*const c_char);
+
+impl Text {
+    pub(crate) fn read(&self) -> Option<&str> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: it is not null, and so a text that ends with a zero, by the type's invariant.
+        unsafe { CStr::from_ptr(self.0) }.to_str().ok()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(text: &'static CStr) -> Text {
+        Text(text.as_ptr())
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuGetErrorName(status: Status, text: Out<*const c_char>) -> Status {
+    answer("cuGetErrorName", || text.put(status.words().ok_or(Status::INVALID_VALUE)?.0.as_ptr()))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuGetErrorString(status: Status, text: Out<*const c_char>) -> Status {
+    answer("cuGetErrorString", || text.put(status.words().ok_or(Status::INVALID_VALUE)?.1.as_ptr()))
+}

@@ -1,0 +1,99 @@
+//! The primary context of the device, and which one is current on a thread. Nothing is destroyed when it is released last.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_uint};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::answer::{Answer, Out, Status, answer};
+use crate::device;
+use crate::streams;
+
+/// The one context that there is.
+pub(crate) const CONTEXT: usize = 0xC0_0000;
+
+static RETAINED: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Refuses where no context is current.
+pub(crate) fn require() -> Answer {
+    if CURRENT.get() == CONTEXT { Ok(()) } else { Err(Status::INVALID_CONTEXT) }
+}
+
+fn known(context: usize) -> Answer {
+    if context == CONTEXT { Ok(()) } else { Err(Status::INVALID_CONTEXT) }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuDevicePrimaryCtxRetain(context: Out<usize>, device: c_int) -> Status {
+    answer("cuDevicePrimaryCtxRetain", || {
+        device::known(device)?;
+        RETAINED.fetch_add(1, Ordering::SeqCst);
+        context.put(CONTEXT)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> Status {
+    answer("cuDevicePrimaryCtxRelease_v2", || {
+        device::known(device)?;
+        let less = RETAINED.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1));
+        less.map(drop).map_err(|_| Status::INVALID_CONTEXT)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuCtxGetCurrent(context: Out<usize>) -> Status {
+    answer("cuCtxGetCurrent", || device::initialized().and_then(|()| context.put(CURRENT.get())))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuCtxSetCurrent(context: usize) -> Status {
+    answer("cuCtxSetCurrent", || {
+        device::initialized()?;
+        if context != 0 {
+            known(context)?;
+        }
+        CURRENT.set(context);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuCtxGetDevice(device: Out<c_int>) -> Status {
+    answer("cuCtxGetDevice", || require().and_then(|()| device.put(0)))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuCtxGetId(context: usize, id: Out<u64>) -> Status {
+    answer("cuCtxGetId", || {
+        if context == 0 { require() } else { known(context) }?;
+        id.put(1)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuCtxSetFlags(_flags: c_uint) -> Status {
+    answer("cuCtxSetFlags", require)
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuCtxGetStreamPriorityRange(least: Out<c_int>, greatest: Out<c_int>) -> Status {
+    answer("cuCtxGetStreamPriorityRange", || {
+        require()?;
+        least.put_if_wanted(0);
+        greatest.put_if_wanted(0);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuCtxSynchronize() -> Status {
+    answer("cuCtxSynchronize", || {
+        require()?;
+        streams::synchronize();
+        Ok(())
+    })
+}

@@ -1,0 +1,107 @@
+//! The driver as a whole, and its one device: versions, names, attributes.
+
+use std::ffi::{c_char, c_int, c_uint};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::answer::{Answer, Out, Status, answer};
+use crate::arena;
+
+/// As `cuDriverGetVersion` gives it: CUDA 13.0.
+const VERSION: c_int = 13000;
+const NAME: &[u8] = b"made-up device";
+
+static IS_INITIALIZED: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn initialized() -> Answer {
+    if IS_INITIALIZED.load(Ordering::SeqCst) { Ok(()) } else { Err(Status::NOT_INITIALIZED) }
+}
+
+/// Refuses a device that there is not.
+pub(crate) fn known(device: c_int) -> Answer {
+    initialized()?;
+    if device == 0 { Ok(()) } else { Err(Status::INVALID_DEVICE) }
+}
+
+/// Whether the device has memory pools: `MADEUP_POOLS` is not 0.
+pub(crate) fn has_pools() -> bool {
+    static POOLS: OnceLock<bool> = OnceLock::new();
+    *POOLS.get_or_init(|| std::env::var("MADEUP_POOLS").is_ok_and(|text| text == "0").eq(&false))
+}
+
+/// `CUdevice_attribute` by number; what nobody asks for is 0.
+fn attribute(attribute: c_uint) -> c_int {
+    const MAX_THREADS_PER_BLOCK: c_uint = 1;
+    const WARP_SIZE: c_uint = 10;
+    const MULTIPROCESSOR_COUNT: c_uint = 16;
+    const UNIFIED_ADDRESSING: c_uint = 41;
+    const COMPUTE_CAPABILITY_MAJOR: c_uint = 75;
+    const VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: c_uint = 102;
+    const MEMORY_POOLS_SUPPORTED: c_uint = 115;
+    match attribute {
+        MAX_THREADS_PER_BLOCK => 1024,
+        WARP_SIZE => 32,
+        MULTIPROCESSOR_COUNT | UNIFIED_ADDRESSING | VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED => 1,
+        COMPUTE_CAPABILITY_MAJOR => 9,
+        MEMORY_POOLS_SUPPORTED => has_pools().into(),
+        _ => 0,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuInit(flags: c_uint) -> Status {
+    answer("cuInit", || {
+        if flags != 0 {
+            return Err(Status::INVALID_VALUE);
+        }
+        IS_INITIALIZED.store(true, Ordering::SeqCst);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuDriverGetVersion(version: Out<c_int>) -> Status {
+    answer("cuDriverGetVersion", || version.put(VERSION))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuDeviceGetCount(count: Out<c_int>) -> Status {
+    answer("cuDeviceGetCount", || initialized().and_then(|()| count.put(1)))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuDeviceGet(device: Out<c_int>, ordinal: c_int) -> Status {
+    answer("cuDeviceGet", || known(ordinal).and_then(|()| device.put(0)))
+}
+
+/// # Safety
+/// `text` is good for writes of `length` bytes.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuDeviceGetName(text: *mut c_char, length: c_int, device: c_int) -> Status {
+    answer("cuDeviceGetName", || {
+        known(device)?;
+        let room = usize::try_from(length).unwrap_or(0).checked_sub(1).ok_or(Status::INVALID_VALUE)?;
+        let bytes = NAME.len().min(room);
+        // SAFETY: the caller gives room for `room` bytes and a zero behind them.
+        unsafe {
+            text.cast::<u8>().copy_from_nonoverlapping(NAME.as_ptr(), bytes);
+            text.add(bytes).write(0);
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuDeviceGetUuid_v2(uuid: Out<[u8; 16]>, device: c_int) -> Status {
+    answer("cuDeviceGetUuid_v2", || known(device).and_then(|()| uuid.put(*b"made-up device 0")))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: c_int) -> Status {
+    answer("cuDeviceTotalMem_v2", || known(device).and_then(|()| bytes.put(arena::capacity() as usize)))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuDeviceGetAttribute(value: Out<c_int>, which: c_uint, device: c_int) -> Status {
+    answer("cuDeviceGetAttribute", || known(device).and_then(|()| value.put(attribute(which))))
+}

@@ -1,0 +1,127 @@
+//! Events: points in the work of streams, and when they were passed.
+
+use std::ffi::c_uint;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
+
+use crate::answer::{Answer, Out, Status, answer, lock};
+use crate::context;
+use crate::queue::Point;
+use crate::streams;
+use crate::table::Table;
+
+const DISABLE_TIMING: c_uint = 2;
+
+pub(crate) struct Event {
+    is_timed: bool,
+    last: Mutex<Record>,
+}
+
+/// What an event is behind; nothing before it is recorded.
+#[derive(Clone, Default)]
+struct Record {
+    points: Vec<Point>,
+    passed: Arc<OnceLock<Instant>>,
+}
+
+static EVENTS: Mutex<Table<Event>> = Mutex::new(Table::from(0xE700_0000));
+
+pub(crate) fn find(handle: usize) -> Answer<Arc<Event>> {
+    lock(&EVENTS).get(handle).ok_or(Status::INVALID_HANDLE)
+}
+
+impl Event {
+    pub(crate) fn points(&self) -> Vec<Point> {
+        lock(&self.last).points.clone()
+    }
+
+    fn is_done(&self) -> bool {
+        lock(&self.last).points.iter().all(Point::is_done)
+    }
+
+    fn record(&self, stream: usize) -> Answer {
+        let passed = Arc::new(OnceLock::new());
+        let stamp = passed.clone();
+        let point = streams::submit(stream, move || {
+            let _ = stamp.set(Instant::now());
+        })?;
+        *lock(&self.last) = Record { points: Vec::from([point]), passed };
+        Ok(())
+    }
+
+    fn passed(&self) -> Answer<Instant> {
+        if !self.is_timed {
+            return Err(Status::INVALID_HANDLE);
+        }
+        if !self.is_done() {
+            return Err(Status::NOT_READY);
+        }
+        lock(&self.last).passed.get().copied().ok_or(Status::INVALID_HANDLE)
+    }
+}
+
+fn elapsed(milliseconds: &Out<f32>, start: usize, end: usize) -> Answer {
+    let (start, end) = (find(start)?.passed()?, find(end)?.passed()?);
+    milliseconds.put(end.saturating_duration_since(start).as_secs_f32() * 1000.0)
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuEventCreate(event: Out<usize>, flags: c_uint) -> Status {
+    answer("cuEventCreate", || {
+        context::require()?;
+        let new = Event { is_timed: flags & DISABLE_TIMING == 0, last: Mutex::default() };
+        event.put(lock(&EVENTS).add(Arc::new(new)))
+    })
+}
+
+/// Streams that wait for it go on waiting.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuEventDestroy_v2(event: usize) -> Status {
+    answer("cuEventDestroy_v2", || lock(&EVENTS).remove(event).map(drop).ok_or(Status::INVALID_HANDLE))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuEventRecord(event: usize, stream: usize) -> Status {
+    answer("cuEventRecord", || find(event)?.record(stream))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuEventQuery(event: usize) -> Status {
+    answer("cuEventQuery", || if find(event)?.is_done() { Ok(()) } else { Err(Status::NOT_READY) })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuEventSynchronize(event: usize) -> Status {
+    answer("cuEventSynchronize", || {
+        find(event)?.points().iter().for_each(Point::wait);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuEventElapsedTime(milliseconds: Out<f32>, start: usize, end: usize) -> Status {
+    answer("cuEventElapsedTime", || elapsed(&milliseconds, start, end))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuEventElapsedTime_v2(milliseconds: Out<f32>, start: usize, end: usize) -> Status {
+    answer("cuEventElapsedTime_v2", || elapsed(&milliseconds, start, end))
+}
+
+/// Behind all work that the context was given so far.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuCtxRecordEvent(_context: usize, event: usize) -> Status {
+    answer("cuCtxRecordEvent", || {
+        let event = find(event)?;
+        *lock(&event.last) = Record { points: streams::ends(), passed: Arc::default() };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuCtxWaitEvent(_context: usize, event: usize) -> Status {
+    answer("cuCtxWaitEvent", || {
+        let points = find(event)?.points();
+        streams::submit_to_all(move || points.iter().for_each(Point::wait))
+    })
+}

@@ -1,0 +1,105 @@
+//! Allocations and frees, in the order of a stream and without.
+//!
+//! Whether memory may be freed is answered at once. What is freed on a stream is poisoned, and free for others, when the stream
+//! comes to it.
+
+use crate::answer::{Answer, Out, Status, answer};
+use crate::arena::{self, Freed};
+use crate::{context, raw, streams};
+
+/// What new memory is full of, and what freed memory is.
+pub(crate) const GARBAGE: u8 = 0xA5;
+const POISON: u8 = 0xDD;
+
+/// Where memory is short, frees that are on their way may help.
+pub(crate) fn when_short<T>(request: impl Fn() -> Answer<T>) -> Answer<T> {
+    request().or_else(|status| {
+        if status != Status::OUT_OF_MEMORY {
+            return Err(status);
+        }
+        streams::synchronize();
+        request()
+    })
+}
+
+fn release(freed: Freed) {
+    // SAFETY: the memory of an allocation that was freed is there until it is given back, which is below.
+    unsafe { raw::fill(freed.address, &[POISON], freed.bytes as usize) };
+    // What cannot be given back is lost, and its bytes stay counted.
+    let _ = arena::give_back(freed);
+}
+
+/// An address for `bytes` bytes, 0 for none.
+fn allocate_on(stream: usize, bytes: usize) -> Answer<u64> {
+    streams::find(stream)?;
+    if bytes == 0 {
+        return Ok(0);
+    }
+    let (address, bytes) = when_short(|| arena::allocate(bytes as u64))?;
+    // SAFETY: nobody frees the memory before the address is known, and a free is behind this then, or waits for it.
+    streams::submit(stream, move || unsafe { raw::fill(address, &[GARBAGE], bytes as usize) })?;
+    Ok(address)
+}
+
+pub(crate) fn allocate_in_order(address: &Out<u64>, bytes: usize, stream: usize) -> Answer {
+    if !crate::device::has_pools() {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    address.put(allocate_on(stream, bytes)?)
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuMemAllocAsync(address: Out<u64>, bytes: usize, stream: usize) -> Status {
+    answer("cuMemAllocAsync", || allocate_in_order(&address, bytes, stream))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuMemFreeAsync(address: u64, stream: usize) -> Status {
+    answer("cuMemFreeAsync", || {
+        streams::find(stream)?;
+        if address == 0 {
+            return Ok(());
+        }
+        let freed = arena::retire(address)?;
+        streams::submit(stream, move || release(freed)).map(drop)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuMemAlloc_v2(address: Out<u64>, bytes: usize) -> Status {
+    answer("cuMemAlloc_v2", || {
+        context::require()?;
+        if bytes == 0 {
+            return Err(Status::INVALID_VALUE);
+        }
+        let (start, bytes) = when_short(|| arena::allocate(bytes as u64))?;
+        // SAFETY: nobody knows the address yet, and so nobody frees the memory.
+        unsafe { raw::fill(start, &[GARBAGE], bytes as usize) };
+        address.put(start)
+    })
+}
+
+/// Waits for all work, which may use the memory.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
+    answer("cuMemFree_v2", || {
+        context::require()?;
+        if address == 0 {
+            return Ok(());
+        }
+        let freed = arena::retire(address)?;
+        streams::synchronize();
+        release(freed);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> Status {
+    answer("cuMemGetInfo_v2", || {
+        context::require()?;
+        free.put_if_wanted(arena::free() as usize);
+        total.put_if_wanted(arena::capacity() as usize);
+        Ok(())
+    })
+}

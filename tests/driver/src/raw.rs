@@ -1,0 +1,53 @@
+//! The bytes of the device, which are the host's: fills and copies at addresses that programs give.
+
+/// Writes `pattern` again and again over `bytes` bytes, which are a multiple of its length.
+///
+/// # Safety
+/// There is memory of the device at `[address, address + bytes)`.
+pub(crate) unsafe fn fill(address: u64, pattern: &[u8], bytes: usize) {
+    let place = address as *mut u8;
+    if let [byte] = *pattern {
+        // SAFETY: there is memory for `bytes` bytes by this function's contract.
+        return unsafe { place.write_bytes(byte, bytes) };
+    }
+    for start in (0..bytes).step_by(pattern.len()) {
+        // SAFETY: the pattern's length divides `bytes`, so that one more fits behind `start`, in memory that is there by
+        // this function's contract. No program has the pattern, so it lies elsewhere.
+        unsafe { place.add(start).copy_from_nonoverlapping(pattern.as_ptr(), pattern.len()) };
+    }
+}
+
+/// Writes one `pattern` at the front of each of `rows` rows, `pitch` bytes apart.
+///
+/// # Safety
+/// There is memory of the device at each.
+pub(crate) unsafe fn fill_rows(address: u64, pitch: usize, pattern: &[u8], bytes: usize, rows: usize) {
+    for row in 0..rows {
+        // SAFETY: there is memory at the front of each row by this function's contract.
+        unsafe { fill(address + (row * pitch) as u64, pattern, bytes) };
+    }
+}
+
+/// Copies between addresses of the device, which may overlap.
+///
+/// # Safety
+/// There is memory of the device at both.
+pub(crate) unsafe fn copy(from: u64, to: u64, bytes: usize) {
+    // SAFETY: there are `bytes` bytes at both addresses by this function's contract.
+    unsafe { (to as *mut u8).copy_from(from as *const u8, bytes) }
+}
+
+/// What lies at an address of the host.
+///
+/// # Safety
+/// There are `bytes` bytes that may be read.
+pub(crate) unsafe fn read(from: *const u8, bytes: usize) -> Vec<u8> {
+    let mut copy = Vec::with_capacity(bytes);
+    // SAFETY: there are `bytes` bytes at `from` by this function's contract, and room for them in the vector, which is
+    // as long as what is written.
+    unsafe {
+        from.copy_to_nonoverlapping(copy.as_mut_ptr(), bytes);
+        copy.set_len(bytes);
+    }
+    copy
+}

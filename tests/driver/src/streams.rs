@@ -1,0 +1,163 @@
+//! The streams that there are, by handle, and what gives them work.
+//!
+//! The legacy default stream (0 and 1) and the blocking ones wait for each other, as CUDA says; cudarc's own are not blocking.
+//! The per-thread default stream (2) is a blocking one that each thread has for itself.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::answer::{Answer, Status, lock};
+use crate::context;
+use crate::queue::{Point, Queue};
+use crate::table::Table;
+
+pub(crate) struct Stream {
+    queue: Arc<Queue>,
+    pub(crate) id: u64,
+    is_blocking: bool,
+}
+
+struct Streams {
+    table: Table<Stream>,
+    legacy: Option<Arc<Stream>>,
+    /// The queues of all that live, and of those whose work is not done.
+    queues: Vec<(Weak<Queue>, bool)>,
+    made: u64,
+}
+
+static STREAMS: Mutex<Streams> =
+    Mutex::new(Streams { table: Table::from(0x5700_0000), legacy: None, queues: Vec::new(), made: 0 });
+
+/// The per-thread default stream of a thread, which ends with it.
+struct Own(Arc<Stream>);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.0.queue.close();
+    }
+}
+
+thread_local! {
+    static OWN: RefCell<Option<Own>> = const { RefCell::new(None) };
+}
+
+impl Streams {
+    fn make(&mut self, is_blocking: bool) -> Answer<Arc<Stream>> {
+        let queue = Queue::start()?;
+        self.made += 1;
+        self.queues.retain(|(queue, _)| queue.strong_count() > 0);
+        self.queues.push((Arc::downgrade(&queue), is_blocking));
+        Ok(Arc::new(Stream { queue, id: self.made, is_blocking }))
+    }
+
+    fn legacy(&mut self) -> Answer<Arc<Stream>> {
+        if let Some(legacy) = &self.legacy {
+            return Ok(legacy.clone());
+        }
+        let legacy = self.make(false)?;
+        Ok(self.legacy.insert(legacy).clone())
+    }
+
+    fn own(&mut self) -> Answer<Arc<Stream>> {
+        let own = OWN.try_with(|own| match &mut *own.borrow_mut() {
+            Some(own) => Ok(own.0.clone()),
+            empty => Ok(empty.insert(Own(self.make(true)?)).0.clone()),
+        });
+        // The thread has ended its own one: the legacy stream waits for all that it had.
+        own.unwrap_or_else(|_| self.legacy())
+    }
+
+    fn find(&mut self, handle: usize) -> Answer<Arc<Stream>> {
+        match handle {
+            0 | 1 => context::require().and_then(|()| self.legacy()),
+            2 => context::require().and_then(|()| self.own()),
+            _ => self.table.get(handle).ok_or(Status::INVALID_HANDLE),
+        }
+    }
+
+    /// Where the work of blocking streams ends, or of all.
+    fn ends(&self, is_all: bool) -> Vec<Point> {
+        let chosen = self.queues.iter().filter(|(_, is_blocking)| is_all || *is_blocking);
+        let ends = chosen.filter_map(|(queue, _)| Some(queue.upgrade()?.end()));
+        ends.filter(|end| !end.is_done()).collect()
+    }
+
+    /// What new work of a stream has to wait for by the rules of the legacy default stream.
+    fn implied(&self, stream: &Arc<Stream>) -> Vec<Point> {
+        match &self.legacy {
+            Some(legacy) if Arc::ptr_eq(legacy, stream) => self.ends(false),
+            Some(legacy) if stream.is_blocking => Vec::from([legacy.queue.end()]),
+            _ => Vec::new(),
+        }
+    }
+
+    fn submit(&mut self, stream: &Arc<Stream>, task: impl FnOnce() + Send + 'static) -> Point {
+        let before: Vec<Point> = self.implied(stream).into_iter().filter(|point| !point.is_done()).collect();
+        if !before.is_empty() {
+            stream.queue.push(move || before.iter().for_each(Point::wait));
+        }
+        stream.queue.push(task);
+        stream.queue.end()
+    }
+}
+
+pub(crate) fn create(is_blocking: bool) -> Answer<usize> {
+    context::require()?;
+    let mut streams = lock(&STREAMS);
+    let stream = streams.make(is_blocking)?;
+    Ok(streams.table.add(stream))
+}
+
+/// Its work goes on to the end.
+pub(crate) fn destroy(handle: usize) -> Answer {
+    let stream = lock(&STREAMS).table.remove(handle).ok_or(Status::INVALID_HANDLE)?;
+    stream.queue.close();
+    Ok(())
+}
+
+pub(crate) fn find(handle: usize) -> Answer<Arc<Stream>> {
+    lock(&STREAMS).find(handle)
+}
+
+/// Puts a task on a stream; the answer is the point behind it.
+pub(crate) fn submit(handle: usize, task: impl FnOnce() + Send + 'static) -> Answer<Point> {
+    let mut streams = lock(&STREAMS);
+    let stream = streams.find(handle)?;
+    Ok(streams.submit(&stream, task))
+}
+
+/// Whether all is done that a stream was given, and has to wait for.
+pub(crate) fn is_done(handle: usize) -> Answer<bool> {
+    let mut streams = lock(&STREAMS);
+    let stream = streams.find(handle)?;
+    Ok(stream.queue.end().is_done() && streams.implied(&stream).iter().all(Point::is_done))
+}
+
+/// The point behind all that a stream was given, and has to wait for.
+pub(crate) fn end(handle: usize) -> Answer<Point> {
+    submit(handle, || ())
+}
+
+/// Puts a task on each stream that has a handle, and on the calling thread's.
+pub(crate) fn submit_to_all(task: impl FnOnce() + Clone + Send + 'static) -> Answer {
+    let mut streams = lock(&STREAMS);
+    let mut all: Vec<Arc<Stream>> = streams.table.all().cloned().collect();
+    all.push(streams.legacy()?);
+    all.push(streams.own()?);
+    for stream in all {
+        streams.submit(&stream, task.clone());
+    }
+    Ok(())
+}
+
+/// Where the work of all streams ends now.
+pub(crate) fn ends() -> Vec<Point> {
+    lock(&STREAMS).ends(true)
+}
+
+/// Waits for all work that there is.
+pub(crate) fn synchronize() {
+    // Taken first: work that runs may give more, for which the lock is needed.
+    let ends = ends();
+    ends.iter().for_each(Point::wait);
+}

@@ -1,0 +1,170 @@
+//! Fills and copies, on streams and without.
+//!
+//! All of the host's memory is taken to be pageable. So a copy from the host has read it when the call returns, and a copy to
+//! the host has written it; what does the work is the stream nonetheless.
+
+use std::ffi::{c_uchar, c_uint, c_ushort};
+
+use crate::answer::{Answer, Status, answer};
+use crate::context;
+use crate::{raw, streams};
+
+/// The stream of the calls that have none.
+const DEFAULT: usize = 0;
+
+/// # Safety
+/// There is memory of the device for `count` patterns at `address` when the stream comes to it.
+unsafe fn fill(address: u64, pattern: &[u8], count: usize, stream: usize) -> Answer {
+    let pattern = pattern.to_vec();
+    // SAFETY: the memory is there when the task is run, by this function's contract.
+    streams::submit(stream, move || unsafe { raw::fill(address, &pattern, pattern.len() * count) }).map(drop)
+}
+
+/// # Safety
+/// `from` may be read, and there is memory of the device at `to` when the stream comes to it.
+unsafe fn upload(to: u64, from: *const u8, bytes: usize, stream: usize) -> Answer {
+    context::require()?;
+    // SAFETY: the caller lets `bytes` bytes be read now.
+    let staged = unsafe { raw::read(from, bytes) };
+    // SAFETY: the memory is there when the task is run, by this function's contract, and the staged bytes go with it.
+    streams::submit(stream, move || unsafe { raw::copy(staged.as_ptr() as u64, to, bytes) }).map(drop)
+}
+
+/// # Safety
+/// `to` may be written until this returns, and there is memory of the device at `from` when the stream comes to it.
+unsafe fn download(to: *mut u8, from: u64, bytes: usize, stream: usize) -> Answer {
+    context::require()?;
+    let to = to as u64;
+    // SAFETY: the memory is there when the task is run, and the host's until this returns, which is behind the task.
+    streams::submit(stream, move || unsafe { raw::copy(from, to, bytes) })?.wait();
+    Ok(())
+}
+
+/// # Safety
+/// There is memory of the device at both addresses when the stream comes to it.
+unsafe fn copy(to: u64, from: u64, bytes: usize, stream: usize) -> Answer {
+    context::require()?;
+    // SAFETY: the memory is there when the task is run, by this function's contract.
+    streams::submit(stream, move || unsafe { raw::copy(from, to, bytes) }).map(drop)
+}
+
+/// Exports fills of elements of one type, with a stream and without.
+macro_rules! fills {
+    ($($name:ident, $on_stream:ident, $element:ty;)*) => {$(
+        /// # Safety
+        /// There is memory of the device for `count` elements.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $on_stream(address: u64, element: $element, count: usize, stream: usize) -> Status {
+            // SAFETY: the caller says that the memory is there, also when the stream comes to it.
+            answer(stringify!($on_stream), || unsafe { fill(address, &element.to_ne_bytes(), count, stream) })
+        }
+
+        /// # Safety
+        /// There is memory of the device for `count` elements.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(address: u64, element: $element, count: usize) -> Status {
+            // SAFETY: the caller says that the memory is there, and does not free it before work of the default stream.
+            answer(stringify!($name), || unsafe { fill(address, &element.to_ne_bytes(), count, DEFAULT) })
+        }
+    )*};
+}
+
+fills! {
+    cuMemsetD8_v2, cuMemsetD8Async, c_uchar;
+    cuMemsetD16_v2, cuMemsetD16Async, c_ushort;
+    cuMemsetD32_v2, cuMemsetD32Async, c_uint;
+}
+
+/// Exports fills of rows, for elements of one type.
+macro_rules! row_fills {
+    ($($name:ident, $element:ty;)*) => {$(
+        /// # Safety
+        /// There is memory of the device for `rows` rows, `pitch` bytes apart, of `width` elements each.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(
+            address: u64,
+            pitch: usize,
+            element: $element,
+            width: usize,
+            rows: usize,
+            stream: usize,
+        ) -> Status {
+            answer(stringify!($name), || {
+                let pattern = element.to_ne_bytes();
+                // SAFETY: the caller says that the memory is there, also when the stream comes to it.
+                let task = move || unsafe { raw::fill_rows(address, pitch, &pattern, width * pattern.len(), rows) };
+                streams::submit(stream, task).map(drop)
+            })
+        }
+    )*};
+}
+
+row_fills! {
+    cuMemsetD2D8Async, c_uchar;
+    cuMemsetD2D32Async, c_uint;
+}
+
+/// # Safety
+/// `from` may be read, and there is memory of the device at `to`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const u8, bytes: usize, stream: usize) -> Status {
+    // SAFETY: the caller says both, the second for when the stream comes to it.
+    answer("cuMemcpyHtoDAsync_v2", || unsafe { upload(to, from, bytes, stream) })
+}
+
+/// # Safety
+/// `from` may be read, and there is memory of the device at `to`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuMemcpyHtoD_v2(to: u64, from: *const u8, bytes: usize) -> Status {
+    // SAFETY: the caller says both, and does not free the memory before work of the default stream.
+    answer("cuMemcpyHtoD_v2", || unsafe { upload(to, from, bytes, DEFAULT) })
+}
+
+/// # Safety
+/// `to` may be written, and there is memory of the device at `from`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut u8, from: u64, bytes: usize, stream: usize) -> Status {
+    // SAFETY: the caller says both, the second for when the stream comes to it, which is before this returns.
+    answer("cuMemcpyDtoHAsync_v2", || unsafe { download(to, from, bytes, stream) })
+}
+
+/// # Safety
+/// `to` may be written, and there is memory of the device at `from`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuMemcpyDtoH_v2(to: *mut u8, from: u64, bytes: usize) -> Status {
+    // SAFETY: the caller says both, and the copy is done when this returns.
+    answer("cuMemcpyDtoH_v2", || unsafe { download(to, from, bytes, DEFAULT) })
+}
+
+/// # Safety
+/// There is memory of the device at both addresses.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: usize) -> Status {
+    // SAFETY: the caller says that the memory is there, also when the stream comes to it.
+    answer("cuMemcpyDtoDAsync_v2", || unsafe { copy(to, from, bytes, stream) })
+}
+
+/// # Safety
+/// There is memory of the device at both addresses.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, bytes: usize) -> Status {
+    // SAFETY: the caller says that the memory is there, and does not free it before work of the default stream.
+    answer("cuMemcpyDtoD_v2", || unsafe { copy(to, from, bytes, DEFAULT) })
+}
+
+/// Between contexts, of which there is one.
+///
+/// # Safety
+/// There is memory of the device at both addresses.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuMemcpyPeerAsync(
+    to: u64,
+    _to_context: usize,
+    from: u64,
+    _from_context: usize,
+    bytes: usize,
+    stream: usize,
+) -> Status {
+    // SAFETY: the caller says that the memory is there, also when the stream comes to it.
+    answer("cuMemcpyPeerAsync", || unsafe { copy(to, from, bytes, stream) })
+}

@@ -1,0 +1,49 @@
+//! The functions that the made-up driver has beside CUDA's.
+
+use std::ffi::{CString, c_char, c_void};
+use std::sync::OnceLock;
+
+use cudarc::driver::CudaStream;
+use libloading::Library;
+
+use crate::report::Outcome;
+
+/// What gives memory of the device.
+const ALLOCATIONS: [&str; 4] = ["cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuMemAlloc_v2", "cuMemCreate"];
+
+type Calls = unsafe extern "C" fn(*const c_char) -> u64;
+type Delay = unsafe extern "C" fn(*mut c_void, u64) -> u32;
+
+fn library() -> Option<&'static Library> {
+    static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
+    // SAFETY: a driver's library is made to be loaded by any process.
+    LIBRARY.get_or_init(|| unsafe { Library::new("libcuda.so.1") }.ok()).as_ref()
+}
+
+/// Whether there is a driver, made up or not.
+pub(crate) fn is_present() -> bool {
+    library().is_some()
+}
+
+/// How often the driver's function of some name was called.
+pub(crate) fn calls(name: &str) -> Outcome<u64> {
+    let library = library().ok_or("no driver")?;
+    let name = CString::new(name)?;
+    // SAFETY: the type is that of the function of this name in the made-up driver, and no other driver has one. The name is
+    // a text that ends with a zero.
+    Ok(unsafe { library.get::<Calls>(b"madeup_calls\0")?(name.as_ptr()) })
+}
+
+/// How often memory of the device was asked for.
+pub(crate) fn allocations() -> Outcome<u64> {
+    ALLOCATIONS.iter().map(|name| calls(name)).sum()
+}
+
+/// Lets a stream sleep behind the work that it has, and what follows be late.
+pub(crate) fn delay(stream: &CudaStream, milliseconds: u64) -> Outcome<()> {
+    let library = library().ok_or("no driver")?;
+    // SAFETY: the type is that of the function of this name in the made-up driver, and no other driver has one. The stream
+    // is alive, as it is borrowed.
+    let status = unsafe { library.get::<Delay>(b"madeup_delay\0")?(stream.cu_stream().cast(), milliseconds) };
+    if status == 0 { Ok(()) } else { Err(format!("a delay: {status}").into()) }
+}

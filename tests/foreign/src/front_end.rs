@@ -1,0 +1,25 @@
+//! All that the programs use of gpucache: a scope, and what it served of cudarc's allocations.
+
+use crate::report::{Outcome, Report};
+
+/// Does some work inside of the scope `step`.
+pub(crate) fn scoped<R>(work: impl FnOnce() -> R) -> R {
+    gpucache::cache_scope!(step, { work() })
+}
+
+/// Whether gpucache is asked to serve what cudarc allocates.
+pub(crate) const IS_SERVING: bool = cfg!(feature = "foreign");
+
+/// Adds what the scope served. It is an error if gpucache stands beside the program's calls and not between.
+#[cfg(feature = "foreign")]
+pub(crate) fn add_to(report: Report) -> Outcome {
+    gpucache::foreign::status()?;
+    let stats = gpucache::foreign::stats("step").ok_or("nothing was served inside of the scope")?;
+    let report = report.number("served", stats.served).number("passed_on", stats.passed_on);
+    Ok(report.number("freed_elsewhere", stats.freed_elsewhere))
+}
+
+#[cfg(not(feature = "foreign"))]
+pub(crate) fn add_to(report: Report) -> Outcome {
+    Ok(report)
+}

@@ -1,0 +1,52 @@
+//! Programs that allocate by cudarc inside of gpucache's scopes, over the made-up driver of `tests/driver`.
+//!
+//! The argument names one. It prints one JSON object, or says what was wrong and fails. With the feature `foreign` it also
+//! asks whether gpucache served the allocations; without, it is the same program as plain cudarc runs it.
+
+mod driver;
+mod exit;
+mod front_end;
+mod handles;
+mod mistakes;
+mod report;
+mod shortage;
+mod slices;
+mod step;
+mod streams;
+mod threads;
+
+use std::process::ExitCode;
+
+use report::Outcome;
+
+const PROGRAMS: [(&str, fn() -> Outcome); 11] = [
+    ("step", step::run),
+    ("threads", threads::run),
+    ("streams", streams::run),
+    ("no_context", mistakes::no_context),
+    ("other_stream", handles::other_stream),
+    ("double_free", mistakes::double_free),
+    ("sync_pair", handles::sync_pair),
+    ("oom", shortage::oom),
+    ("exit", exit::run),
+    ("no_driver", mistakes::no_driver),
+    ("info", shortage::info),
+];
+
+fn main() -> ExitCode {
+    let name = std::env::args().nth(1).unwrap_or_default();
+    let Some((_, program)) = PROGRAMS.iter().find(|(known, _)| *known == name) else {
+        eprintln!("one of {:?}", PROGRAMS.map(|(name, _)| name));
+        return ExitCode::from(2);
+    };
+    match program() {
+        Ok(report) => {
+            println!("{report}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
