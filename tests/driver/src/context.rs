@@ -36,6 +36,15 @@ pub(crate) extern "C" fn cuDevicePrimaryCtxRetain(context: Out<usize>, device: c
 }
 
 #[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuDevicePrimaryCtxGetState(device: c_int, flags: Out<u32>, is_active: Out<c_int>) -> Status {
+    answer("cuDevicePrimaryCtxGetState", || {
+        device::known(device)?;
+        flags.put(0)?;
+        is_active.put(c_int::from(RETAINED.load(Ordering::SeqCst) > 0))
+    })
+}
+
+#[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> Status {
     answer("cuDevicePrimaryCtxRelease_v2", || {
         device::known(device)?;
