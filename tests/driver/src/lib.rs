@@ -20,6 +20,7 @@ mod events;
 mod memory;
 mod own;
 mod pages;
+mod pinned;
 mod pointers;
 mod pools;
 mod queue;

@@ -4,16 +4,17 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use crate::answer::{Answer, Out, Status, answer};
 use crate::context::CONTEXT;
-use crate::{arena, pages};
+use crate::{arena, pages, pinned};
 
 const MEMORY_TYPE: c_uint = 2;
+const MEMORY_OF_HOST: c_uint = 1;
 const MEMORY_OF_DEVICE: c_uint = 2;
 
 fn around(address: u64) -> Answer<(u64, u64)> {
     arena::around(address).or_else(|| pages::around(address)).ok_or(Status::INVALID_VALUE)
 }
 
-/// Writes one attribute of an address of the device.
+/// Writes one attribute of an address of the device, or the type of one of the host that the driver gave.
 ///
 /// # Safety
 /// `place` is good for a write of what the attribute is.
@@ -23,6 +24,11 @@ unsafe fn put(place: *mut c_void, attribute: c_uint, address: u64) -> Answer {
     const DEVICE_ORDINAL: c_uint = 9;
     const RANGE_START: c_uint = 11;
     const RANGE_SIZE: c_uint = 12;
+    if attribute == MEMORY_TYPE && pinned::holds(address) {
+        // SAFETY: the memory type is an `unsigned int`, for which the place is good by this function's contract.
+        unsafe { place.cast::<c_uint>().write(MEMORY_OF_HOST) };
+        return Ok(());
+    }
     let (start, bytes) = around(address)?;
     // SAFETY: the place is good for what the attribute is, by this function's contract, and each arm writes just that.
     unsafe {
@@ -47,7 +53,7 @@ pub(crate) unsafe extern "C" fn cuPointerGetAttribute(place: *mut c_void, attrib
     answer("cuPointerGetAttribute", || unsafe { put(place, attribute, address) })
 }
 
-/// An address that is not the device's has the memory type 0, and no other attribute.
+/// An address that the driver did not give has the memory type 0, and no other attribute.
 ///
 /// # Safety
 /// There are `count` attributes, and as many places, each good for a write of what its attribute is.

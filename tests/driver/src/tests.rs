@@ -1,12 +1,14 @@
 //! What programs rely on: work is late and in order, wrong orders show, and the answers to mistakes.
 
+use std::sync::mpsc::{Sender, channel};
+
 use crate::answer::{Out, Status, Text};
 use crate::memory::GARBAGE;
-use crate::{context, device, events, memory, own, pages, pointers, stream_calls, streams, transfers};
+use crate::{context, device, events, memory, own, pages, pinned, pointers, stream_calls, streams, transfers};
 
 const BYTES: usize = 1 << 16;
 const NON_BLOCKING: u32 = 1;
-/// Longer than a thread takes to go on.
+/// Longer than a thread takes to go on, mostly: where a test waits too little, it fails for it.
 const LATE: u64 = 60;
 
 fn get<T: Default>(call: impl FnOnce(Out<T>) -> Status) -> T {
@@ -51,16 +53,27 @@ fn delay(stream: usize) {
     assert_eq!(own::madeup_delay(stream, LATE), Status::SUCCESS);
 }
 
+/// Keeps a stream from going on until the answer is dropped.
+fn hold(stream: usize) -> Sender<()> {
+    let (held, goes_on) = channel::<()>();
+    let wait = move || {
+        let _ = goes_on.recv();
+    };
+    assert!(streams::submit(stream, wait).is_ok());
+    held
+}
+
 #[test]
 fn work_is_done_later_and_in_order() {
     begin();
     let (here, there) = (stream(NON_BLOCKING), stream(NON_BLOCKING));
     let memory = allocate(here);
     assert_eq!(bytes(memory, here), Some(GARBAGE));
-    delay(here);
+    let held = hold(here);
     fill(memory, 7, here);
     assert_eq!(stream_calls::cuStreamQuery(here), Status::NOT_READY);
     assert_eq!(bytes(memory, there), Some(GARBAGE), "another stream does not wait");
+    drop(held);
     assert_eq!(bytes(memory, here), Some(7));
     assert_eq!(stream_calls::cuStreamQuery(here), Status::SUCCESS);
 }
@@ -72,14 +85,16 @@ fn an_event_orders_two_streams_and_a_missing_one_shows() {
     let event = get(|event| events::cuEventCreate(event, 0));
     let (memory, early, ordered) = (allocate(here), allocate(there), allocate(there));
     assert_eq!(stream_calls::cuStreamSynchronize(here), Status::SUCCESS);
-    delay(here);
+    let held = hold(here);
     fill(memory, 9, here);
     assert_eq!(events::cuEventRecord(event, here), Status::SUCCESS);
     copy(memory, early, there);
+    assert_eq!(bytes(early, there), Some(GARBAGE));
     assert_eq!(stream_calls::cuStreamWaitEvent(there, event, 0), Status::SUCCESS);
     assert_eq!(events::cuEventQuery(event), Status::NOT_READY);
     copy(memory, ordered, there);
-    assert_eq!((bytes(early, there), bytes(ordered, there)), (Some(GARBAGE), Some(9)));
+    drop(held);
+    assert_eq!(bytes(ordered, there), Some(9));
     assert_eq!(events::cuEventQuery(event), Status::SUCCESS);
     assert_eq!(events::cuEventDestroy_v2(event), Status::SUCCESS);
     assert_eq!(events::cuEventQuery(event), Status::INVALID_HANDLE);
@@ -92,12 +107,13 @@ fn freed_memory_is_poisoned_in_order_and_freed_once() {
     let memory = allocate(here);
     fill(memory, 3, here);
     assert_eq!(bytes(memory, here), Some(3));
-    delay(here);
+    let held = hold(here);
     assert_eq!(memory::cuMemFreeAsync(memory, here), Status::SUCCESS);
     assert_eq!(memory::cuMemFreeAsync(memory, here), Status::INVALID_VALUE);
     assert_eq!(memory::cuMemFree_v2(memory), Status::INVALID_VALUE);
     assert_eq!(memory::cuMemFreeAsync(memory + 512, here), Status::INVALID_VALUE);
     assert_eq!(bytes(memory, stream(NON_BLOCKING)), Some(3), "the stream has not come to the free");
+    drop(held);
     assert_ne!(bytes(memory, here), Some(3));
 }
 
@@ -126,7 +142,7 @@ fn the_legacy_stream_and_blocking_ones_wait_for_each_other() {
     delay(1);
     fill(memory, 6, 0);
     assert_eq!(bytes(memory, 2), Some(6));
-    delay(other);
+    let _held = hold(other);
     fill(elsewhere, 8, other);
     assert_eq!(bytes(elsewhere, 0), Some(GARBAGE), "a stream that is not blocking is left alone");
 }
@@ -220,6 +236,28 @@ fn addresses_are_known_by_what_lies_there() {
     assert_eq!((start, size), (memory, BYTES));
     let host = &raw const start as u64;
     assert_eq!(range(&mut start, &mut size, host), Status::INVALID_VALUE);
+}
+
+#[test]
+fn pinned_memory_is_read_late_and_other_memory_at_once() {
+    begin();
+    let here = stream(NON_BLOCKING);
+    let (late, early) = (allocate(here), allocate(here));
+    let mut place = std::ptr::null_mut();
+    assert_eq!(pinned::cuMemHostAlloc(Out::of(&mut place), BYTES, 0), Status::SUCCESS);
+    let mut own = vec![0; BYTES];
+    let held = hold(here);
+    // SAFETY: there are as many bytes at all four addresses, and the work is waited for before any is freed.
+    unsafe {
+        assert_eq!(transfers::cuMemcpyHtoDAsync_v2(late, place, BYTES, here), Status::SUCCESS);
+        assert_eq!(transfers::cuMemcpyHtoDAsync_v2(early, own.as_ptr(), BYTES, here), Status::SUCCESS);
+        place.write_bytes(7, BYTES);
+        own.fill(7);
+        drop(held);
+        assert_eq!((bytes(late, here), bytes(early, here)), (Some(7), Some(0)));
+        assert_eq!(pinned::cuMemFreeHost(place), Status::SUCCESS);
+        assert_eq!(pinned::cuMemFreeHost(place), Status::INVALID_VALUE);
+    }
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Fills and copies, on streams and without.
 //!
-//! All of the host's memory is taken to be pageable. So a copy from the host has read it when the call returns, and a copy to
-//! the host has written it; what does the work is the stream nonetheless.
+//! A copy from pageable memory of the host has read it when the call returns, and a copy to it has written it; what does the
+//! work is the stream nonetheless. Pinned memory is read and written when the stream comes to it.
 
 use std::ffi::{c_uchar, c_uint, c_ushort};
 
 use crate::answer::{Answer, Status, answer};
 use crate::context;
-use crate::{raw, streams};
+use crate::{pinned, raw, streams};
 
 /// The stream of the calls that have none.
 const DEFAULT: usize = 0;
@@ -41,7 +41,7 @@ unsafe fn download(to: *mut u8, from: u64, bytes: usize, stream: usize) -> Answe
 }
 
 /// # Safety
-/// There is memory of the device at both addresses when the stream comes to it.
+/// There is memory of the device, or pinned memory, at both addresses when the stream comes to it.
 unsafe fn copy(to: u64, from: u64, bytes: usize, stream: usize) -> Answer {
     context::require()?;
     // SAFETY: the memory is there when the task is run, by this function's contract.
@@ -108,8 +108,14 @@ row_fills! {
 /// `from` may be read, and there is memory of the device at `to`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const u8, bytes: usize, stream: usize) -> Status {
-    // SAFETY: the caller says both, the second for when the stream comes to it.
-    answer("cuMemcpyHtoDAsync_v2", || unsafe { upload(to, from, bytes, stream) })
+    // SAFETY: the caller says both, the second for when the stream comes to it. Pinned memory stays until then, as its free
+    // waits for all work.
+    answer("cuMemcpyHtoDAsync_v2", || unsafe {
+        match pinned::holds(from as u64) {
+            true => copy(to, from as u64, bytes, stream),
+            false => upload(to, from, bytes, stream),
+        }
+    })
 }
 
 /// # Safety
@@ -124,8 +130,14 @@ pub(crate) unsafe extern "C" fn cuMemcpyHtoD_v2(to: u64, from: *const u8, bytes:
 /// `to` may be written, and there is memory of the device at `from`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut u8, from: u64, bytes: usize, stream: usize) -> Status {
-    // SAFETY: the caller says both, the second for when the stream comes to it, which is before this returns.
-    answer("cuMemcpyDtoHAsync_v2", || unsafe { download(to, from, bytes, stream) })
+    // SAFETY: the caller says both, the second for when the stream comes to it, which is before this returns. Pinned memory
+    // stays until then, as its free waits for all work.
+    answer("cuMemcpyDtoHAsync_v2", || unsafe {
+        match pinned::holds(to as u64) {
+            true => copy(to as u64, from, bytes, stream),
+            false => download(to, from, bytes, stream),
+        }
+    })
 }
 
 /// # Safety

@@ -1,5 +1,7 @@
 //! All that the programs use of gpucache: a scope, and what it served of cudarc's allocations.
 
+#[cfg(feature = "foreign")]
+use crate::report::ensure;
 use crate::report::{Outcome, Report};
 
 /// Does some work inside of the scope `step`.
@@ -14,7 +16,8 @@ pub(crate) const IS_SERVING: bool = cfg!(feature = "foreign");
 #[cfg(feature = "foreign")]
 pub(crate) fn add_to(report: Report) -> Outcome {
     gpucache::foreign::status()?;
-    let stats = gpucache::foreign::stats("step").ok_or("nothing was served inside of the scope")?;
+    let stats = gpucache::foreign::stats("step").ok_or("nobody was inside of the scope")?;
+    ensure(stats.served > 0, || "nothing was served inside of the scope".into())?;
     let report = report.number("served", stats.served).number("passed_on", stats.passed_on);
     Ok(report.number("freed_elsewhere", stats.freed_elsewhere))
 }

@@ -19,7 +19,9 @@ use std::process::ExitCode;
 
 use report::Outcome;
 
-const PROGRAMS: [(&str, fn() -> Outcome); 11] = [
+type Program = fn() -> Outcome;
+
+const PROGRAMS: [(&str, Program); 11] = [
     ("step", step::run),
     ("threads", threads::run),
     ("streams", streams::run),

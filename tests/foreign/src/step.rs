@@ -14,6 +14,9 @@ const LENGTH: usize = 10_000;
 /// Elements of what each layer needs for itself.
 const SCRATCH: [usize; 5] = [100, 70_000, 3, 4096, 25_000];
 
+/// The streams to work on. cudarc orders slices by events from the first stream on that it makes, so that one comes last.
+const STREAMS: [&str; 3] = ["default_stream", "per_thread_stream", "own_stream"];
+
 /// One parameter for each layer, on the device and as it should be.
 struct Model {
     stream: Arc<CudaStream>,
@@ -92,17 +95,19 @@ fn warm_allocations(stream: Arc<CudaStream>) -> Outcome<u64> {
     Ok(asked)
 }
 
+fn stream(context: &Arc<CudaContext>, name: &str) -> Outcome<Arc<CudaStream>> {
+    Ok(match name {
+        "default_stream" => context.default_stream(),
+        "per_thread_stream" => context.per_thread_stream(),
+        _ => context.new_stream()?,
+    })
+}
+
 pub(crate) fn run() -> Outcome {
     let context = CudaContext::new(0)?;
     let mut report = Report::default();
-    // cudarc orders slices by events from the first stream on that it makes, so that one comes last.
-    let streams: [(&str, &dyn Fn() -> Outcome<Arc<CudaStream>>); 3] = [
-        ("default_stream", &|| Ok(context.default_stream())),
-        ("per_thread_stream", &|| Ok(context.per_thread_stream())),
-        ("own_stream", &|| Ok(context.new_stream()?)),
-    ];
-    for (name, stream) in streams {
-        let asked = warm_allocations(stream()?)?;
+    for name in STREAMS {
+        let asked = warm_allocations(stream(&context, name)?)?;
         let slices = u64::from(STEPS) * (1 + 3 * SCRATCH.len() as u64);
         let expected = if front_end::IS_SERVING { 0 } else { slices };
         ensure(asked == expected, || format!("{asked} allocations of the driver on {name}, not {expected}"))?;

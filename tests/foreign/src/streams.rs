@@ -11,6 +11,7 @@ use crate::slices::{check, patterned};
 use crate::{driver, front_end};
 
 const STREAMS: u32 = 1000;
+const LENGTHS: [usize; 4] = [200, 5000, 1, 70_000];
 /// Slices that are alive at a time, of each kind.
 const ALIVE: usize = 8;
 
@@ -34,22 +35,19 @@ struct Crowd {
 }
 
 impl Crowd {
+    /// Two streams in turn. The first is destroyed with a copy on its way, from memory that is free by then. The second, which
+    /// has the first one's handle, asks for as much memory and writes it.
     fn round(&mut self, round: u32) -> Outcome<()> {
         let stream = self.context.new_stream()?;
-        let length = 200 + 1000 * (round % 7) as usize;
-        let slice = patterned(&stream, round, length)?;
-        if round % 8 == 0 {
-            driver::delay(&stream, 2)?;
+        let slice = patterned(&stream, round, LENGTHS[(round / 2 % 4) as usize])?;
+        if round % 2 == 1 {
+            self.kept.push_back((slice, round));
+            return if self.kept.len() > ALIVE { self.look_at_oldest() } else { Ok(()) };
         }
+        driver::delay(&stream, 1)?;
         let copy = stream.clone_dtod(&slice)?;
-        // Cached with the copy on its way.
         drop(slice);
         self.moved.push_back((moved(&stream, &self.heir, copy)?, round));
-        self.kept.push_back((patterned(&stream, round + 1, length)?, round + 1));
-        drop(stream);
-        if self.moved.len() > ALIVE {
-            self.look_at_oldest()?;
-        }
         Ok(())
     }
 

@@ -1,0 +1,59 @@
+//! Memory of the host that the driver gave: streams read and write it late, when they come to it.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::BTreeMap;
+use std::ffi::c_uint;
+use std::sync::Mutex;
+
+use crate::answer::{Answer, Out, Status, answer, lock};
+use crate::{context, streams};
+
+const PAGE: usize = 4096;
+
+/// Bytes of each allocation, by address.
+static PINNED: Mutex<BTreeMap<u64, usize>> = Mutex::new(BTreeMap::new());
+
+/// Whether an address lies in memory of this kind.
+pub(crate) fn holds(address: u64) -> bool {
+    let pinned = lock(&PINNED);
+    let before = pinned.range(..=address).next_back();
+    before.is_some_and(|(start, bytes)| address - start < *bytes as u64)
+}
+
+fn layout(bytes: usize) -> Answer<Layout> {
+    if bytes == 0 {
+        return Err(Status::INVALID_VALUE);
+    }
+    Layout::from_size_align(bytes, PAGE).map_err(|_| Status::OUT_OF_MEMORY)
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuMemHostAlloc(address: Out<*mut u8>, bytes: usize, _flags: c_uint) -> Status {
+    answer("cuMemHostAlloc", || {
+        context::require()?;
+        // SAFETY: the layout has bytes.
+        let memory = unsafe { alloc_zeroed(layout(bytes)?) };
+        if memory.is_null() {
+            return Err(Status::OUT_OF_MEMORY);
+        }
+        lock(&PINNED).insert(memory as u64, bytes);
+        address.put(memory)
+    })
+}
+
+/// Waits for all work, which may use the memory.
+///
+/// # Safety
+/// Nobody uses the memory but work that streams have.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuMemFreeHost(address: *mut u8) -> Status {
+    answer("cuMemFreeHost", || {
+        context::require()?;
+        let bytes = lock(&PINNED).remove(&(address as u64)).ok_or(Status::INVALID_VALUE)?;
+        streams::synchronize();
+        // SAFETY: it was allocated by this layout, and is freed once, since nothing of it is known any more. No work uses
+        // it, as all was waited for, and the caller says the same of everybody else.
+        unsafe { dealloc(address, layout(bytes)?) };
+        Ok(())
+    })
+}

@@ -1,0 +1,181 @@
+//! Programs that allocate by cudarc inside of gpucache's scopes (`tests/foreign`), over a made-up driver (`tests/driver`): as they
+//! are built for use, linked against the driver and loading it, by two linkers, with and without link-time optimization.
+//!
+//! Both are built here by Cargo, into a folder below the workspace's own target folder.
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// What every build has beside its mode.
+const FEATURES: &str = "";
+
+/// What runs over the driver as it is: a program, and what it is told of the driver.
+const RUNS: [(&str, &[(&str, &str)]); 13] = [
+    ("step", &[]),
+    ("step", &[("MADEUP_POOLS", "0")]),
+    ("threads", &[]),
+    ("threads", &[("MADEUP_POOLS", "0")]),
+    ("streams", &[]),
+    ("no_context", &[]),
+    ("other_stream", &[]),
+    ("double_free", &[]),
+    ("sync_pair", &[]),
+    ("sync_pair", &[("MADEUP_POOLS", "0")]),
+    ("oom", &[("MADEUP_BYTES", "67108864")]),
+    ("exit", &[]),
+    ("info", &[("MADEUP_BYTES", "268435456")]),
+];
+
+/// Far more than any program takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How cudarc comes to the driver.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mode {
+    Linked,
+    Loaded,
+}
+
+/// A build of the programs.
+#[derive(Clone, Copy, Debug)]
+struct Build {
+    mode: Mode,
+    is_release: bool,
+    /// The linker, if it is not the compiler's own choice.
+    linker: Option<&'static str>,
+}
+
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("foreign")
+}
+
+/// Builds a package of the repository, into the folder that all builds here share.
+fn cargo(manifest: &str, arguments: &[&str], variables: &[(&str, &Path)]) {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join(manifest);
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["build", "--quiet", "--locked", "--manifest-path"]).arg(&manifest).arg("--target-dir").arg(target());
+    command.args(arguments).envs(variables.iter().copied());
+    // Cargo's own for this test would be taken for a build script's.
+    command.env_remove("CARGO_MANIFEST_DIR");
+    let built = command.output().expect("Cargo starts");
+    assert!(built.status.success(), "{manifest:?}: {}", String::from_utf8_lossy(&built.stderr));
+}
+
+/// The folder with the driver, under the names that linkers and loaders ask for.
+fn driver() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        cargo("driver/Cargo.toml", &[], &[]);
+        let folder = target().join("driver");
+        std::fs::create_dir_all(&folder).unwrap();
+        for name in ["libcuda.so.1", "libcuda.so"] {
+            std::fs::copy(target().join("debug/libmadeup_driver.so"), folder.join(name)).unwrap();
+        }
+        folder
+    })
+}
+
+impl Build {
+    /// Builds the programs, and answers where they are.
+    fn make(self) -> PathBuf {
+        let mode = if self.mode == Mode::Linked { "linked" } else { "loaded" };
+        let features = format!("{mode},{FEATURES}");
+        let mut arguments = vec!["--features", &features];
+        if self.is_release {
+            arguments.push("--release");
+        }
+        let mut variables = vec![("FOREIGN_DRIVER", driver())];
+        variables.extend(self.linker.map(|linker| ("FOREIGN_LINKER", Path::new(linker))));
+        cargo("foreign/Cargo.toml", &arguments, &variables);
+        // The next build of other features puts its programs in the same place.
+        let profile = if self.is_release { "release" } else { "debug" };
+        let program = target().join(format!("{mode}-{profile}"));
+        std::fs::copy(target().join(profile).join("foreign"), &program).unwrap();
+        program
+    }
+
+    /// Builds the programs and runs each.
+    fn test(self) {
+        let program = self.make();
+        let bytes = std::fs::read(&program).unwrap();
+        let is_of_lld = bytes.windows(11).any(|window| window == b"Linker: LLD");
+        assert!(self.linker.is_none() || !is_of_lld, "{self:?} is of the linker that was asked for");
+        for (name, variables) in RUNS {
+            let start = Instant::now();
+            let found = report(&run(&program, name, Some(driver()), variables));
+            println!("{self:?} {name} {variables:?}: {found} in {:?}", start.elapsed());
+        }
+        self.test_without_driver(&program);
+    }
+
+    /// Without a driver the program ends as one of plain cudarc's does.
+    fn test_without_driver(self, program: &Path) {
+        let output = run(program, "no_driver", None, &[]);
+        let words = String::from_utf8_lossy(&output.stderr);
+        if words.contains("there is a driver") {
+            return println!("{self:?}: this machine has a driver");
+        }
+        match self.mode {
+            Mode::Linked => assert!(!output.status.success() && words.contains("libcuda.so.1"), "{output:?}"),
+            Mode::Loaded => {
+                let message = report(&output)["message"].to_string();
+                assert!(message.contains("Unable to dynamically load"), "{message}");
+                assert!(message.contains("libcuda.so.1"), "{message}");
+            }
+        }
+    }
+}
+
+/// Runs a program over the driver in some folder, if in any.
+fn run(program: &Path, name: &str, driver: Option<&Path>, variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(program);
+    command.arg(name).envs(variables.iter().copied()).env_remove("LD_LIBRARY_PATH");
+    if let Some(folder) = driver {
+        command.env("LD_LIBRARY_PATH", folder);
+    }
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let start = Instant::now();
+    // It writes a line or a few, which the pipes take before anybody reads.
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > LIMIT {
+            child.kill().unwrap();
+            panic!("{name} does not end: {:?}", child.wait_with_output());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// What a program printed, which is one JSON object.
+fn report(output: &Output) -> Value {
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report.is_object(), "{report}");
+    report
+}
+
+#[test]
+fn linked_without_optimization() {
+    Build { mode: Mode::Linked, is_release: false, linker: None }.test();
+}
+
+#[test]
+fn linked_and_optimized_as_a_whole_by_another_linker() {
+    Build { mode: Mode::Linked, is_release: true, linker: Some("bfd") }.test();
+}
+
+#[test]
+fn loaded_without_optimization_by_another_linker() {
+    Build { mode: Mode::Loaded, is_release: false, linker: Some("bfd") }.test();
+}
+
+#[test]
+fn loaded_and_optimized_as_a_whole() {
+    Build { mode: Mode::Loaded, is_release: true, linker: None }.test();
+}
