@@ -260,13 +260,23 @@ fn handles_of_one_stream_share_blocks() {
 }
 
 #[test]
-fn the_per_thread_stream_is_refused() {
+fn the_per_thread_stream_is_each_threads_own() {
     let Some(gpu) = Gpu::get() else { return };
     let stream = gpu.cuda.stream().context().per_thread_stream();
-    assert!(Cuda::with_stream(stream.clone()).unwrap_err().is_unavailable());
+    let own = Cuda::with_stream(stream.clone()).unwrap();
+    gpucache::cache_scope!(name = "per thread", {
+        let first = address(&patterned(&own, LEN, 1).unwrap());
+        assert_eq!(address(&patterned(&own, LEN, 2).unwrap()), first, "one stream on one thread");
+    });
     let slice = stream.clone_htod(&[1u32, 2, 3]).unwrap();
-    assert!(Array::try_from(slice).unwrap_err().is_unavailable());
+    assert_eq!(Array::try_from(slice).unwrap().to_vec().unwrap(), [1, 2, 3]);
+    let there = own.clone();
+    let array = std::thread::spawn(move || patterned(&there, LEN, 3).unwrap()).join().unwrap();
+    // Its thread has ended, and so its stream.
+    assert_pattern(&array, 3);
+    assert!(own.capture(|| Ok::<_, gpucache::Error>(())).is_err_and(|error| error.is_unavailable()));
     no_error_was_kept(&gpu);
+    let _ = invalidate("per thread");
 }
 
 /// Runs `act` on a thread that never touched CUDA.

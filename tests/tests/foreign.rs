@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// What every build has beside its mode.
-const FEATURES: &str = "";
+const FEATURES: &str = "foreign";
 
 /// What runs over the driver as it is: a program, and what it is told of the driver.
 const RUNS: [(&str, &[(&str, &str)]); 13] = [

@@ -8,7 +8,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire};
+use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 
 use crate::cache::Block;
 use crate::device::ALIGNMENT;
@@ -31,8 +31,8 @@ pub(super) fn put(block: Block) -> Result<u64, Block> {
     let Some(place) = part_of(address).and_then(made).map(|part| place(part, address)) else {
         return Err(block);
     };
-    // What stood there would be a block that is alive at the same address: there is none.
-    let _ = place.swap(block.into_raw().as_ptr(), AcqRel);
+    // Nothing stands there, as no other block that is alive has the same address.
+    place.store(block.into_raw().as_ptr(), Release);
     Ok(address)
 }
 

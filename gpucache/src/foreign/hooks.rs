@@ -9,12 +9,12 @@ use cudarc::driver::sys::{CUdeviceptr, CUresult, CUstream};
 
 use super::driver::Driver;
 use super::probe::{Entrance, is_probe};
-use super::serve::{self, Answer};
+use super::serve::{self, Answer, Freed};
 use super::{info, pool, streams};
 use crate::device::{Handle, is_own_call, process_exits};
 
-/// Runs what a hook does with the driver's own functions.
-#[inline]
+/// Runs what a hook does with the driver's own functions, but for what a plan serves and gets back, where nothing can panic.
+#[cold]
 fn guarded(hook: impl FnOnce(&'static Driver) -> CUresult) -> CUresult {
     let Some(driver) = Driver::get() else { return CUresult::CUDA_ERROR_NOT_INITIALIZED };
     catch_unwind(AssertUnwindSafe(|| hook(driver))).unwrap_or(CUresult::CUDA_ERROR_UNKNOWN)
@@ -35,11 +35,16 @@ fn passed_on(bytes: usize, handle: Handle, call: impl Fn() -> CUresult) -> CUres
 /// As for the driver's.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuMemAllocAsync(address: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
+    let handle = Handle(stream as usize);
+    if let Some(served) = serve::allocate_planned(bytes, handle) {
+        // SAFETY: the caller gives room for an address, as the driver's function asks.
+        unsafe { address.write(served) };
+        return CUresult::CUDA_SUCCESS;
+    }
     guarded(|driver| {
-        let handle = Handle(stream as usize);
         match serve::allocate(bytes, handle) {
             Answer::Served(served) => {
-                // SAFETY: the caller gives room for an address, as the driver's function asks.
+                // SAFETY: the address goes where the caller has room for one.
                 unsafe { address.write(served) };
                 CUresult::CUDA_SUCCESS
             }
@@ -56,10 +61,19 @@ pub(super) unsafe extern "C" fn cuMemAllocAsync(address: *mut CUdeviceptr, bytes
 /// As for the driver's.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) -> CUresult {
-    guarded(|driver| match serve::free(address, Handle(stream as usize)) {
-        true => CUresult::CUDA_SUCCESS,
+    let handle = Handle(stream as usize);
+    let block = match serve::take_back(address, handle) {
+        Freed::Done => return CUresult::CUDA_SUCCESS,
+        Freed::Elsewhere(block) => Some(block),
+        Freed::Unknown => None,
+    };
+    guarded(|driver| match block {
+        Some(block) => {
+            serve::free_elsewhere(block, handle);
+            CUresult::CUDA_SUCCESS
+        }
         // SAFETY: it is no memory of ours, so that the driver's own function gets what the caller gave for it.
-        false => unsafe { (driver.free_async)(address, stream) },
+        None => unsafe { (driver.free_async)(address, stream) },
     })
 }
 

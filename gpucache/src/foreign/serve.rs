@@ -13,6 +13,7 @@ use crate::base::error::{Error, Result};
 use crate::cache::Block;
 use crate::cache::current;
 use crate::device::{Handle, Stream, host_ordered, is_own_call, process_exits};
+use crate::home::ForeignCounters;
 use crate::pressure::shortage::insist;
 use crate::record::Request;
 
@@ -28,13 +29,32 @@ pub(super) enum Answer {
 /// The dtype of what other crates allocate: bytes.
 struct Bytes;
 
-/// Memory of the innermost scope on the stream that a handle means.
+/// What becomes of memory that is freed.
+pub(super) enum Freed {
+    Done,
+    /// It was served, and is freed on another stream than its own, or one that is not known.
+    Elsewhere(Block),
+    /// It is none of ours.
+    Unknown,
+}
+
+/// What the plan of the innermost scope expects next on the stream that a handle means, if this is it.
 #[inline]
+pub(super) fn allocate_planned(bytes: usize, handle: Handle) -> Option<u64> {
+    let entry = current::serving().filter(|_| bytes > 0 && !is_own_call())?;
+    let serve = |stream: &Stream| current::serve_planned(stream, &[bytes], bytes);
+    let record = streams::with_known(handle, entry, serve)??;
+    let address = addresses::put(Block::of(record)).ok()?;
+    current::note_foreign(ForeignCounters::served);
+    Some(address)
+}
+
+/// Memory of the innermost scope on the stream that a handle means.
 pub(super) fn allocate(bytes: usize, handle: Handle) -> Answer {
     let Some(entry) = current::serving().filter(|_| bytes > 0 && !is_own_call()) else { return Answer::PassOn };
     match streams::with(handle, entry, |stream| take(stream, bytes)) {
         Ok(Ok(Some(address))) => {
-            current::note_foreign(|foreign| foreign.served());
+            current::note_foreign(ForeignCounters::served);
             Answer::Served(address)
         }
         Ok(Err(error)) => refused(&error, handle),
@@ -55,7 +75,7 @@ pub(super) fn allocate_for_host(bytes: usize) -> Answer {
     });
     match taken {
         Ok(Some(address)) => {
-            current::note_foreign(|foreign| foreign.served());
+            current::note_foreign(ForeignCounters::served);
             Answer::Served(address)
         }
         Err(error) if error.is_out_of_memory() => Answer::Exhausted,
@@ -64,7 +84,7 @@ pub(super) fn allocate_for_host(bytes: usize) -> Answer {
 }
 
 fn passed_on() -> Answer {
-    current::note_foreign(|foreign| foreign.passed_on());
+    current::note_foreign(ForeignCounters::passed_on);
     Answer::PassOn
 }
 
@@ -100,58 +120,50 @@ pub(super) fn retry(bytes: usize, handle: Handle, succeeds: impl Fn() -> bool) -
     !is_ours && streams::with(handle, current::entry(), again).is_ok_and(|answer| answer.is_ok())
 }
 
-/// Takes memory back that [`allocate`] served, which work of the stream may use that the handle means. Whether it was served.
+/// Takes memory back that [`allocate`] served, if work of its own stream alone may use it.
 #[inline]
-pub(super) fn free(address: u64, handle: Handle) -> bool {
-    let Some(block) = addresses::take(address) else { return false };
+pub(super) fn take_back(address: u64, handle: Handle) -> Freed {
+    let Some(block) = addresses::take(address) else { return Freed::Unknown };
     if process_exits() {
         std::mem::forget(block);
-        return true;
+        return Freed::Done;
     }
-    match streams::with(handle, current::entry(), |stream| is_plain(&block, stream)) {
-        Ok(true) => drop(block),
-        Ok(false) => free_elsewhere(block, handle),
-        Err(why) => free_unknown(block, &why),
+    match streams::with_known(handle, current::entry(), |stream| stream.id() == block.stream().id()) {
+        Some(true) => {
+            drop(block);
+            Freed::Done
+        }
+        _ => Freed::Elsewhere(block),
     }
-    true
 }
 
-/// Whether nothing is to be said of the stream that a block is freed on: it is the block's own.
-#[inline]
-fn is_plain(block: &Block, stream: &Stream) -> bool {
-    block.stream().id() == stream.id()
+/// Takes a block back which work of the stream may use that the handle means, if that is another one than its own.
+pub(super) fn free_elsewhere(block: Block, handle: Handle) {
+    match streams::with(handle, current::entry(), |stream| note_use(&block, stream)) {
+        Ok(Ok(())) => {}
+        // What cannot be ordered is waited for.
+        Ok(Err(_)) | Err(Unknown::ThreadEnds) => wait_for_context(),
+        // A thread without a context has no work that could use it; of a context of its own nothing is known.
+        Err(Unknown::Context) if Driver::get().is_some_and(|driver| driver.current_context() != 0) => {
+            wait_for_context()
+        }
+        Err(Unknown::Context | Unknown::Captured) => {}
+    }
+    drop(block);
 }
 
-/// A block is freed on another stream than its own.
-#[cold]
-fn free_elsewhere(block: Block, handle: Handle) {
+fn note_use(block: &Block, stream: &Stream) -> Result<()> {
+    if stream.id() == block.stream().id() {
+        return Ok(());
+    }
     block.note_freed_elsewhere();
     let is_host_ordered = || host_ordered().is_some_and(|host| host.id() == block.stream().id());
-    let noted = streams::with(handle, current::entry(), |stream| {
-        // Streams of two devices have no events in common; and whoever gets the host's memory waits for nobody.
-        if stream.memory_id() != block.stream().memory_id() || is_host_ordered() {
-            stream.synchronize()
-        } else {
-            block.used_by(stream);
-            Ok(())
-        }
-    });
-    if !matches!(noted, Ok(Ok(()))) {
-        wait_for_context();
+    // Streams of two devices have no events in common; and whoever gets the host's memory waits for nobody.
+    if stream.memory_id() != block.stream().memory_id() || is_host_ordered() {
+        return stream.synchronize();
     }
-    drop(block);
-}
-
-/// A block is freed on a stream that cannot be told.
-#[cold]
-fn free_unknown(block: Block, why: &Unknown) {
-    block.note_freed_elsewhere();
-    // A thread without a context has no work that could use it. Of a thread that ends, or a context of its own, nothing is known.
-    let has_context = Driver::get().is_some_and(|driver| driver.current_context() != 0);
-    if has_context && !matches!(why, Unknown::Captured) {
-        wait_for_context();
-    }
-    drop(block);
+    block.used_by(stream);
+    Ok(())
 }
 
 /// Takes memory back of which no work of the context that is current will be under way any more: waits for it, as the driver does.

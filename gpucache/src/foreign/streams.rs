@@ -39,19 +39,22 @@ pub(super) enum Unknown {
     ThreadEnds,
 }
 
-/// Runs `act` with the stream that a handle means here and now.
+/// Runs `act` with the stream that a handle means here and now, if that is what it meant last.
 #[inline]
+pub(super) fn with_known<R>(handle: Handle, entry: Entry, act: impl FnOnce(&Stream) -> R) -> Option<R> {
+    let with = |last: &RefCell<Option<Last>>| {
+        let last = last.try_borrow().ok()?;
+        let known = last.as_ref().filter(|known| known.is(handle, entry) && !known.is_captured)?;
+        Some(act(&known.found.stream))
+    };
+    LAST.try_with(with).ok()?
+}
+
+/// Runs `act` with the stream that a handle means here and now.
 pub(super) fn with<R>(handle: Handle, entry: Entry, act: impl FnOnce(&Stream) -> R) -> Result<R, Unknown> {
-    let found = LAST.try_with(|last| {
-        if let Ok(known) = last.try_borrow()
-            && let Some(known) = known.as_ref().filter(|known| known.is(handle, entry))
-        {
-            return if known.is_captured { Err(Unknown::Captured) } else { Ok(act(&known.found.stream)) };
-        }
-        let stream = look_up(last, handle, entry).ok_or(Unknown::Context)?;
-        Ok(act(&stream))
-    });
-    found.unwrap_or(Err(Unknown::ThreadEnds))
+    let find = |last: &RefCell<Option<Last>>| look_up(last, handle, entry).ok_or(Unknown::Context)?;
+    let stream = LAST.try_with(find).unwrap_or(Err(Unknown::ThreadEnds))?;
+    Ok(act(&stream))
 }
 
 impl Last {
@@ -66,18 +69,19 @@ impl Last {
 }
 
 #[cold]
-fn look_up(last: &RefCell<Option<Last>>, handle: Handle, entry: Entry) -> Option<Stream> {
+fn look_up(last: &RefCell<Option<Last>>, handle: Handle, entry: Entry) -> Option<Result<Stream, Unknown>> {
     let ended = ENDED.load(Acquire);
     let context = Driver::get()?.current_context();
     let mut last = last.try_borrow_mut().ok()?;
     let known = last.take().filter(|last| last.handle == handle && last.ended == ended && last.context == context);
-    let found = match known {
-        Some(last) if handle.is_still(&last.found) => last.found,
-        _ => handle.stream()?,
+    let (found, is_captured) = match known {
+        Some(last) if last.entry == entry => (last.found, last.is_captured),
+        Some(last) if handle.is_still(&last.found) => (last.found, false),
+        _ => (handle.stream()?, false),
     };
     let stream = found.stream.clone();
-    *last = Some(Last { handle, context, ended, entry, found, is_captured: false });
-    Some(stream)
+    *last = Some(Last { handle, context, ended, entry, found, is_captured });
+    Some(if is_captured { Err(Unknown::Captured) } else { Ok(stream) })
 }
 
 /// A graph is captured on the stream that was looked up last: in this entry its memory is the graph's.
