@@ -39,6 +39,9 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(all(feature = "foreign", not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))))]
+compile_error!("gpucache's feature `foreign` is for Linux on x86-64 or AArch64: enable it for that target alone");
+
 mod array;
 mod base;
 mod cache;

@@ -11,7 +11,7 @@ use proc_macro2::{Spacing, TokenStream, TokenTree};
 /// The layers, from the top. Those of one line stand beside each other.
 const LAYERS: [&[&str]; 11] = [
     &["scope"],
-    &["array"],
+    &["array", "foreign"],
     &["cache"],
     &["planner"],
     &["home"],
@@ -24,9 +24,10 @@ const LAYERS: [&[&str]; 11] = [
 ];
 
 /// Where `unsafe` may stand.
-const UNSAFE: [&str; 13] = [
+const UNSAFE: [&str; 14] = [
     "device/",
     "array/",
+    "foreign/",
     "cache/access.rs",
     "cache/block.rs",
     "cache/current.rs",

@@ -12,8 +12,12 @@ use syn::visit::{self, Visit};
 const LONGEST: usize = 40;
 /// Conditions that a function goes by: `if`, `while`, `&&`, `||`.
 const CONDITIONS: usize = 5;
-/// `unsafe` blocks in the crate, at most.
+/// `unsafe` blocks in the crate, at most, but for those that face C.
 const BLOCKS: usize = 100;
+/// What is called by C, or speaks of what C passes: there each pointer needs one.
+const FACING_C: [&str; 2] = ["foreign/", "device/cuda/borrowed.rs"];
+/// `unsafe` blocks in these, at most.
+const BLOCKS_FACING_C: usize = 40;
 
 #[derive(Default)]
 struct Found {
@@ -156,11 +160,14 @@ fn the_house_keeps_its_measures() {
     let long: Vec<_> = functions.iter().filter(|function| function.2 > LONGEST).cloned().collect();
     functions.sort_by_key(|function| std::cmp::Reverse(function.3));
     println!("most conditions: {:?}", &functions[..12]);
-    println!("{} unsafe blocks", blocks.len());
+    let faces_c = |(path, _): &&(String, usize)| FACING_C.iter().any(|part| path.starts_with(part));
+    let facing_c = blocks.iter().filter(faces_c).count();
+    println!("{} unsafe blocks, and {facing_c} that face C", blocks.len() - facing_c);
     let twisted: Vec<_> = functions.iter().filter(|function| function.3 > CONDITIONS).cloned().collect();
     println!("{} functions of more than {CONDITIONS} conditions", twisted.len());
     assert!(bare.is_empty(), "without an argument: {bare:#?}");
     assert!(long.is_empty(), "{long:#?}");
     assert!(twisted.is_empty(), "more than {CONDITIONS} conditions: {twisted:#?}");
-    assert!(blocks.len() <= BLOCKS, "{} unsafe blocks", blocks.len());
+    assert!(blocks.len() - facing_c <= BLOCKS, "{} unsafe blocks", blocks.len() - facing_c);
+    assert!(facing_c <= BLOCKS_FACING_C, "{facing_c} unsafe blocks that face C");
 }

@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 use super::memory::CudaMemory;
 use super::pool::Pool;
 use super::queue::Queue;
-use super::{Cuda, with_memory};
+use super::{Cuda, with_gpu_of};
 use crate::base::sync::{LazyLock, Mutex, MutexGuard};
 use crate::device::stream::Stream;
 
@@ -140,13 +140,7 @@ pub(crate) fn idle_in_pool(stream: &Stream) -> u64 {
 
 /// A stream over a queue that is somebody else's.
 fn lent(stream: Arc<CudaStream>) -> Option<Stream> {
-    let made = with_memory(&stream, |memory, known| {
-        let queue = Queue::lent(stream.clone());
-        // SAFETY: the memory is that of the GPU of the stream's context, as `with_memory` has it, and a lent queue is of that
-        // context too.
-        unsafe { Stream::new(memory, CudaMemory::new(queue, known.clone())) }
-    });
-    made.ok()
+    with_gpu_of(Queue::lent(stream), |_, unmade| unmade.make()).ok()
 }
 
 fn end(stream: &Stream) {

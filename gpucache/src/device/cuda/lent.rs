@@ -12,7 +12,7 @@ use cudarc::driver::CudaStream;
 use super::known::RawStream;
 use super::memory::CudaMemory;
 use super::queue::Queue;
-use super::{Cuda, with_memory};
+use super::{Cuda, with_gpu_of};
 use crate::base::error::{Error, Result};
 use crate::device::exit::{process_exits, thread_is_main};
 use crate::device::stream::Stream;
@@ -44,9 +44,10 @@ impl Cuda {
 
     /// What a handle of the per-thread stream means on the calling thread.
     pub(super) fn on_this_thread(by_thread: &Stream) -> Result<Stream> {
-        // SAFETY: `with_stream` alone has streams lead here, and makes them over a `CudaMemory`.
-        let memory = unsafe { by_thread.backend_unchecked::<CudaMemory>() };
-        Ok(Cuda::of_this_thread(memory.stream())?.0)
+        match by_thread.backend::<CudaMemory>() {
+            Some(memory) => Ok(Cuda::of_this_thread(memory.stream())?.0),
+            None => Ok(by_thread.clone()),
+        }
     }
 
     /// The calling thread's own stream of a context, of which `stream` has the handle.
@@ -60,11 +61,8 @@ impl Cuda {
             if let Some(known) = own.iter().find(|known| known.memory().queue().raw() == raw) {
                 return Ok(known.clone());
             }
-            let new = with_memory(stream, |memory, known| {
-                let queue = Queue::of_this_thread(stream.clone());
-                // SAFETY: the memory is that of the GPU of the stream's context, as `with_memory` has it.
-                known.find_or_add(raw, || unsafe { Stream::new(memory, CudaMemory::new(queue, known.clone())) })
-            })?;
+            let queue = Queue::of_this_thread(stream.clone());
+            let new = with_gpu_of(queue, |known, unmade| known.find_or_add(raw, || unmade.make()))?;
             own.push(new.clone());
             Ok(new)
         });

@@ -123,14 +123,10 @@ impl Cuda {
     /// ```
     pub fn with_stream(stream: Arc<CudaStream>) -> Result<Cuda> {
         let raw = RawStream::of(&stream).of_any_thread();
-        with_memory(&stream, |memory, known| {
-            let queue = Queue::held(stream.clone());
-            // SAFETY: the memory is that of the GPU of the stream's context, as `with_memory` has it.
-            let make = || unsafe { Stream::new(memory, CudaMemory::new(queue, known.clone())) };
-            match raw.is_per_thread() {
-                true => known.find_or_add(raw, || make().by_thread(Cuda::on_this_thread)),
-                false => known.find_or_add(raw, make),
-            }
+        with_gpu_of(Queue::held(stream), |known, unmade| {
+            let make =
+                || if raw.is_per_thread() { unmade.make().by_thread(Cuda::on_this_thread) } else { unmade.make() };
+            known.find_or_add(raw, make)
         })
     }
 
@@ -191,20 +187,35 @@ fn with_gpu<R>(ordinal: usize, act: impl FnOnce(&mut Gpu) -> R) -> R {
     act(&mut gpus[place])
 }
 
-/// Runs `act` with the memory of the GPU that the stream's context is of, and the streams of that GPU. What is mapped of that memory is
-/// mapped for that GPU, and what streams of it allocate lies there too, in the one address space that the process has: all of
-/// them can use it.
-fn with_memory<R>(stream: &CudaStream, act: impl FnOnce(Arc<Memory>, &Arc<Known>) -> R) -> Result<R> {
-    with_gpu(stream.context().ordinal(), |gpu| {
+/// A stream that is to be made over a queue. Invariant: the memory is that of the GPU which the queue is of.
+struct Unmade {
+    memory: Arc<Memory>,
+    known: Arc<Known>,
+    queue: Queue,
+}
+
+impl Unmade {
+    fn make(self) -> Stream {
+        // SAFETY: what is mapped of this memory is mapped for the queue's GPU, by the invariant above, and what streams of it
+        // allocate lies there too, in the one address space that the process has: all of them can use it.
+        unsafe { Stream::new(self.memory, CudaMemory::new(self.queue, self.known)) }
+    }
+}
+
+/// Runs `act` with the streams of a queue's GPU, and one over the queue that is to be made.
+fn with_gpu_of<R>(queue: Queue, act: impl FnOnce(&Known, Unmade) -> R) -> Result<R> {
+    let context = queue.stream().context().clone();
+    with_gpu(context.ordinal(), |gpu| {
         let memory = match &gpu.memory {
             Some(memory) => memory.clone(),
             None => {
                 // What is kept would be taken for the answer what the GPU can do.
-                stream.context().check_err().map_err(|error| kept(stream, error))?;
-                gpu.memory.insert(memory_of(stream.context())).clone()
+                context.check_err().map_err(|error| kept(queue.stream(), error))?;
+                gpu.memory.insert(memory_of(&context)).clone()
             }
         };
-        Ok(act(memory, &gpu.known))
+        let known = gpu.known.clone();
+        Ok(act(&gpu.known, Unmade { memory, known, queue }))
     })
 }
 
