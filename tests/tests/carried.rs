@@ -73,6 +73,28 @@ fn what_is_carried_no_more_can_be_trimmed() {
     assert_eq!(device.memory().bytes, 24 * 4 * MIB as u64, "what is alive");
 }
 
+/// The arena is empty between two entries, and so another scope may have it; the ring is not.
+#[test]
+fn an_invalidation_of_the_scope_that_had_the_arena_leaves_its_pages() {
+    let (device, scope, other, mut kept) =
+        (Virtual::new(1 << 40), Scope::new("replaces"), Scope::new("borrows"), Vec::new());
+    let mut step = || {
+        let before = device.memory().times_taken();
+        scope.run(|| {
+            drop(Array::<u8, _>::zeros(&device, 64 * MIB).unwrap());
+            replace_all(&device, &scope, &[4 * MIB; 8], &mut kept);
+        });
+        device.memory().times_taken() - before
+    };
+    (0..50).for_each(|_| drop(step()));
+    for round in 0..10 {
+        other.run(|| drop(Array::<u8, _>::zeros(&device, 128 * MIB).unwrap()));
+        assert_eq!(invalidate("borrows").bytes, 128 * MIB as u64);
+        let taken = step();
+        assert_eq!(taken, 0, "{round}: {}", plans(&scope));
+    }
+}
+
 #[test]
 fn unlike_arrays_that_are_replaced_take_little_more() {
     let shares: Vec<f64> = (0..8)
