@@ -218,18 +218,14 @@ impl Planner {
     ) -> Option<Box<Record>> {
         let (before, added) = (shared.ring.live(), bytes as u64);
         let is_noted = self.carry.slack - bytes as i64 >= shared.lease.live() as i64;
-        if !is_noted || !shared.ring.raise(before, before + added) {
+        if !is_noted || self.carry.records.is_empty() || !shared.ring.raise(before, before + added) {
             return None;
         }
         let Some((slot, address)) = serve(&mut self.carry.ring, added) else {
             shared.ring.lower(shared.ring.live() - added);
             return None;
         };
-        let Some(mut record) = self.carry.records.pop() else {
-            self.carry.ring.take_back(slot);
-            shared.ring.lower(shared.ring.live() - added);
-            return None;
-        };
+        let mut record = self.carry.records.pop()?;
         self.hot.cursor.step_aside();
         self.carry.slack -= bytes as i64;
         // As much as is in use is noted, so that it is not below 0.

@@ -179,6 +179,11 @@ impl Stack {
     }
 
     #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<Box<Record>> {
         let mut top = self.0.take()?;
         self.0 = top.below.take();
