@@ -196,8 +196,8 @@ impl Planner {
         self.carry.begin(self.learning.is_recording);
     }
 
-    /// As [`serve`](Planner::serve), where the request that is expected now is carried, and all but the shape. As there, all stays in
-    /// registers: what changes is read again where that takes none.
+    /// As [`serve`](Planner::serve), where the request that is expected now is carried, and all but the shape. What is needed twice is
+    /// read twice, as registers are few.
     #[inline(never)]
     pub(super) fn serve_carried(&mut self, shared: &Shared, bytes: usize) -> Option<Box<Record>> {
         self.serve_from(shared, bytes, Ring::serve_here).or_else(|| self.serve_carried_near(shared, bytes))
@@ -209,6 +209,7 @@ impl Planner {
         self.serve_from(shared, bytes, Ring::serve)
     }
 
+    /// Serves what the ring gives for it in this way, if nothing else is to be done.
     #[inline(always)]
     fn serve_from(
         &mut self,

@@ -8,6 +8,9 @@
 //! what the hand holds take up the regions wholly and overlap nowhere. The hand is between two slots of the circle, and what it
 //! holds lies between them. What is live is handed out to nobody: only what is free is, and what the hand holds was that.
 
+#[cfg(test)]
+mod tests;
+
 /// Slots in a circle of addresses, with a hand between two of them.
 #[derive(Debug)]
 pub(super) struct Circle {
@@ -285,28 +288,5 @@ impl Circle {
         let next = |&(_, slot): &(u32, Slot)| Some((slot.next, self.slots[slot.next as usize]));
         let slots = std::iter::successors(Some((border, self.slots[border as usize])), next).skip(1);
         slots.take_while(|(_, slot)| slot.state != State::Border).filter(|(_, slot)| slot.state == State::Live)
-    }
-}
-
-#[cfg(test)]
-impl Circle {
-    /// Where all that slots and the hand take up begins and ends, region by region, in the order of the circle from a border on.
-    pub(super) fn stretches(&self, border: u32) -> Vec<Vec<(u64, u64)>> {
-        let (mut regions, mut at) = (Vec::<Vec<(u64, u64)>>::new(), border);
-        loop {
-            let Slot { address, bytes, next, state } = self.slots[at as usize];
-            assert_ne!(state, State::Spare, "a slot that was put away is in the circle");
-            match regions.last_mut().filter(|_| state != State::Border) {
-                Some(region) => region.push((address, address + bytes)),
-                None => regions.push(Vec::new()),
-            }
-            let Hand { address, bytes, before, next: behind } = self.hand;
-            let holds = before == at && bytes > 0;
-            regions.last_mut().filter(|_| holds).into_iter().for_each(|region| region.push((address, address + bytes)));
-            at = if holds { behind } else { next };
-            if at == border {
-                return regions;
-            }
-        }
     }
 }
