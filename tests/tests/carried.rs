@@ -111,6 +111,30 @@ fn unlike_arrays_that_are_replaced_take_little_more() {
     assert!(mean <= 1.10, "{mean}: {shares:.3?}");
 }
 
+#[test]
+fn what_is_replaced_by_chance_comes_to_be_carried() {
+    let (device, scope, mut rng) = (Virtual::unchecked(1 << 40), Scope::new("by chance"), Rng::with_seed(7));
+    let mut kept: Vec<Option<Array<u8, Virtual>>> = (0..32).map(|_| None).collect();
+    let mut entry = || {
+        scope.run(|| {
+            let mut temporary = None;
+            for place in &mut kept {
+                let new = Array::zeros(&device, 4 * MIB).unwrap();
+                let old = if rng.u8(0..3) == 0 { place.replace(new) } else { temporary.replace(new) };
+                drop(old);
+            }
+        });
+    };
+    (0..600).for_each(|_| entry());
+    let (before, heap) = (plans(&scope), allocations());
+    (0..500).for_each(|_| entry());
+    assert_eq!(allocations() - heap, 0, "allocations of the host's heap");
+    let after = plans(&scope);
+    assert_eq!(after.carried - before.carried, 500 * 32, "{after}");
+    let most = (33 * 4 * MIB) as f64;
+    assert!(device.memory().bytes as f64 <= 1.15 * most, "{}", device.memory().bytes);
+}
+
 /// Arrays of a random program, each full of its own number.
 #[derive(Default)]
 struct Kept {
