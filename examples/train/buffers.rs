@@ -4,7 +4,7 @@
 //! to be fast, and it is the mark that `scoped` has to reach.
 
 use std::ops::{Deref, DerefMut};
-use std::slice;
+use std::{mem, slice};
 
 use gpucache::prelude::*;
 
@@ -37,7 +37,8 @@ pub(crate) enum Buffers<'a, D: Device> {
     Hand(slice::IterMut<'a, Matrix<D>>),
 }
 
-/// An array for the length of a step. Dropping an owned one gives its memory back at once, for the next array of the step.
+/// An array for the length of a step, or until a later step replaces it. Dropping an owned one gives its memory back at once,
+/// for the next array of the step.
 pub(crate) enum Buffer<'a, D: Device> {
     Owned(Matrix<D>),
     Hand(&'a mut Matrix<D>),
@@ -90,6 +91,17 @@ fn unwritten<D: Device>(device: &D, shape: [usize; 2]) -> gpucache::Result<Matri
     // SAFETY: the only way to an output is through `Compute`, whose operations write every element of the output they are
     // given before anything reads it (its documented contract); f32 has no invalid bit pattern.
     unsafe { Matrix::uninit(device, shape) }
+}
+
+impl<D: Device> Buffer<'_, D> {
+    /// Puts this array in the place of `old`, which is dropped. One that was made by hand changes places with `old` instead:
+    /// the next step's output is what this step had as its input.
+    pub(crate) fn replace(self, old: &mut Matrix<D>) {
+        match self {
+            Self::Owned(new) => *old = new,
+            Self::Hand(new) => mem::swap(old, new),
+        }
+    }
 }
 
 impl<D: Device> Deref for Buffer<'_, D> {

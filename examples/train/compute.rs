@@ -91,6 +91,15 @@ pub(crate) trait Compute {
     /// `out` = the sum of the rows of `x`.
     fn sum_rows(&self, x: &Matrix<Self::Device>, out: &mut Matrix<Self::Device>) -> Result<()>;
 
-    /// Moves a parameter against its gradient.
+    /// Moves a parameter against its gradient, in place.
     fn adam(&self, adam: Adam, gradient: &Matrix<Self::Device>, parameter: &mut Parameter<Self::Device>) -> Result<()>;
+
+    /// `new` = value, mean and square of `old` moved against its gradient: to the bit what [`Compute::adam`] makes of them.
+    fn moved_by_adam(
+        &self,
+        adam: Adam,
+        gradient: &Matrix<Self::Device>,
+        old: &Parameter<Self::Device>,
+        new: [&mut Matrix<Self::Device>; 3],
+    ) -> Result<()>;
 }

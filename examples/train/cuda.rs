@@ -38,6 +38,7 @@ struct Kernels {
     softmax_cross_entropy: CudaFunction,
     sum_rows: CudaFunction,
     adam: CudaFunction,
+    moved_by_adam: CudaFunction,
 }
 
 impl CudaCompute {
@@ -70,6 +71,7 @@ impl Kernels {
             softmax_cross_entropy: module.load_function("softmax_cross_entropy")?,
             sum_rows: module.load_function("sum_rows")?,
             adam: module.load_function("adam")?,
+            moved_by_adam: module.load_function("moved_by_adam")?,
         })
     }
 }
@@ -187,14 +189,32 @@ impl Compute for CudaCompute {
     }
 
     fn adam(&self, adam: Adam, gradient: &Matrix<Cuda>, parameter: &mut Parameter<Cuda>) -> Result<()> {
+        let count = int(shapes::parameter(gradient, parameter)?)?;
         let Parameter { value, mean, square } = parameter;
-        shapes::same(value, mean)?;
-        shapes::same(value, square)?;
-        let count = int(shapes::same(value, gradient)?)?;
         let mut launch = self.stream().launch_builder(&self.kernels.adam);
         launch.arg(value).arg(mean).arg(square).arg(gradient);
         launch.arg(&adam.rate).arg(&adam.mean_decay).arg(&adam.square_decay).arg(&adam.epsilon).arg(&count);
         // SAFETY: `count` is the length of all four.
+        unsafe { launch.launch(one_thread_each(count)) }?;
+        Ok(())
+    }
+
+    fn moved_by_adam(
+        &self,
+        adam: Adam,
+        gradient: &Matrix<Cuda>,
+        old: &Parameter<Cuda>,
+        new: [&mut Matrix<Cuda>; 3],
+    ) -> Result<()> {
+        let count = int(shapes::parameter(gradient, old)?)?;
+        let mut launch = self.stream().launch_builder(&self.kernels.moved_by_adam);
+        for new in new {
+            shapes::same(gradient, new)?;
+            launch.arg(new);
+        }
+        launch.arg(&old.value).arg(&old.mean).arg(&old.square).arg(gradient);
+        launch.arg(&adam.rate).arg(&adam.mean_decay).arg(&adam.square_decay).arg(&adam.epsilon).arg(&count);
+        // SAFETY: `count` is the length of all seven; the new ones are borrowed mutably, and so are none of the others.
         unsafe { launch.launch(one_thread_each(count)) }?;
         Ok(())
     }

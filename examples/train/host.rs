@@ -19,6 +19,12 @@ impl HostCompute {
     pub(crate) fn new() -> Self {
         Self { device: Host::new() }
     }
+
+    /// On a stream, whose memory is counted apart.
+    #[cfg(test)]
+    pub(crate) fn on(device: Host) -> Self {
+        Self { device }
+    }
 }
 
 impl Compute for HostCompute {
@@ -132,15 +138,56 @@ impl Compute for HostCompute {
     }
 
     fn adam(&self, adam: Adam, gradient: &Matrix<Host>, parameter: &mut Parameter<Host>) -> Result<()> {
+        shapes::parameter(gradient, parameter)?;
         let Parameter { value, mean, square } = parameter;
-        shapes::same(gradient, value)?;
         let moments = mean.iter_mut().zip(square.iter_mut());
         for ((value, gradient), (mean, square)) in value.iter_mut().zip(gradient.iter()).zip(moments) {
-            *mean += (1.0 - adam.mean_decay) * (gradient - *mean);
-            *square += (1.0 - adam.square_decay) * (gradient * gradient - *square);
-            *value -= adam.rate * *mean / (square.sqrt() + adam.epsilon);
+            *mean = adam.moved_mean(*mean, *gradient);
+            *square = adam.moved_square(*square, *gradient);
+            *value = adam.moved_value(*value, *mean, *square);
         }
         Ok(())
+    }
+
+    /// One array after the other: the compiler uses vectors only where it can tell few arrays apart.
+    fn moved_by_adam(
+        &self,
+        adam: Adam,
+        gradient: &Matrix<Host>,
+        old: &Parameter<Host>,
+        new: [&mut Matrix<Host>; 3],
+    ) -> Result<()> {
+        shapes::parameter(gradient, old)?;
+        let [value, mean, square] = new;
+        for new in [&*value, &*mean, &*square] {
+            shapes::same(gradient, new)?;
+        }
+        for ((new, old), gradient) in mean.iter_mut().zip(old.mean.iter()).zip(gradient.iter()) {
+            *new = adam.moved_mean(*old, *gradient);
+        }
+        for ((new, old), gradient) in square.iter_mut().zip(old.square.iter()).zip(gradient.iter()) {
+            *new = adam.moved_square(*old, *gradient);
+        }
+        for (((new, old), mean), square) in value.iter_mut().zip(old.value.iter()).zip(mean.iter()).zip(square.iter()) {
+            *new = adam.moved_value(*old, *mean, *square);
+        }
+        Ok(())
+    }
+}
+
+/// The step of one number.
+impl Adam {
+    fn moved_mean(self, mean: f32, gradient: f32) -> f32 {
+        mean + (1.0 - self.mean_decay) * (gradient - mean)
+    }
+
+    fn moved_square(self, square: f32, gradient: f32) -> f32 {
+        square + (1.0 - self.square_decay) * (gradient * gradient - square)
+    }
+
+    /// From the means after the step.
+    fn moved_value(self, value: f32, mean: f32, square: f32) -> f32 {
+        value - self.rate * mean / (square.sqrt() + self.epsilon)
     }
 }
 

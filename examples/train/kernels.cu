@@ -63,14 +63,31 @@ extern "C" __global__ void sum_rows(float *out, const float *x, int rows, int co
     }
 }
 
+// One element's step of Adam, from the old arrays to the new ones, which may be the old ones. The two kernels share it, so that
+// they round alike.
+static __device__ void adam_element(float *new_value, float *new_mean, float *new_square, const float *value,
+                                    const float *mean, const float *square, const float *gradient, float rate,
+                                    float mean_decay, float square_decay, float epsilon, int i) {
+    float g = gradient[i];
+    float m = mean[i] + (1.0f - mean_decay) * (g - mean[i]);
+    float s = square[i] + (1.0f - square_decay) * (g * g - square[i]);
+    new_mean[i] = m;
+    new_square[i] = s;
+    new_value[i] = value[i] - rate * m / (sqrtf(s) + epsilon);
+}
+
 extern "C" __global__ void adam(float *value, float *mean, float *square, const float *gradient, float rate,
                                 float mean_decay, float square_decay, float epsilon, int count) {
     int i = thread_index();
     if (i >= count) return;
-    float g = gradient[i];
-    float m = mean[i] + (1.0f - mean_decay) * (g - mean[i]);
-    float s = square[i] + (1.0f - square_decay) * (g * g - square[i]);
-    mean[i] = m;
-    square[i] = s;
-    value[i] -= rate * m / (sqrtf(s) + epsilon);
+    adam_element(value, mean, square, value, mean, square, gradient, rate, mean_decay, square_decay, epsilon, i);
+}
+
+extern "C" __global__ void moved_by_adam(float *new_value, float *new_mean, float *new_square, const float *value,
+                                         const float *mean, const float *square, const float *gradient, float rate,
+                                         float mean_decay, float square_decay, float epsilon, int count) {
+    int i = thread_index();
+    if (i >= count) return;
+    adam_element(new_value, new_mean, new_square, value, mean, square, gradient, rate, mean_decay, square_decay,
+                 epsilon, i);
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! cargo run --release --example train
 //! cargo run --release --example train -- --device host --alloc plain --json
+//! cargo run --release --example train -- --functional
 //! ```
 //!
 //! The reader's way: `step.rs`, where the scopes are; `network.rs`, which makes and drops the arrays; `buffers.rs`, the three
@@ -19,6 +20,8 @@ mod data;
 #[cfg(test)]
 mod gradient_check;
 mod host;
+#[cfg(test)]
+mod memory_check;
 mod network;
 mod report;
 mod shapes;
@@ -43,6 +46,9 @@ struct Options {
     /// Where the arrays of a step come from.
     #[arg(long, value_enum, default_value = "scoped")]
     alloc: Alloc,
+    /// Replace weights and running means in each step by new arrays, as functional optimizers do, instead of writing into them.
+    #[arg(long)]
+    functional: bool,
     /// Passes over the training images.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..))]
     epochs: u16,

@@ -1,7 +1,8 @@
 //! A perceptron with two hidden layers: `64 → 256 → 128 → 10`, ReLU between them.
 //!
 //! Every activation and gradient is a new array, made where it is needed and dropped where it is not needed any more: nobody
-//! plans memory here. The parameters live outside every scope, as long as the network does.
+//! plans memory here. The parameters are made outside every scope, and live as long as the network does, unless each step
+//! replaces them (`--functional`).
 
 use gpucache::prelude::*;
 
@@ -126,8 +127,8 @@ impl<D: Device> Layer<D> {
     ) -> Result<()> {
         let weight = step.matmul(Factor::Transposed(input), Factor::AsIs(&at_output))?;
         let bias = step.sum_rows(&at_output)?;
-        step.compute.adam(adam, &weight, &mut self.weight)?;
-        step.compute.adam(adam, &bias, &mut self.bias)
+        step.adam(adam, &weight, &mut self.weight)?;
+        step.adam(adam, &bias, &mut self.bias)
     }
 }
 

@@ -13,6 +13,7 @@ use crate::training::Outcome;
 pub(crate) struct Report {
     device: String,
     alloc: Alloc,
+    functional: bool,
     epochs: u16,
     /// Share of the held-back images told right after the last epoch, from 0 to 1.
     test_accuracy: f64,
@@ -23,6 +24,8 @@ pub(crate) struct Report {
     /// Allocations that the cache `train_step` served with memory it had, those that others had given back, and those for which
     /// memory was taken from the device.
     hits: u64,
+    /// Those of the hits whose arrays outlived their step: what `--functional` replaces.
+    carried: u64,
     recycled: u64,
     misses: u64,
     /// How often the training steps took memory from the device, by allocations and mapped pieces: in all, and after the first
@@ -44,11 +47,13 @@ impl Report {
         Self {
             device: compute.name(),
             alloc: options.alloc,
+            functional: options.functional,
             epochs: options.epochs,
             test_accuracy: outcome.accuracy,
             train_loss: outcome.loss,
             steps_per_second: timed.steps as f64 / timed.time.as_secs_f64(),
             hits: cache.hits,
+            carried: outcome.carried,
             recycled: cache.recycled,
             misses: cache.misses,
             device_takes: first.takes + steady.takes,

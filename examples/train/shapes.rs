@@ -3,7 +3,7 @@
 use gpucache::prelude::*;
 
 use crate::common::Result;
-use crate::compute::{Factor, Matrix};
+use crate::compute::{Factor, Matrix, Parameter};
 
 impl<D: Device> Factor<'_, D> {
     pub(crate) fn array(&self) -> &Matrix<D> {
@@ -82,6 +82,14 @@ pub(crate) fn losses<D: Device>(
         format!("the losses of {:?} have no place from {start} on in {}", logits.shape(), losses.len())
     })?;
     Ok((rows, columns))
+}
+
+/// The number of elements of each array of `parameter`, which its `gradient` has too.
+pub(crate) fn parameter<D: Device>(gradient: &Matrix<D>, parameter: &Parameter<D>) -> Result<usize> {
+    let Parameter { value, mean, square } = parameter;
+    same(gradient, value)?;
+    same(gradient, mean)?;
+    same(gradient, square)
 }
 
 /// The number of elements of both.

@@ -6,7 +6,7 @@ use gpucache::prelude::*;
 
 use crate::buffers::{Buffer, Buffers};
 use crate::common::Result;
-use crate::compute::{Adam, Compute, Factor, Matrix};
+use crate::compute::{Adam, Compute, Factor, Matrix, Parameter};
 use crate::data::{CLASSES, PIXELS};
 use crate::network::{Activations, HIDDEN, Network};
 use crate::shapes;
@@ -53,14 +53,19 @@ pub(crate) fn evaluate<C: Compute>(
 }
 
 /// The shapes that [`train_step`] asks for with a batch of so many rows, in its order: the price of `--alloc hand`.
-pub(crate) fn training_shapes(rows: usize) -> Vec<[usize; 2]> {
+pub(crate) fn training_shapes(rows: usize, functional: bool) -> Vec<[usize; 2]> {
     let [first, second] = HIDDEN;
-    let batch = [[rows, PIXELS], [rows, CLASSES]];
-    let loss = [[rows, CLASSES]];
-    let third = [[rows, second], [rows, second], [second, CLASSES], [1, CLASSES]];
-    let middle = [[rows, first], [rows, first], [first, second], [1, second]];
-    let bottom = [[PIXELS, first], [1, first]];
-    [&batch[..], &forward_shapes(rows), &loss, &third, &middle, &bottom].concat()
+    let batch = vec![[rows, PIXELS], [rows, CLASSES]];
+    let loss = vec![[rows, CLASSES]];
+    let (at_second, at_first) = (vec![[rows, second]; 2], vec![[rows, first]; 2]);
+    let learn = |inputs, outputs| {
+        let (weight, bias) = ([inputs, outputs], [1, outputs]);
+        // The gradients, and what replaces value, mean and square of each.
+        if functional { [vec![weight, bias], vec![weight; 3], vec![bias; 3]].concat() } else { vec![weight, bias] }
+    };
+    let third = [at_second, learn(second, CLASSES)].concat();
+    let middle = [at_first, learn(first, second)].concat();
+    [batch, forward_shapes(rows), loss, third, middle, learn(PIXELS, first)].concat()
 }
 
 /// The shapes that a forward pass asks for, in its order.
@@ -73,6 +78,8 @@ pub(crate) fn forward_shapes(rows: usize) -> Vec<[usize; 2]> {
 pub(crate) struct Step<'a, C: Compute> {
     pub(crate) compute: &'a C,
     pub(crate) buffers: Buffers<'a, C::Device>,
+    /// Whether what is learnt is written to new arrays.
+    pub(crate) functional: bool,
 }
 
 impl<'a, C: Compute> Step<'a, C> {
@@ -106,6 +113,25 @@ impl<'a, C: Compute> Step<'a, C> {
         let mut out = self.buffers.output([1, shapes::dims(x)?.1])?;
         self.compute.sum_rows(x, &mut out)?;
         Ok(out)
+    }
+
+    /// Moves a parameter against its gradient. New arrays are made in the scope as all others are, and are alive when the next
+    /// step makes their successors; the old ones, which the step before made, are dropped here.
+    pub(crate) fn adam(
+        &mut self,
+        adam: Adam,
+        gradient: &Matrix<C::Device>,
+        parameter: &mut Parameter<C::Device>,
+    ) -> Result<()> {
+        if !self.functional {
+            return self.compute.adam(adam, gradient, parameter);
+        }
+        let [mut value, mut mean, mut square] = [self.like(gradient)?, self.like(gradient)?, self.like(gradient)?];
+        self.compute.moved_by_adam(adam, gradient, parameter, [&mut value, &mut mean, &mut square])?;
+        value.replace(&mut parameter.value);
+        mean.replace(&mut parameter.mean);
+        square.replace(&mut parameter.square);
+        Ok(())
     }
 
     fn gather(

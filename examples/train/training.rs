@@ -33,6 +33,7 @@ struct Training<'c, C: Compute> {
     last_batch: Storage<C::Device>,
     steps: i32,
     planned_steps: i32,
+    functional: bool,
 }
 
 struct Evaluation<'c, C: Compute> {
@@ -63,6 +64,8 @@ pub(crate) struct Outcome {
     pub(crate) steady: Tally,
     /// What the cache of the training step did.
     pub(crate) cache: Option<ScopeStats>,
+    /// Allocations of arrays that outlive their step, which its plan served.
+    pub(crate) carried: u64,
     /// Bytes that the caches gave back after the last evaluation, and at the end.
     pub(crate) given_back: [u64; 2],
 }
@@ -89,8 +92,9 @@ pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcom
     bar.finish_and_clear();
 
     let cache = gpucache::stats("train_step");
+    let carried = gpucache::plan_stats("train_step").map_or(0, |plans| plans.carried);
     let given_back = [evaluation_bytes, gpucache::invalidate_all().bytes];
-    Ok(Outcome { accuracy, loss: training.loss()?, first, steady, cache, given_back })
+    Ok(Outcome { accuracy, loss: training.loss()?, first, steady, cache, carried, given_back })
 }
 
 fn style() -> Result<ProgressStyle> {
@@ -101,7 +105,7 @@ impl<'c, C: Compute> Training<'c, C> {
     fn new(compute: &'c C, train: &Samples, mut random: fastrand::Rng, options: &Options) -> Result<Self> {
         let device = compute.device();
         let (samples, table) = (train.len(), train.with_shifted_copies());
-        let storage = |rows| Storage::new(options.alloc, device, &training_shapes(rows));
+        let storage = |rows| Storage::new(options.alloc, device, &training_shapes(rows, options.functional));
         Ok(Self {
             compute,
             network: Network::new(device, &mut random)?,
@@ -116,6 +120,7 @@ impl<'c, C: Compute> Training<'c, C> {
             last_batch: storage(samples % BATCH)?,
             steps: 0,
             planned_steps: i32::try_from(samples.div_ceil(BATCH))?.saturating_mul(options.epochs.into()),
+            functional: options.functional,
             random,
         })
     }
@@ -129,7 +134,7 @@ impl<'c, C: Compute> Training<'c, C> {
         for batch in batches(self.samples) {
             let adam = self.next_adam();
             let storage = if batch.len() == BATCH { &mut self.full_batch } else { &mut self.last_batch };
-            let step = Step { compute: self.compute, buffers: storage.buffers() };
+            let step = Step { compute: self.compute, buffers: storage.buffers(), functional: self.functional };
             train_step(step, &mut self.network, &mut self.set, batch, adam)?;
             tally.steps += 1;
         }
@@ -174,7 +179,7 @@ impl<'c, C: Compute> Evaluation<'c, C> {
 
     /// The share of the held-back images that the network tells right.
     fn accuracy(&mut self, network: &Network<C::Device>) -> Result<f64> {
-        let step = Step { compute: self.compute, buffers: self.storage.buffers() };
+        let step = Step { compute: self.compute, buffers: self.storage.buffers(), functional: false };
         let scores = evaluate(step, network, &self.images)?;
         let right = scores.chunks_exact(CLASSES).zip(&self.labels).filter(|(scores, label)| best(scores) == **label);
         Ok(right.count() as f64 / self.labels.len() as f64)

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::VecDeque;
 use std::thread;
 
 use fastrand::Rng;
@@ -73,6 +74,30 @@ fn what_is_carried_no_more_can_be_trimmed() {
     assert_eq!(device.memory().bytes, 24 * 4 * MIB as u64, "what is alive");
 }
 
+/// The arena is empty between two entries, and so another scope may have its memory; the ring is not.
+#[test]
+fn an_invalidation_leaves_the_pages_of_an_arena_that_was_lent() {
+    let (device, mut kept) = (Virtual::new(1 << 40), VecDeque::new());
+    let (replaces, borrows) = (Scope::new("replaces"), Scope::new("borrows"));
+    let mut step = || {
+        let before = device.memory().times_taken();
+        replaces.run(|| {
+            drop(Array::<u8, _>::zeros(&device, 64 * MIB).unwrap());
+            for _ in 0..8 {
+                kept.push_back(Array::<u8, _>::zeros(&device, 4 * MIB).unwrap());
+                kept.drain(..kept.len().saturating_sub(8));
+            }
+        });
+        device.memory().times_taken() - before
+    };
+    let _cold: u64 = (0..50).map(|_| step()).sum();
+    for round in 0..10 {
+        borrows.run(|| drop(Array::<u8, _>::zeros(&device, 128 * MIB).unwrap()));
+        assert_eq!(invalidate("borrows").bytes, 128 * MIB as u64);
+        assert_eq!(step(), 0, "round {round}: {}", plans(&replaces));
+    }
+}
+
 #[test]
 fn unlike_arrays_that_are_replaced_take_little_more() {
     let shares: Vec<f64> = (0..8)
@@ -84,6 +109,30 @@ fn unlike_arrays_that_are_replaced_take_little_more() {
         .collect();
     let mean = shares.iter().sum::<f64>() / shares.len() as f64;
     assert!(mean <= 1.10, "{mean}: {shares:.3?}");
+}
+
+#[test]
+fn what_is_replaced_by_chance_comes_to_be_carried() {
+    let (device, scope, mut rng) = (Virtual::unchecked(1 << 40), Scope::new("by chance"), Rng::with_seed(7));
+    let mut kept: Vec<Option<Array<u8, Virtual>>> = (0..32).map(|_| None).collect();
+    let mut entry = || {
+        scope.run(|| {
+            let mut temporary = None;
+            for place in &mut kept {
+                let new = Array::zeros(&device, 4 * MIB).unwrap();
+                let old = if rng.u8(0..3) == 0 { place.replace(new) } else { temporary.replace(new) };
+                drop(old);
+            }
+        });
+    };
+    (0..600).for_each(|_| entry());
+    let (before, heap) = (plans(&scope), allocations());
+    (0..500).for_each(|_| entry());
+    assert_eq!(allocations() - heap, 0, "allocations of the host's heap");
+    let after = plans(&scope);
+    assert_eq!(after.carried - before.carried, 500 * 32, "{after}");
+    let most = (33 * 4 * MIB) as f64;
+    assert!(device.memory().bytes as f64 <= 1.15 * most, "{}", device.memory().bytes);
 }
 
 /// Arrays of a random program, each full of its own number.

@@ -183,13 +183,17 @@ impl PlanCounters {
         served.saturating_sub(self.live.get() + self.ring_blocks.get() + self.evicted.get())
     }
 
+    /// Whether plans have positions, and nothing to lay them in.
+    pub(crate) fn lacks_arena(&self) -> bool {
+        self.bytes.get() > 0 && self.block.get() == 0
+    }
+
     /// Why no plan serves.
     pub(crate) fn unplanned(&self) -> Option<Unplanned> {
-        let lacks_arena = self.bytes.get() > 0 && self.block.get() == 0;
         match self.plans.get() {
             0 if self.has_stopped.get() > 0 => Some(Unplanned::Irregular),
             0 => Some(Unplanned::Learning),
-            _ if lacks_arena => Some(Unplanned::Short),
+            _ if self.lacks_arena() => Some(Unplanned::Short),
             _ => None,
         }
     }

@@ -106,11 +106,14 @@ impl Counters {
     }
 
     /// How many bytes of a range are likely to be needed again: with room for blocks to lie apart, since a range reserves
-    /// up to 1.1 times what is alive; a plan's block is as large as it need be.
+    /// up to 1.1 times what is alive; a plan's block is as large as it need be. While another scope has the block's memory, what
+    /// a ring holds is not all that the next entry needs.
     pub(crate) fn expected(&self) -> u64 {
-        match self.plan.block.get() + self.plan.ring.get() {
-            0 => self.demand.get() + self.demand.get() / 8,
-            planned => planned + self.beside.get(),
+        let planned = self.plan.block.get() + self.plan.ring.get();
+        let known = planned + self.beside.get();
+        match planned == 0 || self.plan.lacks_arena() {
+            true => known.max(self.demand.get() + self.demand.get() / 8),
+            false => known,
         }
     }
 

@@ -1,60 +1,43 @@
 //! A ring: serves what outlives its entry, by next fit in a circle of addresses.
 //!
-//! What is replaced entry by entry is dropped about in the order in which it was born. So a search that goes on where the last
-//! one ended finds what was dropped longest ago, merged to one stretch, whatever the sizes: n arrays that are replaced one by
+//! What is replaced entry by entry is dropped about in the order in which it was born. So a hand that goes on where the last
+//! array ended finds what was dropped longest ago, side by side, whatever the sizes: n arrays that are replaced one by
 //! one need n + 1 places, and those that grow a little each time need no place of their own. What is dropped in another
 //! order, or never, is stepped over.
 //!
 //! Where sizes repeat, the ends of the turns decide how much is wasted there: [`turns`](super::turns) finds them beforehand.
-//!
-//! Invariants: slots are linked in a circle in order of address, region by region, each of which begins with a border; two free
-//! slots are never neighbours; `head` is a slot of the circle. What is live is handed out to nobody, since only free slots are.
+//! [`circle`] keeps the slots.
 
+mod circle;
 #[cfg(test)]
 mod tests;
 
 use super::cursor::Evicted;
 use super::envelope::ALIGN;
 use super::turns::Turns;
+use circle::{Circle, NONE, State};
 
 /// Slots in a circle of addresses.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    slots: Vec<Slot>,
-    /// The first of the slots that are in no circle, linked by `next`; [`NONE`] if there is none.
-    spare: u32,
-    regions: Vec<Region>,
-    /// Where the next search begins.
-    head: u32,
-    /// The free slot in which what came back last lies.
+    circle: Circle,
+    /// The slot that came back last.
     freed: u32,
-    served: u64,
+    /// What was born so far, here or elsewhere.
+    births: u64,
+    /// How many births there were when this turn ends; [`NEVER`] where turns end as it comes.
+    turn_end: u64,
     returned: u64,
+    /// Births elsewhere.
+    passed: u64,
+    /// Births before this entry.
+    before_entry: u64,
     turns: Turns,
+    /// Whether it has fewer bytes than `target`.
+    grows: bool,
     /// The ring grows up to so many bytes before it begins anew at its end.
     target: u64,
-    /// Whether it has fewer.
-    grows: bool,
-}
-
-/// A stretch of addresses or the border before one.
-///
-/// Links to both sides lie apart: the compiler would load them at once, which takes long where one of them was just stored.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct Slot {
-    address: u64,
-    prev: u32,
-    state: State,
-    bytes: u64,
-    next: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Border,
-    Free,
-    Live,
+    regions: Vec<Region>,
 }
 
 /// Addresses side by side.
@@ -65,18 +48,28 @@ struct Region {
     bytes: u64,
 }
 
-/// No slot.
-const NONE: u32 = u32::MAX;
-/// Slots that the fast way looks at. What is dropped in the order of its birth needs one or two looks.
+/// More births than there are.
+const NEVER: u64 = u64::MAX;
+/// Slots that the fast way steps over. What is dropped in the order of its birth needs one step or none.
 const NEAR: usize = 8;
-/// Slots that are looked at before the ring grows: more than arrays of a model's state, and a few microseconds.
+/// Slots that are stepped over before the ring grows: more than arrays of a model's state, and a few microseconds.
 const FAR: usize = 4096;
 
 impl Default for Ring {
     fn default() -> Ring {
-        let (slots, regions, turns) = (Vec::new(), Vec::new(), Turns::default());
-        let (head, freed, served, returned, target, grows) = (0, 0, 0, 0, 0, false);
-        Ring { slots, spare: NONE, regions, head, freed, served, returned, turns, target, grows }
+        Ring {
+            circle: Circle::default(),
+            freed: NONE,
+            births: 0,
+            turn_end: NEVER,
+            returned: 0,
+            passed: 0,
+            before_entry: 0,
+            turns: Turns::default(),
+            grows: false,
+            target: 0,
+            regions: Vec::new(),
+        }
     }
 }
 
@@ -92,50 +85,65 @@ impl Ring {
 
     /// How many slots are live.
     pub(crate) fn live(&self) -> u64 {
-        self.served - self.returned
+        self.served() - self.returned
     }
 
     /// How often a slot was served.
     pub(crate) fn served(&self) -> u64 {
-        self.served
+        self.births - self.passed
     }
 
     /// Goes by these turns from the next one on, and grows up to so many bytes for them.
     pub(crate) fn follow(&mut self, turns: Turns, target: u64) {
+        self.turn_end = if turns.are_planned() { self.births } else { NEVER };
         (self.turns, self.target) = (turns, target);
         self.note_growth();
     }
 
-    /// An entry begins.
+    /// An entry begins: its first birth is that of position 0.
     #[inline]
     pub(crate) fn begin(&mut self) {
-        self.turns.begin();
+        self.before_entry = self.births;
     }
 
-    /// A slot of so many bytes, and its address, if one of the next few will do.
+    /// A slot of so many bytes, and its address, if it is found at once. No call is made from here.
     #[inline(always)]
-    pub(crate) fn serve(&mut self, bytes: u64) -> Option<(u32, u64)> {
-        let rounded = bytes.next_multiple_of(ALIGN);
-        let found = if self.is_like_freed(rounded) { self.freed } else { self.find(rounded, NEAR)? };
-        Some(self.hand_out(found, rounded))
-    }
-
-    /// Whether what came back last left a hole for one or two of so many bytes: where arrays are dropped in no order, that is found
-    /// at once, and fits best.
-    #[inline]
-    fn is_like_freed(&self, bytes: u64) -> bool {
-        if self.target > 0 {
-            return false;
+    pub(crate) fn serve_here(&mut self, bytes: u64) -> Option<(u32, u64)> {
+        if self.births == self.turn_end {
+            return None;
         }
-        let freed = self.slots.get(self.freed as usize);
-        freed.is_some_and(|slot| slot.state == State::Free && (slot.bytes == bytes || slot.bytes == 2 * bytes))
+        let rounded = bytes.next_multiple_of(ALIGN);
+        let served = match self.serve_freed(rounded) {
+            Some(served) => served,
+            None => self.circle.serve_here(rounded)?,
+        };
+        self.births += 1;
+        Some(served)
     }
 
-    /// As [`serve`](Ring::serve), wherever there is one.
+    /// What came back last, if it has as many bytes: where arrays are alike or are dropped in no order, that fits best, and needs
+    /// no search. Planned turns lay one array beside the other.
+    #[inline(always)]
+    fn serve_freed(&mut self, bytes: u64) -> Option<(u32, u64)> {
+        if self.turn_end == NEVER { self.circle.serve_slot(self.freed, bytes) } else { None }
+    }
+
+    /// As [`serve_here`](Ring::serve_here), if one of the next few will do.
+    pub(crate) fn serve(&mut self, bytes: u64) -> Option<(u32, u64)> {
+        self.serve_within(bytes, NEAR)
+    }
+
+    /// As [`serve_here`](Ring::serve_here), wherever there is one.
     pub(crate) fn serve_anywhere(&mut self, bytes: u64) -> Option<(u32, u64)> {
+        self.serve_within(bytes, FAR.min(self.circle.round()))
+    }
+
+    fn serve_within(&mut self, bytes: u64, steps: usize) -> Option<(u32, u64)> {
         let rounded = bytes.checked_next_multiple_of(ALIGN)?;
-        let found = self.find(rounded, FAR)?;
-        Some(self.hand_out(found, rounded))
+        self.begin_birth();
+        let served = self.serve_freed(rounded).or_else(|| self.circle.serve(rounded, steps, self.grows))?;
+        self.births += 1;
+        Some(served)
     }
 
     fn note_growth(&mut self) {
@@ -144,155 +152,50 @@ impl Ring {
 
     /// What is born next is served elsewhere.
     pub(crate) fn pass(&mut self) {
-        self.count_birth();
+        self.begin_birth();
+        self.passed += 1;
+        self.births += 1;
     }
 
-    #[inline(always)]
-    fn find(&self, bytes: u64, looks: usize) -> Option<u32> {
-        let mut at = self.head;
-        for look in 0..looks {
-            if look > 0 && at == self.head {
-                return None;
-            }
-            let slot = self.slots.get(at as usize)?;
-            match slot.state {
-                State::Free if slot.bytes >= bytes => return Some(at),
-                // It is to grow here, unless a turn has just begun.
-                State::Border if look > 0 && self.grows => return None,
-                _ => at = slot.next,
-            }
+    /// Before a birth: begins a turn if the last one has ended.
+    fn begin_birth(&mut self) {
+        if self.births != self.turn_end {
+            return;
         }
-        None
-    }
-
-    #[inline(always)]
-    fn hand_out(&mut self, free: u32, bytes: u64) -> (u32, u64) {
-        let slot = &mut self.slots[free as usize];
-        let address = slot.address;
-        self.served += 1;
-        let taken = if slot.bytes == bytes {
-            slot.state = State::Live;
-            self.head = slot.next;
-            free
-        } else {
-            slot.address += bytes;
-            slot.bytes -= bytes;
-            self.head = free;
-            let prev = slot.prev;
-            self.insert(Slot { address, bytes, prev, next: free, state: State::Live })
-        };
-        self.count_birth();
-        (taken, address)
-    }
-
-    /// Begins the next turn if one ends here.
-    #[inline]
-    fn count_birth(&mut self) {
-        if self.turns.count() {
-            self.head = self.regions.first().map_or(self.head, |region| region.border);
+        let position = (self.births - self.before_entry) as usize;
+        self.turn_end = self.births + self.turns.births_from(position);
+        if let Some(&Region { border, .. }) = self.regions.first() {
+            self.circle.put_hand_behind(border);
         }
     }
 
     /// A slot comes back.
-    #[inline]
-    pub(crate) fn take_back(&mut self, slot: u32) {
-        let Some(&Slot { prev, next, state: State::Live, .. }) = self.slots.get(slot as usize) else { return };
-        self.slots[slot as usize].state = State::Free;
-        self.returned += 1;
-        self.freed = slot;
-        if self.is_free(next) {
-            self.merge(slot, next);
-        }
-        if self.is_free(prev) {
-            self.merge(prev, slot);
-            self.freed = prev;
-        }
-    }
-
-    #[inline]
-    fn is_free(&self, slot: u32) -> bool {
-        self.slots[slot as usize].state == State::Free
-    }
-
-    /// Adds a free slot to the one before it.
-    #[inline]
-    fn merge(&mut self, left: u32, right: u32) {
-        let Slot { bytes, .. } = self.slots[right as usize];
-        self.slots[left as usize].bytes += bytes;
-        self.remove(right);
-        if self.head == right {
-            self.head = left;
-        }
-    }
-
-    /// Puts a slot between two neighbours. Field by field, as a copy of all of it would wait for the stores of its parts.
     #[inline(always)]
-    fn insert(&mut self, slot: Slot) -> u32 {
-        let place = self.spare;
-        let Some(known) = self.slots.get_mut(place as usize) else { return self.push(slot) };
-        self.spare = known.next;
-        (known.address, known.bytes, known.state) = (slot.address, slot.bytes, slot.state);
-        (known.prev, known.next) = (slot.prev, slot.next);
-        self.slots[slot.prev as usize].next = place;
-        self.slots[slot.next as usize].prev = place;
-        place
-    }
-
-    #[cold]
-    fn push(&mut self, slot: Slot) -> u32 {
-        let place = self.slots.len() as u32;
-        self.slots.push(slot);
-        self.slots[slot.prev as usize].next = place;
-        self.slots[slot.next as usize].prev = place;
-        place
-    }
-
-    #[inline]
-    fn remove(&mut self, slot: u32) {
-        let Slot { prev, next, .. } = self.slots[slot as usize];
-        self.slots[prev as usize].next = next;
-        self.slots[next as usize].prev = prev;
-        self.slots[slot as usize].next = self.spare;
-        self.spare = slot;
+    pub(crate) fn take_back(&mut self, slot: u32) {
+        if self.circle.take_back(slot) {
+            self.returned += 1;
+            self.freed = slot;
+        }
     }
 
     /// Adds a region, from which is served next.
     pub(crate) fn add_region(&mut self, address: u64, bytes: u64) {
-        let border = Slot { address, bytes: 0, prev: 0, next: 0, state: State::Border };
-        let border = match self.regions.first() {
-            None => {
-                self.slots.push(border);
-                self.slots.len() as u32 - 1
-            }
-            Some(&Region { border: first, .. }) => {
-                let last = self.slots[first as usize].prev;
-                self.insert(Slot { prev: last, next: first, ..border })
-            }
-        };
+        let border = self.circle.add_border(address, self.regions.last().map(|last| last.border));
         self.regions.push(Region { border, address, bytes: 0 });
         self.lengthen(self.regions.len() - 1, bytes);
     }
 
     /// How many bytes the last region lacks at its end to serve so many.
-    pub(crate) fn lacks(&self, bytes: u64) -> u64 {
-        let last = self.regions.first().map(|first| self.slots[self.slots[first.border as usize].prev as usize]);
-        let free = last.filter(|last| last.state == State::Free).map_or(0, |last| last.bytes);
-        bytes.saturating_sub(free)
+    pub(crate) fn lacks(&mut self, bytes: u64) -> u64 {
+        let last = self.regions.last().map(|region| self.circle.last(region.border));
+        bytes.saturating_sub(last.filter(|last| last.state == State::Free).map_or(0, |last| last.bytes))
     }
 
     /// Adds bytes at the end of a region, from which is served next.
     pub(crate) fn lengthen(&mut self, region: usize, more: u64) {
         let Region { border, address, bytes } = self.regions[region];
-        let next = self.regions.get(region + 1).or(self.regions.first()).map_or(border, |region| region.border);
-        let last = self.slots[next as usize].prev;
+        self.circle.lengthen(border, address + bytes, more);
         self.regions[region].bytes += more;
-        self.head = if self.is_free(last) {
-            self.slots[last as usize].bytes += more;
-            last
-        } else {
-            let end = Slot { address: address + bytes, bytes: more, prev: last, next, state: State::Free };
-            self.insert(end)
-        };
         self.note_growth();
     }
 
@@ -300,38 +203,31 @@ impl Ring {
     /// any went.
     pub(crate) fn shorten(&mut self, keep: u64) -> Option<u64> {
         let &[Region { border, address, bytes }] = self.regions.as_slice() else { return None };
-        let last = self.slots[border as usize].prev;
-        let Slot { address: begin, state, .. } = self.slots[last as usize];
-        let left = (begin - address).max(keep.next_multiple_of(ALIGN));
-        if state != State::Free || left >= bytes || left == 0 {
+        let last = self.circle.last(border);
+        let left = (last.address - address).max(keep.next_multiple_of(ALIGN));
+        if last.state != State::Free || left >= bytes || left == 0 {
             return None;
         }
+        self.circle.shorten_last(border, address + left - last.address);
         self.regions[0].bytes = left;
-        self.slots[last as usize].bytes = address + left - begin;
-        if address + left == begin {
-            if self.head == last {
-                self.head = border;
-            }
-            self.remove(last);
-        }
         Some(left)
     }
 
     /// Takes all that is live out, in order of region and address. There are no regions then.
     pub(crate) fn evict(&mut self) -> Vec<Evicted> {
         let mut evicted = Vec::new();
+        self.circle.let_go();
         for (piece, &Region { border, address, .. }) in self.regions.iter().enumerate() {
-            let mut at = self.slots[border as usize].next;
-            while self.slots[at as usize].state != State::Border {
-                let slot = self.slots[at as usize];
-                if slot.state == State::Live {
-                    evicted.push(Evicted { position: at, piece, offset: slot.address - address, bytes: slot.bytes });
-                }
-                at = slot.next;
-            }
+            let live = self.circle.live(border);
+            evicted.extend(live.map(|(position, slot)| Evicted {
+                position,
+                piece,
+                offset: slot.address - address,
+                bytes: slot.bytes,
+            }));
         }
-        let Ring { served, target, .. } = *self;
-        *self = Ring { served, returned: served, target, turns: std::mem::take(&mut self.turns), ..Ring::default() };
+        (self.circle, self.regions) = (Circle::default(), Vec::new());
+        (self.returned, self.freed, self.grows) = (self.served(), NONE, false);
         evicted
     }
 }

@@ -196,27 +196,41 @@ impl Planner {
         self.carry.begin(self.learning.is_recording);
     }
 
-    /// As [`serve`](Planner::serve), where the request that is expected now is carried, and all but the shape.
+    /// As [`serve`](Planner::serve), where the request that is expected now is carried, and all but the shape. What is needed twice is
+    /// read twice, as registers are few.
     #[inline(never)]
     pub(super) fn serve_carried(&mut self, shared: &Shared, bytes: usize) -> Option<Box<Record>> {
-        let before = shared.ring.live();
-        let live = before + bytes as u64;
-        let slack = self.carry.slack - bytes as i64;
-        let is_noted = slack >= shared.lease.live() as i64;
-        if !is_noted || !self.hot.cursor.carries(bytes as u64) || self.carry.records.is_empty() {
+        self.serve_from(shared, bytes, Ring::serve_here).or_else(|| self.serve_carried_near(shared, bytes))
+    }
+
+    /// As [`serve_carried`](Planner::serve_carried), where the ring has to search.
+    #[inline(never)]
+    fn serve_carried_near(&mut self, shared: &Shared, bytes: usize) -> Option<Box<Record>> {
+        self.serve_from(shared, bytes, Ring::serve)
+    }
+
+    /// Serves what the ring gives for it in this way, if nothing else is to be done.
+    #[inline(always)]
+    fn serve_from(
+        &mut self,
+        shared: &Shared,
+        bytes: usize,
+        serve: impl FnOnce(&mut Ring, u64) -> Option<(u32, u64)>,
+    ) -> Option<Box<Record>> {
+        let (before, added) = (shared.ring.live(), bytes as u64);
+        let is_noted = self.carry.slack - bytes as i64 >= shared.lease.live() as i64;
+        if !is_noted || self.carry.records.is_empty() || !shared.ring.raise(before, before + added) {
             return None;
         }
-        if !shared.ring.raise(before, live) {
-            return None;
-        }
-        let Some((slot, address)) = self.carry.ring.serve(bytes as u64) else {
-            shared.ring.lower(before);
+        let Some((slot, address)) = serve(&mut self.carry.ring, added) else {
+            shared.ring.lower(shared.ring.live() - added);
             return None;
         };
         let mut record = self.carry.records.pop()?;
         self.hot.cursor.step_aside();
-        self.carry.slack = slack;
-        self.hot.room = self.carry.room().min(self.footprint.peak);
+        self.carry.slack -= bytes as i64;
+        // As much as is in use is noted, so that it is not below 0.
+        self.hot.room = (self.carry.slack as u64).min(self.footprint.peak);
         record.serve_position(bytes, address, slot);
         Some(record)
     }
@@ -225,7 +239,7 @@ impl Planner {
     /// ([`wanted_growth`](Planner::wanted_growth)), and be asked again.
     pub(crate) fn carry(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
         let bytes = request.bytes as u64;
-        let served = self.carry.ring.serve(bytes).or_else(|| self.carry.ring.serve_anywhere(bytes));
+        let served = self.carry.ring.serve_anywhere(bytes);
         let Some((id, (slot, address))) = self.carry.id.zip(served) else {
             self.carry.wanted = Some(bytes);
             return None;

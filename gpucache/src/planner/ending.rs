@@ -169,7 +169,6 @@ impl Planner {
 
     fn meet(&mut self, fate: Fate, shared: &Shared) {
         match fate {
-            Fate::Keep => {}
             Fate::Forget => {
                 self.vacate(shared);
                 self.plans.remove_active(&mut self.hot.cursor);
@@ -182,10 +181,11 @@ impl Planner {
             }
             Fate::Vacate => self.vacate(shared),
             Fate::Evict if self.escaped.may_go(self.entry.number) => {
-                self.plans.carry_what_is_live(&self.hot.cursor, self.entry.overlapping);
+                self.plans.carry_escaped(self.hot.cursor.live_positions().chain(self.entry.overlapping));
                 self.vacate(shared);
             }
-            Fate::Evict => {}
+            // What is alive when its successor is born needs no eviction to be known.
+            Fate::Keep | Fate::Evict => self.plans.carry_escaped(self.entry.overlapping.into_iter()),
         }
     }
 

@@ -187,14 +187,16 @@ impl Plans {
         }
     }
 
-    /// Has everything carried from now on that is live between two entries for the second time though it is not expected to be, and
-    /// what was alive when its successor was born, if a ring suits it. The layout without it follows by [`relayout`](Plans::relayout), once nothing is live.
-    pub(super) fn carry_what_is_live(&mut self, cursor: &Cursor, overlapping: Option<usize>) {
+    /// Has those of these positions carried from now on that outlived their place for the second time, if a ring suits them. The layout
+    /// without them follows by [`relayout`](Plans::relayout), once nothing is live.
+    pub(super) fn carry_escaped(&mut self, positions: impl Iterator<Item = usize>) {
         let Some(plan) = self.plans.get_mut(self.active) else { return };
-        let mut seen = plan.seen.clone();
-        let (again, once): (Vec<usize>, Vec<usize>) =
-            cursor.live_positions().chain(overlapping).partition(|position| plan.escaped.contains(position));
+        let (again, once): (Vec<usize>, Vec<usize>) = positions.partition(|position| plan.escaped.contains(position));
         plan.escaped.extend(once);
+        if again.is_empty() {
+            return;
+        }
+        let mut seen = plan.seen.clone();
         let changed = again.into_iter().filter(|&position| seen.carry(position)).count();
         // Where a ring would not have it either, what outlived its entry may have done so once.
         if changed > 0 && seen.suits_a_ring() {

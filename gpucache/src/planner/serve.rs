@@ -21,6 +21,9 @@ impl Planner {
             return None;
         }
         let Some(served) = self.hot.cursor.expects(bytes as u64) else {
+            if !self.hot.cursor.carries(bytes as u64) {
+                return None;
+            }
             let mut record = self.serve_carried(shared, bytes)?;
             // Here, where the number of dimensions is known.
             record.shape.set(dims);

@@ -21,6 +21,16 @@ impl Naive {
         }
         self.alive.push((slot, address, end));
     }
+
+    /// Whether what the circle has takes up the regions, without a gap.
+    fn is_taken_up(&self, ring: &Ring) -> bool {
+        let taken = ring.regions.first().map_or(Vec::new(), |first| ring.circle.stretches(first.border));
+        let is_whole = |(stretches, &(start, length)): (&Vec<(u64, u64)>, &(u64, u64))| {
+            let end = stretches.iter().try_fold(start, |at, &(from, to)| (from == at && from < to).then_some(to));
+            end == Some(start + length)
+        };
+        taken.len() == self.regions.len() && taken.iter().zip(&self.regions).all(is_whole)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -30,17 +40,24 @@ enum Step {
     Lengthen(prop::sample::Index, u64),
     AddRegion(u64),
     Shorten(u64),
+    Lacks(u64),
+    Follow(Vec<u64>),
+    Pass,
     Entry,
     Evict,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => (1..3000u64).prop_map(Step::Serve),
+        4 => (1..3000u64).prop_map(Step::Serve),
+        4 => (1..5u64).prop_map(|units| Step::Serve(units * ALIGN)),
         6 => any::<prop::sample::Index>().prop_map(Step::Drop),
         1 => (any::<prop::sample::Index>(), 1..9u64).prop_map(|(at, units)| Step::Lengthen(at, units * ALIGN)),
         1 => (1..40u64).prop_map(|units| Step::AddRegion(units * ALIGN)),
         1 => (0..9000u64).prop_map(Step::Shorten),
+        1 => (0..9000u64).prop_map(Step::Lacks),
+        1 => prop::collection::vec(1..9u64, 0..9).prop_map(Step::Follow),
+        1 => Just(Step::Pass),
         1 => Just(Step::Entry),
         1 => Just(Step::Evict),
     ]
@@ -53,7 +70,8 @@ proptest! {
         for step in steps {
             match step {
                 Step::Serve(bytes) => {
-                    let served = ring.serve(bytes).or_else(|| ring.serve_anywhere(bytes));
+                    let served = ring.serve_here(bytes).or_else(|| ring.serve(bytes));
+                    let served = served.or_else(|| ring.serve_anywhere(bytes));
                     served.into_iter().for_each(|served| naive.serve(served, bytes));
                 }
                 Step::Drop(at) if !naive.alive.is_empty() => {
@@ -79,6 +97,13 @@ proptest! {
                         prop_assert!(left >= keep && naive.alive.iter().all(|&(_, _, to)| to <= end));
                     }
                 }
+                Step::Lacks(bytes) => prop_assert!(ring.lacks(bytes) <= bytes),
+                Step::Follow(units) => {
+                    let sizes: Vec<u64> = units.into_iter().map(|units| units * ALIGN).collect();
+                    let (turns, target) = Turns::of(&sizes, sizes.iter().sum::<u64>() + 8 * ALIGN);
+                    ring.follow(turns, target);
+                }
+                Step::Pass => ring.pass(),
                 Step::Entry => ring.begin(),
                 Step::Evict => {
                     let evicted = ring.evict();
@@ -93,6 +118,7 @@ proptest! {
                 }
                 Step::Drop(_) | Step::Lengthen(..) => {}
             }
+            prop_assert!(naive.is_taken_up(&ring), "{ring:?} of {:?}", naive.regions);
             prop_assert_eq!(ring.live() as usize, naive.alive.len());
             prop_assert_eq!(ring.bytes(), naive.regions.iter().map(|region| region.1).sum::<u64>());
         }
@@ -101,16 +127,21 @@ proptest! {
 
 /// The bytes that a ring comes to have while arrays of these sizes are replaced one by one, entry by entry.
 fn replaced(sizes: impl Fn(u64) -> Vec<u64>, entries: u64) -> u64 {
-    let (mut ring, mut old) = (Ring::default(), Vec::new());
+    replaced_in(Ring::default(), sizes, entries)
+}
+
+fn replaced_in(mut ring: Ring, sizes: impl Fn(u64) -> Vec<u64>, entries: u64) -> u64 {
+    let mut old = Vec::new();
     for entry in 0..entries {
         ring.begin();
         for (place, bytes) in sizes(entry).into_iter().enumerate() {
-            let served = ring.serve(bytes).or_else(|| ring.serve_anywhere(bytes));
+            let served = ring.serve_here(bytes).or_else(|| ring.serve_anywhere(bytes));
             let (slot, _) = served.unwrap_or_else(|| {
                 if ring.regions() == 0 {
                     ring.add_region(0, bytes)
                 } else {
-                    ring.lengthen(0, ring.lacks(bytes))
+                    let more = ring.lacks(bytes);
+                    ring.lengthen(0, more)
                 }
                 ring.serve(bytes).unwrap()
             });
@@ -134,4 +165,29 @@ fn arrays_that_grow_need_little_more() {
     let most = 49 * size(511);
     let bytes = replaced(|entry| vec![size(entry); 48], 512);
     assert!(bytes <= most + most / 32, "{bytes} of {most}");
+}
+
+#[test]
+fn turns_that_are_planned_need_what_is_planned() {
+    let sizes: Vec<u64> = (1..=20).map(|size| size * 100 * ALIGN).collect();
+    let (turns, target) = Turns::of(&sizes, sizes.iter().sum::<u64>() + sizes[19]);
+    let mut ring = Ring::default();
+    ring.follow(turns, target);
+    assert!(replaced_in(ring, |_| sizes.clone(), 500) <= target);
+}
+
+#[test]
+fn sizes_that_repeat_find_their_places_as_they_were() {
+    let mut ring = Ring::default();
+    ring.add_region(0, 100 * ALIGN);
+    let sizes: Vec<u64> = (1..=13).map(|units| units * ALIGN).collect();
+    let mut places = Vec::new();
+    for _ in 0..100 {
+        let served: Vec<(u32, u64)> = sizes.iter().filter_map(|&bytes| ring.serve(bytes)).collect();
+        served.iter().for_each(|&(slot, _)| ring.take_back(slot));
+        places.push(served);
+        ring.circle.put_hand_behind(0);
+    }
+    assert_eq!(places[0].len(), sizes.len(), "all of them");
+    assert!(places.iter().all(|served| *served == places[0]));
 }
