@@ -67,7 +67,7 @@ mod linked {
     }
 
     pub(crate) fn taken(device: usize, names: &[&str]) -> Result<Taken> {
-        let misses = names.iter().filter_map(|name| gpucache::stats(name)).map(|stats| stats.misses).sum();
+        let misses = names.iter().filter_map(gpucache::stats).map(|stats| stats.misses).sum();
         Ok(Taken { misses, device_calls: memory(device)?.times_taken() })
     }
 
