@@ -1,0 +1,25 @@
+//! candle's device, and weights on it.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use candle_core::{DType, Device};
+use candle_nn::{VarBuilder, VarMap};
+use client_common::Common;
+use cudarc::driver::CudaContext;
+
+/// As candle makes it: on the per-thread default stream.
+pub(crate) fn device(common: Common) -> Result<Device> {
+    let device = Device::new_cuda(0)?;
+    device.set_seed(common.seed)?;
+    Ok(device)
+}
+
+pub(crate) fn context(device: &Device) -> Result<Arc<CudaContext>> {
+    Ok(device.as_cuda_device()?.cuda_stream().context().clone())
+}
+
+/// Random weights, made when the model asks for them: outside of scopes.
+pub(crate) fn weights(map: &VarMap, device: &Device) -> VarBuilder<'static> {
+    VarBuilder::from_varmap(map, DType::F32, device)
+}

@@ -1,0 +1,33 @@
+//! Models of candle-transformers with random weights, as they come or inside of gpucache's scopes. Each subcommand prints one
+//! JSON object.
+
+mod bert;
+mod decode;
+mod gpu;
+mod llama;
+mod resnet;
+mod train;
+
+use clap::Parser;
+
+#[derive(Parser)]
+#[command(about)]
+enum Client {
+    /// llama2.c learns random tokens: forward, backward, AdamW.
+    Train(train::Train),
+    /// llama2.c writes tokens, one at a time, with its cache of keys and values.
+    Decode(decode::Decode),
+    /// BERT reads sentences of varying lengths.
+    Bert(bert::Bert),
+    /// ResNet-50 looks at images.
+    Resnet(resnet::Resnet),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Client::parse() {
+        Client::Train(train) => train.run(),
+        Client::Decode(decode) => decode.run(),
+        Client::Bert(bert) => bert.run(),
+        Client::Resnet(resnet) => resnet.run(),
+    }
+}

@@ -1,0 +1,111 @@
+//! The device's memory over one run of a client: what was taken from it, and what of that was needed.
+
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use cudarc::driver::CudaContext;
+use serde::Serialize;
+
+use crate::Mode;
+use crate::pool::{Pool, PoolBytes};
+use crate::scope::{self, ScopeReport};
+use crate::{foreign, nvml};
+
+/// Made before the client's first tensor, and asked after its last step.
+pub(crate) struct Memory {
+    mode: Mode,
+    device: usize,
+    names: &'static [&'static str],
+    pool: Pool,
+    /// Keeps the device's context, and with it the pool, for as long as it may be asked.
+    _context: Arc<CudaContext>,
+    used_before: Option<u64>,
+    /// Counters of the scopes when half of the steps were done: their warm half begins there.
+    halfway: scope::Taken,
+}
+
+/// What one run did to the device's memory.
+#[derive(Serialize)]
+pub(crate) struct MemoryReport {
+    /// What was taken at most: by the driver's pool, and by gpucache.
+    reserved_bytes: u64,
+    /// What was in use at most: in the pool, and in each scope. The sum of both is more than was ever in use at once if they had
+    /// their most at different times.
+    live_bytes: u64,
+    /// How much more of the device is in use after the last step than before the first tensor, whoever has it; `null` without NVML.
+    device_taken_bytes: Option<u64>,
+    /// The driver's pool, which serves in every mode what is allocated outside of scopes.
+    pool: PoolBytes,
+    /// `null` in the other modes.
+    gpucache: Option<ScopesReport>,
+}
+
+#[derive(Serialize)]
+struct ScopesReport {
+    /// How gpucache gets between the crate and the driver.
+    entrance: String,
+    /// The most that was taken from the device for scopes, and what is held now.
+    peak_bytes: u64,
+    bytes: u64,
+    /// Over the whole run: allocations that a scope took memory from the device for, and how often the device was asked.
+    taken: scope::Taken,
+    /// The same in the second half of the steps: zero where the scopes are warm.
+    taken_warm: scope::Taken,
+    scopes: Vec<ScopeReport>,
+}
+
+impl Memory {
+    /// `names` are the scopes that the client enters.
+    pub(crate) fn new(mode: Mode, device: usize, names: &'static [&'static str]) -> Result<Self> {
+        if mode == Mode::Scope && !scope::IS_LINKED {
+            bail!("this binary was built without the feature `scoped`: it has no mode `scope`");
+        }
+        if mode == Mode::Plain {
+            foreign::leave_pool();
+        }
+        let context = CudaContext::new(device)?;
+        let pool = Pool::of(&context)?;
+        if mode == Mode::Pool {
+            pool.keep_everything()?;
+        }
+        let used_before = nvml::used_bytes(device);
+        Ok(Self { mode, device, names, pool, _context: context, used_before, halfway: scope::Taken::default() })
+    }
+
+    /// Called before each step.
+    pub(crate) fn before_step(&mut self, step: usize, steps: usize) -> Result<()> {
+        if self.mode == Mode::Scope && step == steps / 2 {
+            self.halfway = scope::taken(self.device, self.names)?;
+        }
+        Ok(())
+    }
+
+    /// Called after the last step, before the client drops what it has.
+    pub(crate) fn report(&self) -> Result<MemoryReport> {
+        let pool = self.pool.bytes()?;
+        let gpucache = if self.mode == Mode::Scope { Some(self.scopes()?) } else { None };
+        let scoped = |bytes: fn(&ScopesReport) -> u64| gpucache.as_ref().map_or(0, bytes);
+        Ok(MemoryReport {
+            reserved_bytes: pool.reserved_most + scoped(|report| report.peak_bytes),
+            live_bytes: pool.used_most + scoped(|report| report.scopes.iter().map(|scope| scope.live_most).sum()),
+            device_taken_bytes: nvml::used_bytes(self.device)
+                .zip(self.used_before)
+                .map(|(now, then)| now.saturating_sub(then)),
+            pool,
+            gpucache,
+        })
+    }
+
+    fn scopes(&self) -> Result<ScopesReport> {
+        let taken = scope::taken(self.device, self.names)?;
+        let (bytes, peak_bytes) = scope::held(self.device)?;
+        Ok(ScopesReport {
+            entrance: foreign::entrance(),
+            peak_bytes,
+            bytes,
+            taken,
+            taken_warm: taken - self.halfway,
+            scopes: self.names.iter().filter_map(|name| scope::report(name)).collect(),
+        })
+    }
+}

@@ -1,0 +1,50 @@
+//! The driver's default memory pool, out of which every allocation of cudarc's comes.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use anyhow::Result;
+use cudarc::driver::sys::{CUmemPool_attribute, CUmemoryPool};
+use cudarc::driver::{CudaContext, result};
+use serde::Serialize;
+
+pub(crate) struct Pool(CUmemoryPool);
+
+/// Bytes that the pool has of the device, and those in use, now and at most.
+#[derive(Clone, Copy, Serialize)]
+pub(crate) struct PoolBytes {
+    reserved: u64,
+    pub(crate) reserved_most: u64,
+    used: u64,
+    pub(crate) used_most: u64,
+}
+
+impl Pool {
+    pub(crate) fn of(context: &Arc<CudaContext>) -> Result<Self> {
+        // SAFETY: the device is one that cudarc made a context of.
+        Ok(Self(unsafe { result::device::get_default_mem_pool(context.cu_device()) }?))
+    }
+
+    /// The pool gives nothing back when a stream is waited for, as it does by default.
+    pub(crate) fn keep_everything(&self) -> Result<()> {
+        let (attribute, mut threshold) = (CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX);
+        // SAFETY: a device's default pool is never destroyed, and this attribute is a `cuuint64_t`.
+        Ok(unsafe { result::mem_pool::set_attribute(self.0, attribute, (&raw mut threshold).cast::<c_void>()) }?)
+    }
+
+    pub(crate) fn bytes(&self) -> Result<PoolBytes> {
+        Ok(PoolBytes {
+            reserved: self.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?,
+            reserved_most: self.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)?,
+            used: self.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?,
+            used_most: self.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?,
+        })
+    }
+
+    fn get(&self, attribute: CUmemPool_attribute) -> Result<u64> {
+        let mut bytes = 0u64;
+        // SAFETY: a device's default pool is never destroyed, and all attributes asked for are `cuuint64_t`.
+        unsafe { result::mem_pool::get_attribute(self.0, attribute, (&raw mut bytes).cast::<c_void>()) }?;
+        Ok(bytes)
+    }
+}

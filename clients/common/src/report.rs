@@ -1,0 +1,27 @@
+//! What a client prints: one JSON object, in which results are compared bit by bit.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use anyhow::Result;
+use serde::{Serialize, Serializer};
+
+/// The bits of all that a client computed, as one number: equal in two modes if every bit is.
+#[derive(Default)]
+pub struct Bits(DefaultHasher);
+
+impl Bits {
+    pub fn add(&mut self, values: &[f32]) {
+        values.iter().for_each(|value| value.to_bits().hash(&mut self.0));
+    }
+}
+
+impl Serialize for Bits {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&format!("{:016x}", self.0.finish()))
+    }
+}
+
+pub fn print(report: &impl Serialize) -> Result<()> {
+    println!("{}", serde_json::to_string(report)?);
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! All that the clients ask of gpucache but for how it gets between crate and driver. Without the feature `scoped` nothing is
+//! linked, and the mode that would ask is refused.
+
+use serde::Serialize;
+
+use crate::foreign::Counts;
+
+/// What scopes took from the device.
+#[derive(Clone, Copy, Default, Serialize)]
+pub(crate) struct Taken {
+    /// Allocations for which a scope took memory from the device.
+    misses: u64,
+    /// Allocations and mapped pieces: how often the device was asked, for plans too.
+    device_calls: u64,
+}
+
+/// One scope after a run. Its counters are gpucache's `ScopeStats` and `PlanStats`.
+#[derive(Serialize)]
+pub struct ScopeReport {
+    name: &'static str,
+    entries: u64,
+    hits: u64,
+    recycled: u64,
+    misses: u64,
+    /// Allocations that a plan served, of the hits.
+    planned: u64,
+    /// How often entries went other ways than their plan.
+    deviations: u64,
+    /// Why no plan serves the scope now, or `null` where one does.
+    unplanned: Option<String>,
+    /// The most bytes in use at once.
+    pub(crate) live_most: u64,
+    idle_bytes: u64,
+    /// What gpucache counts of memory that other crates allocate.
+    foreign: Option<Counts>,
+}
+
+impl std::ops::Sub for Taken {
+    type Output = Taken;
+
+    fn sub(self, earlier: Taken) -> Taken {
+        Taken { misses: self.misses - earlier.misses, device_calls: self.device_calls - earlier.device_calls }
+    }
+}
+
+#[cfg(feature = "scoped")]
+pub use linked::report;
+#[cfg(feature = "scoped")]
+pub(crate) use linked::{IS_LINKED, held, run, taken};
+#[cfg(not(feature = "scoped"))]
+pub use missing::report;
+#[cfg(not(feature = "scoped"))]
+pub(crate) use missing::{IS_LINKED, held, run, taken};
+
+#[cfg(feature = "scoped")]
+mod linked {
+    use anyhow::Result;
+    use gpucache::Scope;
+    use gpucache::device::{Cuda, Device as _, MemoryUse};
+
+    use super::{ScopeReport, Taken};
+
+    pub(crate) const IS_LINKED: bool = true;
+
+    pub(crate) fn run<R>(name: &str, body: impl FnOnce() -> R) -> R {
+        Scope::new(name).run(body)
+    }
+
+    pub(crate) fn taken(device: usize, names: &[&str]) -> Result<Taken> {
+        let misses = names.iter().filter_map(gpucache::stats).map(|stats| stats.misses).sum();
+        Ok(Taken { misses, device_calls: memory(device)?.times_taken() })
+    }
+
+    /// Bytes that gpucache has of the device now, and at most.
+    pub(crate) fn held(device: usize) -> Result<(u64, u64)> {
+        let memory = memory(device)?;
+        Ok((memory.bytes, memory.peak_bytes))
+    }
+
+    fn memory(device: usize) -> Result<MemoryUse> {
+        Ok(Cuda::new(device)?.memory())
+    }
+
+    /// `None` for a scope that was never entered.
+    pub fn report(name: &'static str) -> Option<ScopeReport> {
+        let stats = gpucache::stats(name)?;
+        let plan = gpucache::plan_stats(name)?;
+        Some(ScopeReport {
+            name,
+            entries: stats.entries,
+            hits: stats.hits,
+            recycled: stats.recycled,
+            misses: stats.misses,
+            planned: plan.planned,
+            deviations: plan.deviations.total(),
+            unplanned: plan.unplanned.map(|reason| format!("{reason:?}")),
+            live_most: stats.high_water_bytes,
+            idle_bytes: stats.idle_bytes,
+            foreign: crate::foreign::counts(name),
+        })
+    }
+}
+
+#[cfg(not(feature = "scoped"))]
+mod missing {
+    use anyhow::Result;
+
+    use super::{ScopeReport, Taken};
+
+    pub(crate) const IS_LINKED: bool = false;
+
+    pub(crate) fn run<R>(_name: &str, body: impl FnOnce() -> R) -> R {
+        body()
+    }
+
+    pub(crate) fn taken(_device: usize, _names: &[&str]) -> Result<Taken> {
+        Ok(Taken::default())
+    }
+
+    pub(crate) fn held(_device: usize) -> Result<(u64, u64)> {
+        Ok((0, 0))
+    }
+
+    pub fn report(_name: &'static str) -> Option<ScopeReport> {
+        None
+    }
+}
