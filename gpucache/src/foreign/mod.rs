@@ -16,10 +16,10 @@
 //!
 //! # How a call goes
 //! A program that links the driver finds this crate's `cuMemAllocAsync` first; one that loads it at run time, as cudarc does by
-//! default, opens a small library of ours in its place ([`entrance`]). Either way the call comes to [`hooks`], and from there to
-//! [`serve`]: inside a scope → the stream that the handle means ([`streams`]) → a [`Block`](crate::cache::Block) of the scope's
-//! cache → its address is noted ([`addresses`]) and handed out. A free finds the block by its address, and drops it: from there on
-//! it is as with any array. What is of no scope goes on to the driver ([`driver`]).
+//! default, opens a small library of ours in its place (`entrance`). Either way the call comes to `hooks`, and from there to
+//! `serve`: inside a scope → the stream that the handle means (`streams`) → a block of the scope's
+//! cache → its address is noted (`addresses`) and handed out. A free finds the block by its address, and drops it: from there on
+//! it is as with any array. What is of no scope goes on to the driver (`driver`).
 //!
 //! | file | its one matter |
 //! |---|---|

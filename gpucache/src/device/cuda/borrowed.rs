@@ -1,7 +1,7 @@
 //! The streams behind the handles by which other libraries call the driver.
 //!
 //! The default streams live as long as their context, or their thread. Any other handle is of a stream that its owner destroys when he
-//! likes: it has one [`Stream`] here from when it is seen first until then ([`ends`]), or until the driver tells another id for
+//! likes: it has one [`Stream`] here from when it is seen first until then ([`Handle::ends`]), or until the driver tells another id for
 //! the handle, as that is another stream then.
 //!
 //! Contexts that are served are kept for as long as the process lives: those of devices (primary ones), which cudarc uses.

@@ -2,7 +2,7 @@
 //! libraries.
 //!
 //! Invariants: a thread has one handle for its own stream of a context, which ends when the thread does. What another library makes has
-//! one handle from when it is seen first until [`ends`].
+//! one handle from when it is seen first until it is destroyed (`borrowed`).
 
 use std::cell::RefCell;
 use std::sync::Arc;
