@@ -1,7 +1,7 @@
 //! How calls of the driver come here, and whether they do.
 //!
 //! A program that links the driver is linked with the functions of [`hooks`](super::hooks) before it. One that loads it opens the library of
-//! [`shim`](super::shim), if that is open first: so it is opened before `main` runs. That is tried in any program; one that
+//! [`shim`], if that is open first: so it is opened before `main` runs. That is tried in any program; one that
 //! links the driver has no use of it, and it does no harm there.
 
 use std::ffi::{CStr, c_void};
