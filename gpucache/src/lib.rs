@@ -32,7 +32,7 @@
 //! - Everything builds without CUDA; the driver is loaded when a GPU is asked for.
 //!
 //! # The way through the code
-//! `scope` (names, guards) → `array` (types) → `cache` (blocks of bytes under a key) → `planner` (which plan serves an entry) →
+//! `scope` (names, guards) → `array` (types), and beside it `foreign` (what other crates allocate) → `cache` (blocks of bytes under a key) → `planner` (which plan serves an entry) →
 //! `home` (who may touch a cache) → `pressure` (who gives memory back) and `record` (a block's lives) → `range` (addresses) →
 //! `order` (streams) → `device` (a machine) → `base` and `plan` (pure: which addresses an entry will need). Each module uses
 //! only those after it; `DESIGN.md` says why.
@@ -70,7 +70,7 @@ pub use pressure::{limit_idle, trim};
 pub use scope::{Invalidated, OwnedScope, Scope, ScopeGuard, invalidate, invalidate_all, plan_stats, scopes, stats};
 
 /// Compiles the programs in the README, one of which compiles a kernel.
-#[cfg(all(doctest, feature = "nvrtc"))]
+#[cfg(all(doctest, feature = "nvrtc", feature = "foreign"))]
 #[doc = include_str!("../README.md")]
 pub mod readme {}
 
@@ -79,6 +79,10 @@ pub mod readme {}
 pub mod docs {
     #[doc = include_str!("../docs/figures.md")]
     pub mod figures {}
+    // Its program uses the front end.
+    #[cfg(any(not(doctest), feature = "foreign"))]
+    #[doc = include_str!("../docs/foreign.md")]
+    pub mod foreign {}
     #[doc = include_str!("../docs/guarantees.md")]
     pub mod guarantees {}
     #[doc = include_str!("../docs/limits.md")]

@@ -231,3 +231,33 @@ fn memory_for_the_host_is_done_with_when_it_comes() {
     }
     let _ = invalidate("for_host");
 }
+
+#[test]
+fn memory_of_a_scope_is_copied_to_another_gpu() {
+    let Some((_gpu, kernels, context)) = gpu() else { return };
+    if CudaContext::device_count().unwrap() < 2 {
+        eprintln!("SKIPPED: there is one GPU");
+        return;
+    }
+    let other = CudaContext::new(1).unwrap();
+    for round in 0..10 {
+        scope!(peers, {
+            let (here, there) = (context.new_stream().unwrap(), other.new_stream().unwrap());
+            context.bind_to_thread().unwrap();
+            let source = filled(&kernels, &here, round, 0);
+            here.synchronize().unwrap();
+            other.bind_to_thread().unwrap();
+            let mut target = alloc(&there, LEN);
+            there.memcpy_dtod(&source, &mut target).unwrap();
+            assert_all(&target, round);
+            // And back, from the other GPU's scope.
+            context.bind_to_thread().unwrap();
+            let mut back = filled(&kernels, &here, 0, 0);
+            here.synchronize().unwrap();
+            here.memcpy_dtod(&target, &mut back).unwrap();
+            assert_all(&back, round);
+        });
+    }
+    assert_eq!(foreign::stats("peers").unwrap().passed_on, 0);
+    let _ = invalidate("peers");
+}
