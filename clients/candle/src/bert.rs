@@ -39,7 +39,9 @@ impl Bert {
         let mut session = Session::new(self.common, &["read"])?;
         let device = gpu::device(self.common)?;
         let config = Config::default();
-        let model = BertModel::load(gpu::weights(&VarMap::new(), &device), &config)?;
+        let weights = VarMap::new();
+        BertModel::load(gpu::weights(&weights, &device), &config)?;
+        let model = BertModel::load(gpu::fixed(&weights, &device), &config)?;
         let mut bits = Bits::default();
         session.steps(self.steps, |session| {
             let length = session.inputs.usize(16..=self.longest);

@@ -21,6 +21,9 @@ pub(crate) struct Decode {
     model: Size,
     #[arg(long, default_value_t = 200)]
     tokens: usize,
+    /// Lets the weights be variables: candle then keeps the graph of all tokens so far with the cache.
+    #[arg(long)]
+    graph: bool,
     /// How often a text is begun anew.
     #[arg(long, default_value_t = 8)]
     rounds: usize,
@@ -54,7 +57,11 @@ impl Decode {
         let mut session = Session::new(self.common, &["token"])?;
         let device = gpu::device(self.common)?;
         let config = self.model.config();
-        let model = Llama::load(gpu::weights(&VarMap::new(), &device), config.clone())?;
+        let weights = VarMap::new();
+        let mut model = Llama::load(gpu::weights(&weights, &device), config.clone())?;
+        if !self.graph {
+            model = Llama::load(gpu::fixed(&weights, &device), config.clone())?;
+        }
         let (mut bits, mut rounds, mut last_tokens) = (Bits::default(), Vec::new(), Vec::new());
         session.steps(self.rounds, |session| {
             let cache = cache(true, &config, &device)?;

@@ -1,6 +1,6 @@
 //! candle's device, and weights on it.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use anyhow::Result;
 use candle_core::{DType, Device};
@@ -17,6 +17,13 @@ pub(crate) fn device(common: Common) -> Result<Device> {
 
 pub(crate) fn context(device: &Device) -> Result<Arc<CudaContext>> {
     Ok(device.as_cuda_device()?.cuda_stream().context().clone())
+}
+
+/// The weights that a model asked `weights` of this map for, as they are loaded from a file: tensors of which candle keeps no graph.
+pub(crate) fn fixed(map: &VarMap, device: &Device) -> VarBuilder<'static> {
+    let known = map.data().lock().unwrap_or_else(PoisonError::into_inner);
+    let tensors = known.iter().map(|(name, variable)| (name.clone(), variable.as_detached_tensor()));
+    VarBuilder::from_tensors(tensors.collect(), DType::F32, device)
 }
 
 /// Random weights, made when the model asks for them: outside of scopes.

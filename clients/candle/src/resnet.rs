@@ -38,7 +38,9 @@ impl Resnet {
     pub(crate) fn run(self) -> Result<()> {
         let mut session = Session::new(self.common, &["classify"])?;
         let device = gpu::device(self.common)?;
-        let model = resnet50(CLASSES, gpu::weights(&VarMap::new(), &device))?;
+        let weights = VarMap::new();
+        resnet50(CLASSES, gpu::weights(&weights, &device))?;
+        let model = resnet50(CLASSES, gpu::fixed(&weights, &device))?;
         let pixels: Vec<f32> = (0..self.batch * 3 * SIDE * SIDE).map(|_| session.inputs.f32()).collect();
         let images = Tensor::from_vec(pixels, (self.batch, 3, SIDE, SIDE), &Device::Cpu)?;
         let mut bits = Bits::default();

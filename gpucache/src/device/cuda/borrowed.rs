@@ -7,16 +7,18 @@
 //! Contexts that are served are kept for as long as the process lives: those of devices (primary ones), which cudarc uses.
 #![allow(unsafe_code)]
 
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, PoisonError};
 
 use cudarc::driver::{CudaContext, CudaStream, sys};
 use hashbrown::HashMap;
 
+use super::driver;
 use super::memory::CudaMemory;
 use super::pool::Pool;
 use super::queue::Queue;
 use super::{Cuda, with_gpu_of};
-use crate::base::sync::{LazyLock, Mutex, MutexGuard};
+use crate::base::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
 use crate::device::stream::Stream;
 
 /// A handle as other libraries pass it: compared, and never followed here.
@@ -53,12 +55,12 @@ impl Handle {
     /// The number by which the driver knows the stream; `None` for default streams, which are never others, and where the driver
     /// does not tell.
     fn id(self) -> Option<u64> {
+        let get = get_id().filter(|_| !self.is_of_context())?;
         let mut id = 0;
         // SAFETY: the handle is one that somebody passes to the driver for a call now, so that the stream is alive; the driver
         // writes one number, for which there is room.
-        let mut told = || unsafe { sys::cuStreamGetId(self.raw(), &mut id) } == sys::CUresult::CUDA_SUCCESS;
-        let is_told = !self.is_of_context() && told();
-        is_told.then_some(id)
+        let told = unsafe { get(self.raw(), &mut id) };
+        (told == sys::CUresult::CUDA_SUCCESS).then_some(id)
     }
 
     /// The context of the stream.
@@ -115,6 +117,19 @@ impl Handle {
             end(&known.stream);
         }
     }
+}
+
+type GetId = unsafe extern "C" fn(sys::CUstream, *mut u64) -> sys::CUresult;
+
+/// `cuStreamGetId`, which drivers have since CUDA 12.0: cudarc panics where it is not there.
+fn get_id() -> Option<GetId> {
+    static GET: OnceLock<Option<GetId>> = OnceLock::new();
+    *GET.get_or_init(|| {
+        // The address is good while the library is loaded, and that is for ever, as the library is never dropped.
+        let library = ManuallyDrop::new(driver::load()?);
+        // SAFETY: `GetId` is how the driver's header declares the function, in all versions that have it.
+        unsafe { library.get::<GetId>(b"cuStreamGetId\0") }.ok().map(|found| *found)
+    })
 }
 
 /// The stream for memory that the host hands out and takes back: of every block on it all work is done when it is freed, and

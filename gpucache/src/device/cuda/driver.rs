@@ -179,7 +179,7 @@ pub(super) fn is_present() -> bool {
     *PRESENT.get_or_init(|| load().is_some())
 }
 
-fn load() -> Option<Library> {
+pub(super) fn load() -> Option<Library> {
     LIBRARY.into_iter().find_map(|name| {
         // SAFETY: loading runs the initialisers of the driver's library, which are made to be run by any process and at
         // any time, and its unloading what the driver has for that. Nothing in it is called here.
