@@ -24,6 +24,12 @@ pub struct ScopeReport {
     misses: u64,
     /// Allocations that a plan served, of the hits.
     planned: u64,
+    /// Those of them that were alive when their successors were born, and what neither plan nor ring has a place for.
+    carried: u64,
+    aside: u64,
+    /// The plan's own block, and the least that any plan for the same entries would need.
+    arena_bytes: u64,
+    bound_bytes: u64,
     /// How often entries went other ways than their plan.
     deviations: u64,
     /// Why no plan serves the scope now, or `null` where one does.
@@ -92,6 +98,10 @@ mod linked {
             recycled: stats.recycled,
             misses: stats.misses,
             planned: plan.planned,
+            carried: plan.carried,
+            aside: plan.aside,
+            arena_bytes: plan.arena_bytes,
+            bound_bytes: plan.bound_bytes,
             deviations: plan.deviations.total(),
             unplanned: plan.unplanned.map(|reason| format!("{reason:?}")),
             live_most: stats.high_water_bytes,

@@ -100,10 +100,23 @@ impl Ring {
         self.note_growth();
     }
 
-    /// An entry begins: its first birth is that of position 0.
+    /// An entry begins: its first birth is that of position 0. What is born now lies from the ring's beginning on if nothing else is
+    /// there, so that what is all dropped between two entries, as activations are by a backward pass, needs no more than itself.
     #[inline]
     pub(crate) fn begin(&mut self) {
         self.before_entry = self.births;
+        if self.live() == 0 {
+            self.rewind();
+        }
+    }
+
+    fn rewind(&mut self) {
+        if let Some(&Region { border, .. }) = self.regions.first() {
+            self.circle.put_hand_behind(border);
+        }
+        if self.turn_end != NEVER {
+            self.turn_end = self.births;
+        }
     }
 
     /// A slot of so many bytes, and its address, if it is found at once. No call is made from here.

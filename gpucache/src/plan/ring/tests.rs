@@ -155,6 +155,25 @@ fn replaced_in(mut ring: Ring, sizes: impl Fn(u64) -> Vec<u64>, entries: u64) ->
 }
 
 #[test]
+fn what_is_all_dropped_between_entries_needs_no_more_than_itself() {
+    for turns in [Turns::default(), Turns::of(&SIZES, SIZES.iter().sum()).0] {
+        let mut ring = Ring::default();
+        let all: u64 = SIZES.iter().sum();
+        ring.follow(turns, 0);
+        ring.add_region(1 << 20, all);
+        for _ in 0..10 {
+            ring.begin();
+            let slots: Vec<_> = SIZES.iter().map(|&bytes| ring.serve_anywhere(bytes).expect("it fits").0).collect();
+            slots.into_iter().for_each(|slot| ring.take_back(slot));
+        }
+        assert_eq!(ring.bytes(), all);
+    }
+}
+
+/// Of which no two sum to a third.
+const SIZES: [u64; 5] = [5 * ALIGN, 3 * ALIGN, 17 * ALIGN, ALIGN, 11 * ALIGN];
+
+#[test]
 fn like_arrays_need_one_place_more() {
     assert_eq!(replaced(|_| vec![1024; 24], 100), 25 * 1024);
 }
