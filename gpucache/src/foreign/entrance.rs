@@ -88,8 +88,8 @@ fn open_shim() -> Result<(), Opened> {
 
 /// Opens a library whose file is these bytes, for as long as the process lives.
 fn open_from_memory(file: &[u8]) -> Result<*mut c_void, Opened> {
-    // SAFETY: the names are C strings, the bytes are readable, and the descriptor is one that was made here and is closed once. The
-    // library has no initialisers of its own; those of the driver, which it needs, are made to be run by any process.
+    // SAFETY: the names are C strings, the bytes are readable, and the descriptor is one that was made here and is closed at
+    // most once. The library has no initialisers of its own; those of the driver, which it needs, are made to be run by any process.
     unsafe {
         let descriptor = libc::memfd_create(c"libcuda.so".as_ptr(), libc::MFD_CLOEXEC);
         if descriptor < 0 {
@@ -99,7 +99,11 @@ fn open_from_memory(file: &[u8]) -> Result<*mut c_void, Opened> {
         let path = format!("/proc/self/fd/{descriptor}\0");
         let path = CStr::from_bytes_until_nul(path.as_bytes()).unwrap_or_default();
         let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
-        libc::close(descriptor);
+        if library.is_null() {
+            // Kept otherwise: the loader knows libraries by their paths, and would give this one to whoever opens a library of his
+            // own by the number of a descriptor, if that is this one's again.
+            libc::close(descriptor);
+        }
         match library.is_null() || written != file.len() as isize {
             true if Driver::get().is_none() => Err(Opened::NoDriver),
             true => Err(Opened::NoFile),

@@ -36,13 +36,15 @@ fn passed_on(bytes: usize, handle: Handle, call: impl Fn() -> CUresult) -> CUres
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuMemAllocAsync(address: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
     let handle = Handle(stream as usize);
-    if let Some(served) = serve::allocate_planned(bytes, handle) {
+    // Without a place for the answer, what to answer is the driver's affair.
+    let has_place = !address.is_null();
+    if has_place && let Some(served) = serve::allocate_planned(bytes, handle) {
         // SAFETY: the caller gives room for an address, as the driver's function asks.
         unsafe { address.write(served) };
         return CUresult::CUDA_SUCCESS;
     }
     guarded(|driver| {
-        match serve::allocate(bytes, handle) {
+        match if has_place { serve::allocate(bytes, handle) } else { Answer::PassOn } {
             Answer::Served(served) => {
                 // SAFETY: the address goes where the caller has room for one.
                 unsafe { address.write(served) };
@@ -83,7 +85,8 @@ pub(super) unsafe extern "C" fn cuMemFreeAsync(address: CUdeviceptr, stream: CUs
 /// As for the driver's.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) -> CUresult {
-    guarded(|driver| match serve::allocate_for_host(bytes) {
+    let has_place = !address.is_null();
+    guarded(|driver| match if has_place { serve::allocate_for_host(bytes) } else { Answer::PassOn } {
         Answer::Served(served) => {
             // SAFETY: room for an address is what the driver's function asks of its caller.
             unsafe { address.write(served) };
@@ -133,7 +136,7 @@ unsafe fn memory_info(entrance: Entrance, free: *mut usize, total: *mut usize) -
     guarded(|driver| {
         // SAFETY: the caller promises room for both, to which the driver writes.
         let answer = unsafe { (driver.info)(free, total) };
-        if answer == CUresult::CUDA_SUCCESS && !is_own_call() {
+        if answer == CUresult::CUDA_SUCCESS && !free.is_null() && !total.is_null() && !is_own_call() {
             // SAFETY: the driver wrote both, and the caller lends them until this returns.
             unsafe { *free = free.read().saturating_add(info::idle()).min(*total) };
         }

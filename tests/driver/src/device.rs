@@ -29,6 +29,12 @@ pub(crate) fn has_pools() -> bool {
     *POOLS.get_or_init(|| std::env::var("MADEUP_POOLS").is_ok_and(|text| text == "0").eq(&false))
 }
 
+/// Whether the device has pages that can be mapped: `MADEUP_PAGES` is not 0.
+fn has_pages() -> bool {
+    static PAGES: OnceLock<bool> = OnceLock::new();
+    *PAGES.get_or_init(|| std::env::var("MADEUP_PAGES").is_ok_and(|text| text == "0").eq(&false))
+}
+
 /// `CUdevice_attribute` by number; what nobody asks for is 0.
 fn attribute(attribute: c_uint) -> c_int {
     const MAX_THREADS_PER_BLOCK: c_uint = 1;
@@ -41,7 +47,8 @@ fn attribute(attribute: c_uint) -> c_int {
     match attribute {
         MAX_THREADS_PER_BLOCK => 1024,
         WARP_SIZE => 32,
-        MULTIPROCESSOR_COUNT | UNIFIED_ADDRESSING | VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED => 1,
+        MULTIPROCESSOR_COUNT | UNIFIED_ADDRESSING => 1,
+        VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED => has_pages().into(),
         COMPUTE_CAPABILITY_MAJOR => 9,
         MEMORY_POOLS_SUPPORTED => has_pools().into(),
         _ => 0,

@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_void};
 use std::sync::OnceLock;
 
-use cudarc::driver::CudaStream;
+use cudarc::driver::{CudaStream, sys};
 use libloading::Library;
 
 use crate::report::Outcome;
@@ -12,6 +12,7 @@ use crate::report::Outcome;
 const ALLOCATIONS: [&str; 4] = ["cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuMemAlloc_v2", "cuMemCreate"];
 
 type Calls = unsafe extern "C" fn(*const c_char) -> u64;
+type Destroy = unsafe extern "C" fn(*mut c_void) -> u32;
 type Delay = unsafe extern "C" fn(*mut c_void, u64) -> u32;
 
 fn library() -> Option<&'static Library> {
@@ -41,9 +42,29 @@ pub(crate) fn allocations() -> Outcome<u64> {
 
 /// Lets a stream sleep behind the work that it has, and what follows be late.
 pub(crate) fn delay(stream: &CudaStream, milliseconds: u64) -> Outcome<()> {
+    // SAFETY: the stream is alive, as it is borrowed.
+    unsafe { delay_raw(stream.cu_stream(), milliseconds) }
+}
+
+/// The same by a handle.
+///
+/// # Safety
+/// The handle is that of a live stream.
+pub(crate) unsafe fn delay_raw(stream: sys::CUstream, milliseconds: u64) -> Outcome<()> {
     let library = library().ok_or("no driver")?;
     // SAFETY: the type is that of the function of this name in the made-up driver, and no other driver has one. The stream
-    // is alive, as it is borrowed.
-    let status = unsafe { library.get::<Delay>(b"madeup_delay\0")?(stream.cu_stream().cast(), milliseconds) };
+    // is alive, as the caller says.
+    let status = unsafe { library.get::<Delay>(b"madeup_delay\0")?(stream.cast(), milliseconds) };
     if status == 0 { Ok(()) } else { Err(format!("a delay: {status}").into()) }
+}
+
+/// Destroys a stream by the driver's own function, as a library does that found the driver by itself.
+///
+/// # Safety
+/// Nobody uses the stream from then on.
+pub(crate) unsafe fn destroy(stream: &CudaStream) -> Outcome<()> {
+    let library = library().ok_or("no driver")?;
+    // SAFETY: the type is that of the function of this name in the driver's header; the caller gives a stream that is alive.
+    let status = unsafe { library.get::<Destroy>(b"cuStreamDestroy_v2\0")?(stream.cu_stream().cast()) };
+    if status == 0 { Ok(()) } else { Err(format!("the end of a stream: {status}").into()) }
 }

@@ -26,3 +26,11 @@ pub(crate) fn add_to(report: Report) -> Outcome {
 pub(crate) fn add_to(report: Report) -> Outcome {
     Ok(report)
 }
+
+/// How many blocks of the scope were freed on another stream than their own.
+pub(crate) fn freed_elsewhere() -> u64 {
+    #[cfg(feature = "foreign")]
+    return gpucache::foreign::stats("step").map_or(0, |stats| stats.freed_elsewhere);
+    #[cfg(not(feature = "foreign"))]
+    0
+}

@@ -7,11 +7,13 @@ mod driver;
 mod exit;
 mod front_end;
 mod handles;
+mod hazards;
 mod mistakes;
 mod report;
 mod shortage;
 mod slices;
 mod step;
+mod storm;
 mod streams;
 mod threads;
 
@@ -21,7 +23,7 @@ use report::Outcome;
 
 type Program = fn() -> Outcome;
 
-const PROGRAMS: [(&str, Program); 11] = [
+const PROGRAMS: [(&str, Program); 24] = [
     ("step", step::run),
     ("threads", threads::run),
     ("streams", streams::run),
@@ -33,6 +35,19 @@ const PROGRAMS: [(&str, Program); 11] = [
     ("exit", exit::run),
     ("no_driver", mistakes::no_driver),
     ("info", shortage::info),
+    ("first_use", hazards::first_use),
+    ("own_library", hazards::own_library),
+    ("host_without_context", hazards::host_without_context),
+    ("current_context", hazards::current_context),
+    ("no_place", hazards::no_place),
+    ("sizes", hazards::sizes),
+    ("host_refused", hazards::host_refused),
+    ("host_at_once", hazards::host_at_once),
+    ("adopted", hazards::adopted),
+    ("storm", storm::run),
+    ("unseen_end", hazards::unseen_end),
+    ("thread_end", hazards::thread_end),
+    ("destroyed_meanwhile", hazards::destroyed_meanwhile),
 ];
 
 fn main() -> ExitCode {

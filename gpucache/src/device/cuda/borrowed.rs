@@ -99,7 +99,15 @@ impl Handle {
         // the handle does so by a lent queue, which is told before the stream ends.
         let stream = unsafe { context.wrap_borrowed_stream(self.raw()) };
         let new = Borrowed { stream: lent(stream)?, id };
-        if let Some(past) = borrowed().insert(self.0, new.clone()) {
+        let past = {
+            let mut known = borrowed();
+            // Another thread may have taken it in meanwhile: two streams over one handle would know nothing of each other's work.
+            if let Some(known) = known.get(&self.0).filter(|known| known.id == id) {
+                return Some(known.clone());
+            }
+            known.insert(self.0, new.clone())
+        };
+        if let Some(past) = past {
             end(&past.stream);
         }
         Some(new)
