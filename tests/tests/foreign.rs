@@ -209,55 +209,46 @@ fn loaded(name: &str, folder: &Path, variables: &[(&str, &str)]) {
 }
 
 #[test]
-#[ignore = "memory without a stream is freed without a wait on a thread that has no context"]
 fn a_free_without_a_context_waits_or_is_refused() {
     loaded("host_without_context", driver(), &[]);
 }
 
 #[test]
-#[ignore = "calls that the scope serves leave the device's context current on the calling thread"]
 fn the_current_context_stays() {
     loaded("current_context", driver(), &[]);
 }
 
 #[test]
-#[ignore = "the stream of memory without a stream waits for others, and the host that gets such memory later does not"]
 fn memory_without_a_stream_is_idle_after_a_refusal() {
     loaded("host_refused", driver(), SHORT);
 }
 
 #[test]
-#[ignore = "while one thread waits for memory without a stream, another one gets some that is in use"]
 fn memory_without_a_stream_is_idle_for_each_thread() {
     loaded("host_at_once", driver(), SHORT);
 }
 
 #[test]
-#[ignore = "a stream that ended unseen is handed on by its handle, which is another stream's by then"]
 fn a_stream_that_ends_unseen_keeps_its_memory_while_it_works() {
     loaded("unseen_end", driver(), &[]);
 }
 
 #[test]
-#[ignore = "the thread's own stream is handed on before the last of its locals have ended"]
 fn work_of_a_thread_that_ends_keeps_its_memory() {
     loaded("thread_end", driver(), &[]);
 }
 
 #[test]
-#[ignore = "the end of a stream waits for whoever waits for the stream"]
 fn a_stream_is_destroyed_while_somebody_waits_for_it() {
     loaded("destroyed_meanwhile", driver(), &[]);
 }
 
 #[test]
-#[ignore = "a chunk begins where the driver's own allocation does, which a second free reaches"]
 fn a_second_free_does_not_reach_a_chunk() {
     loaded("double_free", driver(), CHUNKS);
 }
 
 #[test]
-#[ignore = "the rest of a chunk is any stream's at once, before the chunk's allocation has come"]
 fn chunks_are_used_behind_their_allocation() {
     loaded("threads", driver(), CHUNKS);
     loaded("streams", driver(), CHUNKS);
@@ -265,7 +256,6 @@ fn chunks_are_used_behind_their_allocation() {
 
 /// `cuStreamGetId` came with CUDA 12.0.
 #[test]
-#[ignore = "cudarc panics for a function that the driver does not have"]
 fn an_older_driver_serves() {
     let folder = target().join("older-driver");
     std::fs::create_dir_all(&folder).unwrap();

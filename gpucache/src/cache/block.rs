@@ -195,6 +195,8 @@ impl Block {
         let view = view.downcast().ok()?;
         if let Origin::Device = std::mem::replace(&mut self.0.origin, Origin::Nowhere) {
             self.0.stream().meter().freed(self.0.bytes as u64);
+            #[cfg(feature = "foreign")]
+            crate::device::disown(self.0.address);
         }
         self.0.leave_home();
         Some(view)

@@ -44,6 +44,24 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     fn allocate(&self, bytes: usize) -> Result<u64>;
 
+    /// As [`allocate`](Backend::allocate), and usable by work of any stream of the device from now on.
+    ///
+    /// # Errors
+    /// As for [`allocate`](Backend::allocate).
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// let address = Plain.allocate_for_all(64)?; // which all of it is, here
+    /// // SAFETY: it was allocated just now, with as many bytes, and nothing uses it.
+    /// unsafe { Plain.free(address, 64)? };
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    fn allocate_for_all(&self, bytes: usize) -> Result<u64> {
+        self.allocate(bytes)
+    }
+
     /// Gives memory back once the work that is on the stream now is done.
     ///
     /// # Errors

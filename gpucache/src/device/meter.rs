@@ -179,12 +179,6 @@ impl Meter {
         self.waits.fetch_add(1, Relaxed);
     }
 
-    /// How often a stream was told to wait.
-    #[cfg(feature = "foreign")]
-    pub(crate) fn waits(&self) -> u64 {
-        self.waits.load(Relaxed)
-    }
-
     pub(crate) fn read_order(&self) -> OrderUse {
         OrderUse {
             events: self.events.load(Relaxed),

@@ -26,7 +26,10 @@ pub use backend::Backend;
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
 #[cfg(feature = "foreign")]
-pub(crate) use cuda::{Borrowed, Handle, host_ordered, idle_in_pool, is_own_call};
+pub(crate) use cuda::{
+    Borrowed, Handle, disown, ended_streams, host_ordered, idle_in_pool, is_own_call, is_own_memory, keeping_current,
+    wait_for_context_of,
+};
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::{EventHandle, EventRef, OwnEvent, Peer, RawStream};
 pub use event::Event;

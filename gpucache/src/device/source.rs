@@ -135,7 +135,7 @@ impl Pages for Source {
     fn chunk(&mut self, bytes: u64) -> Result<u64> {
         match &self.provider {
             Provider::Chunks { stream } => {
-                let address = stream.allocate(bytes as usize)?;
+                let address = stream.allocate_for_all(bytes as usize)?;
                 self.meter.allocated(bytes);
                 Ok(address)
             }

@@ -6,6 +6,7 @@ use cudarc::driver::sys::{CUcontext, CUdeviceptr, CUresult, CUstream};
 use libloading::Library;
 
 use crate::base::sync::OnceLock;
+use crate::device::Handle;
 
 /// What is called of the driver here, by the types that its header declares, which no version has changed.
 pub(super) struct Driver {
@@ -15,6 +16,7 @@ pub(super) struct Driver {
     pub(super) free: unsafe extern "C" fn(CUdeviceptr) -> CUresult,
     pub(super) info: unsafe extern "C" fn(*mut usize, *mut usize) -> CUresult,
     pub(super) stream_destroy: unsafe extern "C" fn(CUstream) -> CUresult,
+    pub(super) stream_synchronize: unsafe extern "C" fn(CUstream) -> CUresult,
     pub(super) context: unsafe extern "C" fn(*mut CUcontext) -> CUresult,
     pub(super) synchronize: unsafe extern "C" fn() -> CUresult,
 }
@@ -53,6 +55,7 @@ impl Driver {
                 free: find(&library, "cuMemFree_v2")?,
                 info: find(&library, "cuMemGetInfo_v2")?,
                 stream_destroy: find(&library, "cuStreamDestroy_v2")?,
+                stream_synchronize: find(&library, "cuStreamSynchronize")?,
                 context: find(&library, "cuCtxGetCurrent")?,
                 synchronize: find(&library, "cuCtxSynchronize")?,
             })
@@ -68,9 +71,14 @@ impl Driver {
         context as usize
     }
 
-    /// Waits until all work of the current context is done.
-    pub(super) fn synchronize(&self) -> CUresult {
-        // SAFETY: it takes nothing, and only waits.
-        unsafe { (self.synchronize)() }
+    /// Waits until all work of the current context is done, and of a stream that may be of another one. A failure is theirs.
+    pub(super) fn synchronize(&self, handle: Handle) {
+        // SAFETY: the first takes nothing; the handle of the second is that of a live stream, as somebody frees memory on it now.
+        unsafe {
+            let _ = (self.synchronize)();
+            if !handle.is_of_context() {
+                let _ = (self.stream_synchronize)(handle.0 as CUstream);
+            }
+        }
     }
 }

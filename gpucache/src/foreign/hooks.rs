@@ -10,14 +10,21 @@ use cudarc::driver::sys::{CUdeviceptr, CUresult, CUstream};
 use super::driver::Driver;
 use super::probe::{Entrance, is_probe};
 use super::serve::{self, Answer, Freed};
-use super::{info, pool, streams};
-use crate::device::{Handle, is_own_call, process_exits};
+use super::{info, pool};
+use crate::device::{Handle, is_own_call, is_own_memory, keeping_current, process_exits};
 
 /// Runs what a hook does with the driver's own functions, but for what a plan serves and gets back, where nothing can panic.
 #[cold]
 fn guarded(hook: impl FnOnce(&'static Driver) -> CUresult) -> CUresult {
     let Some(driver) = Driver::get() else { return CUresult::CUDA_ERROR_NOT_INITIALIZED };
-    catch_unwind(AssertUnwindSafe(|| hook(driver))).unwrap_or(CUresult::CUDA_ERROR_UNKNOWN)
+    let act = || keeping_current(|| hook(driver));
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or(CUresult::CUDA_ERROR_UNKNOWN)
+}
+
+/// Whether the driver gave this crate the memory, in which something of a scope may lie: to free it is a mistake of somebody else's,
+/// as a second free of what had its beginning.
+fn is_ours_alone(address: CUdeviceptr) -> bool {
+    !is_own_call() && is_own_memory(address)
 }
 
 /// What the driver answers to a request that is its own, once everything idle went back to it if it had no memory.
@@ -74,6 +81,7 @@ pub(super) unsafe extern "C" fn cuMemFreeAsync(address: CUdeviceptr, stream: CUs
             serve::free_elsewhere(block, handle);
             CUresult::CUDA_SUCCESS
         }
+        None if is_ours_alone(address) => CUresult::CUDA_ERROR_INVALID_VALUE,
         // SAFETY: it is no memory of ours, so that the driver's own function gets what the caller gave for it.
         None => unsafe { (driver.free_async)(address, stream) },
     })
@@ -106,6 +114,7 @@ pub(super) unsafe extern "C" fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: 
 pub(super) unsafe extern "C" fn cuMemFree_v2(address: CUdeviceptr) -> CUresult {
     guarded(|driver| match serve::free_for_host(address) {
         true => CUresult::CUDA_SUCCESS,
+        false if is_ours_alone(address) => CUresult::CUDA_ERROR_INVALID_VALUE,
         // SAFETY: what was not served here is the driver's, or an error that it answers.
         false => unsafe { (driver.free)(address) },
     })
@@ -152,7 +161,7 @@ unsafe fn memory_info(entrance: Entrance, free: *mut usize, total: *mut usize) -
 pub(super) unsafe extern "C" fn cuStreamDestroy_v2(stream: CUstream) -> CUresult {
     guarded(|driver| {
         if !process_exits() {
-            streams::ends(Handle(stream as usize));
+            Handle(stream as usize).ends();
         }
         // SAFETY: the driver's own function gets the stream that the caller destroys.
         unsafe { (driver.stream_destroy)(stream) }

@@ -12,7 +12,7 @@ use super::streams::{self, Unknown};
 use crate::base::error::{Error, Result};
 use crate::cache::Block;
 use crate::cache::current;
-use crate::device::{Handle, Stream, host_ordered, is_own_call, process_exits};
+use crate::device::{Handle, Stream, host_ordered, is_own_call, keeping_current, process_exits, wait_for_context_of};
 use crate::home::ForeignCounters;
 use crate::pressure::shortage::insist;
 use crate::record::Request;
@@ -68,11 +68,8 @@ pub(super) fn allocate_for_host(bytes: usize) -> Answer {
         return Answer::PassOn;
     }
     let Some(stream) = host_ordered() else { return passed_on() };
-    let waits = stream.meter().waits();
-    let taken = take(&stream, bytes).and_then(|address| {
-        // The range put the stream behind another one: the host is to be behind that too.
-        if stream.meter().waits() > waits { stream.synchronize().map(|()| address) } else { Ok(address) }
-    });
+    // The range may have put the stream behind others, in this call or in another one's: the host is to be behind them too.
+    let taken = take(&stream, bytes).and_then(|address| stream.synchronize().map(|()| address));
     match taken {
         Ok(Some(address)) => {
             current::note_foreign(ForeignCounters::served);
@@ -130,7 +127,7 @@ pub(super) fn take_back(address: u64, handle: Handle) -> Freed {
     }
     match streams::with_known(handle, current::entry(), |stream| stream.id() == block.stream().id()) {
         Some(true) => {
-            drop(block);
+            keeping_current(|| drop(block));
             Freed::Done
         }
         _ => Freed::Elsewhere(block),
@@ -141,13 +138,9 @@ pub(super) fn take_back(address: u64, handle: Handle) -> Freed {
 pub(super) fn free_elsewhere(block: Block, handle: Handle) {
     match streams::with(handle, current::entry(), |stream| note_use(&block, stream)) {
         Ok(Ok(())) => {}
-        // What cannot be ordered is waited for.
-        Ok(Err(_)) | Err(Unknown::ThreadEnds) => wait_for_context(),
-        // A thread without a context has no work that could use it; of a context of its own nothing is known.
-        Err(Unknown::Context) if Driver::get().is_some_and(|driver| driver.current_context() != 0) => {
-            wait_for_context()
-        }
-        Err(Unknown::Context | Unknown::Captured) => {}
+        // What cannot be ordered is waited for: the work of both contexts, and of the stream, if that is of another one.
+        Ok(Err(_)) | Err(Unknown::Context | Unknown::ThreadEnds) => wait_for_all(&block, handle),
+        Err(Unknown::Captured) => {}
     }
     drop(block);
 }
@@ -173,13 +166,17 @@ pub(super) fn free_for_host(address: u64) -> bool {
     if process_exits() {
         std::mem::forget(block);
     } else {
-        wait_for_context();
+        wait_for_all(&block, Handle(0));
         drop(block);
     }
     true
 }
 
-fn wait_for_context() {
-    // A failure is the context's, whose work is lost with it.
-    let _ = Driver::get().map(Driver::synchronize);
+/// Waits for the work of the context that is current, of the stream that a handle means, and of the block's own context. A failure
+/// is that of a context, whose work is lost with it.
+fn wait_for_all(block: &Block, handle: Handle) {
+    if let Some(driver) = Driver::get() {
+        driver.synchronize(handle);
+    }
+    wait_for_context_of(block.stream());
 }

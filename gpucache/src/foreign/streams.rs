@@ -5,14 +5,10 @@
 //! asked for once an entry.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 
 use super::driver::Driver;
 use crate::cache::current::Entry;
-use crate::device::{Borrowed, Handle, Stream};
-
-/// How many streams were destroyed so far.
-static ENDED: AtomicU64 = AtomicU64::new(0);
+use crate::device::{Borrowed, Handle, Stream, ended_streams};
 
 thread_local! {
     static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
@@ -63,14 +59,14 @@ impl Last {
         let context = || Driver::get().map_or(0, Driver::current_context);
         self.handle == handle
             && self.entry == entry
-            && self.ended == ENDED.load(Acquire)
+            && self.ended == ended_streams()
             && (!handle.is_of_context() || self.context == context())
     }
 }
 
 #[cold]
 fn look_up(last: &RefCell<Option<Last>>, handle: Handle, entry: Entry) -> Option<Result<Stream, Unknown>> {
-    let ended = ENDED.load(Acquire);
+    let ended = ended_streams();
     let context = Driver::get()?.current_context();
     let mut last = last.try_borrow_mut().ok()?;
     let known = last.take().filter(|last| last.handle == handle && last.ended == ended && last.context == context);
@@ -95,10 +91,4 @@ pub(super) fn note_capture(handle: Handle) {
         }
     };
     let _ = LAST.try_with(note);
-}
-
-/// A stream is about to be destroyed: what a handle means is to be looked up again.
-pub(super) fn ends(handle: Handle) {
-    handle.ends();
-    ENDED.fetch_add(1, Release);
 }

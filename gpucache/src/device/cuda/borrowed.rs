@@ -10,13 +10,14 @@
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, PoisonError};
 
-use cudarc::driver::{CudaContext, CudaStream, sys};
+use cudarc::driver::{CudaContext, CudaStream, result, sys};
 use hashbrown::HashMap;
 
 use super::driver;
+use super::lent::note_end;
 use super::memory::CudaMemory;
 use super::pool::Pool;
-use super::queue::Queue;
+use super::queue::{Queue, lasting_stream};
 use super::{Cuda, with_gpu_of};
 use crate::base::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
 use crate::device::stream::Stream;
@@ -107,8 +108,10 @@ impl Handle {
             }
             known.insert(self.0, new.clone())
         };
-        if let Some(past) = past {
-            end(&past.stream);
+        if let Some(past) = past
+            && let Some(memory) = past.stream.backend::<CudaMemory>()
+        {
+            memory.queue().has_been_ended();
         }
         Some(new)
     }
@@ -121,9 +124,12 @@ impl Handle {
     /// The stream is about to be destroyed.
     pub(crate) fn ends(self) {
         let known = borrowed().remove(&self.0);
-        if let Some(known) = known {
-            end(&known.stream);
+        if let Some(known) = known
+            && let Some(memory) = known.stream.backend::<CudaMemory>()
+        {
+            memory.queue().end();
         }
+        note_end();
     }
 }
 
@@ -150,9 +156,17 @@ pub(crate) fn host_ordered() -> Option<Stream> {
     if let Some((_, known)) = streams.iter().find(|(other, _)| *other == key) {
         return Some(known.clone());
     }
-    let new = lent(context.default_stream())?;
+    driver::bind(&context).ok()?;
+    let new = lent(lasting_stream(&context).ok()?)?;
     streams.push((key, new.clone()));
     Some(new)
+}
+
+/// Waits until all work of a stream's context is done. A failure is that of the context, whose work is lost with it.
+pub(crate) fn wait_for_context_of(stream: &Stream) {
+    if let Some(memory) = stream.backend::<CudaMemory>() {
+        let _ = driver::bind(memory.queue().stream().context()).and_then(|()| result::ctx::synchronize());
+    }
 }
 
 /// Bytes that the driver's pool of a stream's device keeps for later allocations.
@@ -164,12 +178,6 @@ pub(crate) fn idle_in_pool(stream: &Stream) -> u64 {
 /// A stream over a queue that is somebody else's.
 fn lent(stream: Arc<CudaStream>) -> Option<Stream> {
     with_gpu_of(Queue::lent(stream), |_, unmade| unmade.make()).ok()
-}
-
-fn end(stream: &Stream) {
-    if let Some(memory) = stream.backend::<CudaMemory>() {
-        memory.queue().end();
-    }
 }
 
 type Streams = HashMap<usize, Borrowed>;

@@ -12,13 +12,16 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, result, sys};
 use libloading::Library;
 
+use super::current::note_change;
 use crate::base::sync::OnceLock;
 use crate::device::process_exits;
 
 /// Makes a context current on the calling thread.
 pub(super) fn bind(context: &CudaContext) -> Result<(), DriverError> {
     let mine = context.cu_ctx();
-    if result::ctx::get_current()? != Some(mine) {
+    let before = result::ctx::get_current()?;
+    if before != Some(mine) {
+        note_change(before);
         // SAFETY: `mine` is a live context: cudarc's object holds a reference to it until its drop, and is borrowed
         // here.
         unsafe { result::ctx::set_current(mine) }?;

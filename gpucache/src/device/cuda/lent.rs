@@ -6,6 +6,9 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+#[cfg(feature = "foreign")]
+use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::{AtomicU64, Ordering::Release};
 
 use cudarc::driver::CudaStream;
 
@@ -29,8 +32,23 @@ impl Drop for Own {
         // The main thread's streams end with the process, and nothing is called then.
         if !process_exits() && !thread_is_main() {
             self.0.get_mut().iter().for_each(|own| own.memory().queue().end());
+            note_end();
         }
     }
+}
+
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+/// A lent stream has ended: what a handle means is to be looked up again.
+pub(super) fn note_end() {
+    ENDED.fetch_add(1, Release);
+}
+
+/// How many lent streams have ended so far.
+#[cfg(feature = "foreign")]
+#[inline]
+pub(crate) fn ended_streams() -> u64 {
+    ENDED.load(Acquire)
 }
 
 impl Cuda {

@@ -11,7 +11,7 @@ use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 use super::driver::OwnEvent;
 use super::errors::describe;
 use super::known::Known;
-use super::own_calls::own_call;
+use super::own_calls::{disown, note_own, own_call};
 use super::pool::Pool;
 use super::queue::Queue;
 use super::{Cuda, kept};
@@ -79,7 +79,7 @@ unsafe impl Backend for CudaMemory {
             }
         };
         let memory = own_call(|| self.queue.run(allocate));
-        memory.map_err(|error| match error.0 {
+        memory.inspect(|&address| note_own(address)).map_err(|error| match error.0 {
             sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
                 let short = Error::out_of_memory(self.name(), bytes, describe(error));
                 match context.total_mem() {
@@ -91,16 +91,29 @@ unsafe impl Backend for CudaMemory {
         })
     }
 
+    fn allocate_for_all(&self, bytes: usize) -> Result<u64> {
+        let address = self.allocate(bytes)?;
+        // The driver has it in the order of this stream alone.
+        if let Err(error) = self.queue.synchronize() {
+            // SAFETY: it was allocated here just now, with as many bytes, and nobody has it.
+            let _ = unsafe { self.free(address, bytes) };
+            return Err(self.failure("an allocation", error));
+        }
+        Ok(address)
+    }
+
     unsafe fn free(&self, address: u64, _bytes: usize) -> Result<()> {
         // SAFETY: the caller frees what `allocate` gave for a stream of this context, by the call that belongs to this
         // one, and frees it once. The stream has all work that uses the memory: `free_async` is ordered behind that,
         // and `free_sync` is called once all of it is done.
-        self.call("a free", |stream| unsafe {
+        let free = |stream| unsafe {
             match self.context().has_async_alloc() {
                 true => result::free_async(address, stream),
                 false => result::stream::synchronize(stream).and_then(|()| result::free_sync(address)),
             }
-        })
+        };
+        disown(address);
+        own_call(|| self.call("a free", free))
     }
 
     unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
@@ -163,8 +176,7 @@ unsafe impl Backend for CudaMemory {
 
     fn synchronize(&self) -> Result<()> {
         self.refuse_in_capture("waiting for the stream", "wait once the graph was launched")?;
-        // SAFETY: the queue lends the handle of a live stream.
-        self.call("waiting for the stream", |stream| unsafe { result::stream::synchronize(stream) })
+        self.queue.synchronize().map_err(|error| self.failure("waiting for the stream", error))
     }
 
     fn release_reserve(&self) -> Result<bool> {

@@ -7,6 +7,7 @@
 
 #[cfg(feature = "foreign")]
 mod borrowed;
+mod current;
 mod driver;
 mod errors;
 mod known;
@@ -23,14 +24,18 @@ use std::sync::{Arc, PoisonError, Weak};
 use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
 
 #[cfg(feature = "foreign")]
-pub(crate) use self::borrowed::{Borrowed, Handle, host_ordered, idle_in_pool};
+pub(crate) use self::borrowed::{Borrowed, Handle, host_ordered, idle_in_pool, wait_for_context_of};
+#[cfg(feature = "foreign")]
+pub(crate) use self::current::keeping_current;
 pub(crate) use self::driver::{EventHandle, EventRef, OwnEvent};
 use self::errors::describe;
 use self::known::Known;
 pub(crate) use self::known::{Peer, RawStream};
+#[cfg(feature = "foreign")]
+pub(crate) use self::lent::ended_streams;
 use self::memory::CudaMemory;
 #[cfg(feature = "foreign")]
-pub(crate) use self::own_calls::is_own_call;
+pub(crate) use self::own_calls::{disown, is_own_call, is_own_memory};
 use self::pages::CudaPages;
 use self::queue::Queue;
 use super::Device;

@@ -2,6 +2,14 @@
 //! crates comes from a scope.
 
 use std::cell::Cell;
+#[cfg(feature = "foreign")]
+use std::sync::PoisonError;
+
+#[cfg(feature = "foreign")]
+use hashbrown::HashSet;
+
+#[cfg(feature = "foreign")]
+use crate::base::sync::{LazyLock, Mutex, MutexGuard};
 
 thread_local! {
     // Without a destructor, so that it can be asked at any time of a thread's end.
@@ -25,4 +33,29 @@ pub(crate) fn own_call<R>(call: impl FnOnce() -> R) -> R {
 #[inline]
 pub(crate) fn is_own_call() -> bool {
     IS_OWN.get()
+}
+
+/// What this crate has from the driver's allocator, by address.
+#[cfg(feature = "foreign")]
+fn own_memory() -> MutexGuard<'static, HashSet<u64>> {
+    static OWN: LazyLock<Mutex<HashSet<u64>>> = LazyLock::new(Mutex::default);
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The driver gave memory to this crate.
+pub(super) fn note_own(_address: u64) {
+    #[cfg(feature = "foreign")]
+    own_memory().insert(_address);
+}
+
+/// Memory is not this crate's any more: it goes back, or to somebody who frees it himself.
+pub(crate) fn disown(_address: u64) {
+    #[cfg(feature = "foreign")]
+    own_memory().remove(&_address);
+}
+
+/// Whether the driver gave memory at this address to this crate, and so nobody else may free it.
+#[cfg(feature = "foreign")]
+pub(crate) fn is_own_memory(address: u64) -> bool {
+    own_memory().contains(&address)
 }

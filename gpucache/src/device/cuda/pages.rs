@@ -11,6 +11,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{self, CUdevice_attribute, CUmemAccessDesc, CUmemAllocationProp, CUmemLocation, CUresult};
 use cudarc::driver::{CudaContext, DriverError};
 
+use super::driver;
 use super::errors::describe;
 use crate::base::error::{Error, Result};
 use crate::device::{ALIGNMENT, Unfinished, VirtualMemory};
@@ -49,7 +50,7 @@ impl CudaPages {
     /// Makes `call` with the context current.
     fn call(&self, bytes: u64, operation: &'static str, call: impl FnOnce() -> Result<(), DriverError>) -> Result<()> {
         let name = format_args!("cuda:{}", self.context.ordinal()).to_string();
-        self.context.bind_to_thread().and_then(|()| call()).map_err(|error| match error.0 {
+        driver::bind(&self.context).and_then(|()| call()).map_err(|error| match error.0 {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
                 let short = Error::out_of_memory(name, bytes as usize, describe(error));
                 if self.capacity > 0 { short.of_capacity(self.capacity) } else { short }

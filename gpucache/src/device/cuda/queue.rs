@@ -78,12 +78,28 @@ impl Queue {
     ) -> Result<R, DriverError> {
         driver::bind(self.context())?;
         let Some(lent) = &self.lent else { return call(&self.stream) };
-        let heir = lent.heir.read().unwrap_or_else(PoisonError::into_inner);
-        match &*heir {
-            Some(heir) => call(heir),
-            None if lent.thread.is_some_and(|thread| thread != std::thread::current().id()) => elsewhere(),
-            None => call(&self.stream),
+        {
+            let heir = lent.heir.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(heir) = &*heir {
+                return call(heir);
+            }
+            if lent.thread.is_none_or(|thread| thread == std::thread::current().id()) {
+                return call(&self.stream);
+            }
         }
+        // Without the lock, as this may wait for work, and that for whoever ends the stream.
+        elsewhere()
+    }
+
+    /// Waits until all work that is on the stream now is done. No lock is held meanwhile.
+    pub(super) fn synchronize(&self) -> Result<(), DriverError> {
+        if self.lent.is_none() {
+            // SAFETY: the queue holds the stream, whose handle so is that of a live one.
+            return self.run(|stream| unsafe { result::stream::synchronize(stream) });
+        }
+        let event = OwnEvent::new(self.context())?;
+        self.record(event.as_ref())?;
+        event.as_ref().synchronize()
     }
 
     /// Makes a call of the driver that puts work on the stream, or waits for it. The handle is good while `call` runs.
@@ -135,10 +151,24 @@ impl Queue {
     /// The stream is about to end: from now on an heir stands for its work. To be called by the thread whose own it is, or before the
     /// handle is destroyed.
     pub(super) fn end(&self) {
+        self.end_by(|| self.handed_on());
+    }
+
+    /// The stream has ended without a word, and its handle may be another one's by now: all work of the context is waited for.
+    #[cfg(feature = "foreign")]
+    pub(super) fn has_been_ended(&self) {
+        self.end_by(|| {
+            driver::bind(self.context())?;
+            result::ctx::synchronize()?;
+            heir_of(self.context())
+        });
+    }
+
+    fn end_by(&self, hand_on: impl FnOnce() -> Result<Arc<CudaStream>, DriverError>) {
         let Some(lent) = &self.lent else { return };
         let mut place = lent.heir.write().unwrap_or_else(PoisonError::into_inner);
         if place.is_none() {
-            let heir = self.handed_on().unwrap_or_else(|_| {
+            let heir = hand_on().unwrap_or_else(|_| {
                 // What cannot be ordered is waited for. That fails only with the context, and all its work.
                 let _ = driver::bind(self.context()).and_then(|()| result::ctx::synchronize());
                 self.context().default_stream()
@@ -164,10 +194,15 @@ fn heir_of(context: &Arc<CudaContext>) -> Result<Arc<CudaStream>, DriverError> {
     if let Some(heir) = heirs.iter().find(|heir| heir.context().cu_ctx() == context.cu_ctx()) {
         return Ok(heir.clone());
     }
+    let heir = lasting_stream(context)?;
+    heirs.push(heir.clone());
+    Ok(heir)
+}
+
+/// A stream that lives as long as the process, in order with no other. The context is current.
+pub(super) fn lasting_stream(context: &Arc<CudaContext>) -> Result<Arc<CudaStream>, DriverError> {
     // Not by the context's own method: that would tell cudarc that the program works on several streams.
     let handle = result::stream::create(result::stream::StreamKind::NonBlocking)?;
     // SAFETY: the handle is that of a stream of this context, which was made just now and is never destroyed.
-    let heir = unsafe { context.wrap_borrowed_stream(handle) };
-    heirs.push(heir.clone());
-    Ok(heir)
+    Ok(unsafe { context.wrap_borrowed_stream(handle) })
 }
