@@ -93,12 +93,8 @@ unsafe impl Backend for CudaMemory {
 
     fn allocate_for_all(&self, bytes: usize) -> Result<u64> {
         let address = self.allocate(bytes)?;
-        // The driver has it in the order of this stream alone.
-        if let Err(error) = self.queue.synchronize() {
-            // SAFETY: it was allocated here just now, with as many bytes, and nobody has it.
-            let _ = unsafe { self.free(address, bytes) };
-            return Err(self.failure("an allocation", error));
-        }
+        // The driver has it in the order of this stream alone. A failure is that of the context, with which the memory is lost.
+        self.queue.synchronize().map_err(|error| self.failure("an allocation", error))?;
         Ok(address)
     }
 
