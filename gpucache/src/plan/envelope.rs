@@ -4,8 +4,11 @@
 //! of them: sizes may vary, and drops may change places. To find that two entries have nothing in common allocates nothing
 //! ([`Scratch`]), since a program that never repeats itself is compared again and again.
 
+mod ahead;
 #[cfg(test)]
 mod tests;
+
+use ahead::Ahead;
 
 use super::Buffer;
 use super::log::{Log, Logged, OUTLIVES};
@@ -16,6 +19,7 @@ pub(crate) struct Envelope {
     positions: Vec<Expected>,
     /// How often entries made it another one.
     changes: u32,
+    ahead: Ahead,
 }
 
 /// Room for comparisons, kept from one to the next.
@@ -31,8 +35,10 @@ pub(crate) struct Scratch {
 pub(super) struct Expected {
     /// The fewest bytes that were seen here.
     pub(super) least: u64,
-    /// The most.
+    /// The most, or more where sizes grow.
     pub(super) most: u64,
+    /// By how much it grows from entry to entry; 0 if it does not, or that is not known.
+    step: u64,
     kind: Kind,
     /// How often it was found to end within its entry, after it had outlived it.
     flips: u8,
@@ -89,7 +95,7 @@ impl Envelope {
         let (of_one, of_newer) = (|place| expected(one, place), |place| expected(newer, place));
         let places = 0..one.allocations().len();
         let bound = scratch.bound(places.clone().map(of_one)).max(scratch.bound(places.clone().map(of_newer)));
-        scratch.envelope(places.map(|place| of_one(place).merge(&of_newer(place), false)), bound, 0)
+        scratch.envelope(places.map(|place| of_one(place).merge(&of_newer(place), false)), bound)
     }
 
     /// Whether an entry has this order, with sizes that were seen before, and no array of it lives longer or needs a place
@@ -184,6 +190,7 @@ impl Envelope {
         let was_smaller = expected.most < bytes;
         expected.least = expected.least.min(bytes);
         expected.most = expected.most.max(bytes);
+        self.ahead.is_overtaken |= was_smaller && expected.grows();
         was_smaller
     }
 
@@ -196,7 +203,7 @@ impl Envelope {
         let places = 0..self.len();
         let bound = scratch.bound(self.positions.iter().copied()).max(scratch.bound(places.clone().map(seen)));
         let both = places.map(|place| self.positions[place].merge(&seen(place), !self.may_change()));
-        scratch.envelope(both, bound, self.changes + 1)
+        scratch.envelope(both, bound).map(|both| both.follows(self))
     }
 
     /// The envelope of both; `None` if their orders are not the same.
@@ -206,7 +213,14 @@ impl Envelope {
         }
         let (mut scratch, pairs) = (Scratch::default(), self.positions.iter().zip(&other.positions));
         let bound = self.bound().max(other.bound());
-        scratch.envelope(pairs.map(|(one, other)| one.merge(other, !self.may_change())), bound, self.changes + 1)
+        let both = scratch.envelope(pairs.map(|(one, other)| one.merge(other, !self.may_change())), bound)?;
+        Some(both.follows(self))
+    }
+
+    /// In the place of this one, as it holds another entry too.
+    fn follows(self, before: &Envelope) -> Envelope {
+        let ahead = before.ahead.seen(before.positions.iter().zip(&self.positions));
+        Envelope { changes: before.changes + 1, ahead, ..self }
     }
 
     /// The most bytes that are in use at once if each position takes all that it may.
@@ -255,12 +269,12 @@ impl Envelope {
 
 impl Scratch {
     /// The envelope of these positions, if it needs hardly more than `bound` bytes, and can be laid out.
-    fn envelope(&mut self, positions: impl Iterator<Item = Expected>, bound: u64, changes: u32) -> Option<Envelope> {
+    fn envelope(&mut self, positions: impl Iterator<Item = Expected>, bound: u64) -> Option<Envelope> {
         let mut all = std::mem::take(&mut self.positions);
         all.clear();
         all.extend(positions);
         let is_same = self.bound(all.iter().copied()) <= bound + bound / SAME_ORDER_SHARE && is_plannable(&all);
-        let envelope = is_same.then(|| Envelope { positions: all.clone(), changes });
+        let envelope = is_same.then(|| Envelope { positions: all.clone(), changes: 0, ahead: Ahead::default() });
         self.positions = all;
         envelope
     }
@@ -305,7 +319,7 @@ impl Expected {
             (OUTLIVES, None) => (Kind::Outlives, OUTLIVES),
             (upper, _) => (Kind::Within, upper),
         };
-        Expected { least: logged.bytes, most: logged.bytes, kind, flips: 0, upper }
+        Expected { least: logged.bytes, most: logged.bytes, step: 0, kind, flips: 0, upper }
     }
 
     /// Where it ends, counted on from its own entry of so many allocations: beyond that, if it wraps. `None` if it has no place.
@@ -320,6 +334,11 @@ impl Expected {
     /// Whether entries differ in the bytes.
     pub(super) fn varies(&self) -> bool {
         self.least < self.most
+    }
+
+    /// Whether it is known to grow from entry to entry.
+    fn grows(&self) -> bool {
+        self.step > 0
     }
 
     /// Whether so many bytes may be this position's in another entry.
@@ -351,7 +370,8 @@ impl Expected {
             }
             _ => (newer.kind, newer.upper),
         };
-        Expected { least: self.least.min(newer.least), most: self.most.max(newer.most), kind, flips, upper }
+        let (least, most) = (self.least.min(newer.least), self.most.max(newer.most));
+        Expected { least, most, step: self.step.max(newer.step), kind, flips, upper }
     }
 
     /// Whether the ring serves it.
