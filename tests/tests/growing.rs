@@ -123,10 +123,10 @@ impl Texts {
 
     /// The token of this number in its text, beginning at 1, after a prompt of so many.
     fn token(&mut self, number: usize, prompt: usize, kept: &mut Kept) -> Seen {
-        let (before, heap, calls) = (self.stats().1, allocations(), self.device.memory().times_taken());
+        let (before, calls) = (self.stats().1, self.device.memory().times_taken());
         let (mut seen, mut temporary, mut entry) = (Seen::default(), None, 0);
         let mut in_entry = Kept::with_capacity(self.arrays.len());
-        let room = kept.capacity();
+        let heap = allocations();
         self.scope.run(|| {
             for array in self.arrays.iter().filter(|array| array.is_in_first || number > 1) {
                 let bytes = array.bytes + array.step * (number + prompt);
@@ -146,8 +146,8 @@ impl Texts {
             in_entry.clear();
             temporary = None;
         });
+        seen.heap = allocations() - heap;
         let (after, memory) = (self.stats().1, self.device.memory());
-        seen.heap = allocations() - heap - 1 - u64::from(room != kept.capacity());
         seen.planned = (after.planned - after.carried) - (before.planned - before.carried);
         seen.odd_tokens = u64::from(after.deviations != before.deviations);
         (seen.calls, seen.reserved) = (memory.times_taken() - calls, memory.bytes);

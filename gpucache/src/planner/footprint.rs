@@ -133,10 +133,12 @@ impl Planner {
         self.entry.grown > arena.bytes / if is_off { GROWTH_OFF } else { GROWTH }
     }
 
-    /// Whether the arena and what is in use beside it, with `bytes` more, are hardly more than was ever in use at once.
+    /// Whether the arena and what is in use beside it, with `bytes` more, are hardly more than was ever in use at once, but for places of
+    /// sizes to come.
     fn is_enough(&self, shared: &Shared, arena: u64, bytes: u64) -> bool {
         let (beside, demand) = (shared.counters.busy_bytes.get(), shared.counters.demand.get());
-        arena.saturating_add(beside).saturating_add(bytes) <= demand + demand / KNOWN
+        let ahead = if self.plans.grows() { Footprint::ahead(shared) } else { 0 };
+        arena.saturating_add(beside).saturating_add(bytes) <= demand + demand / KNOWN + ahead
     }
 
     /// Whether less memory will do than the arena and what goes beside it.

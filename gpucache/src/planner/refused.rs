@@ -37,7 +37,7 @@ impl Refused {
     }
 
     /// Whether it waited so long that the range may rather grow.
-    pub(crate) fn was_patient(&self) -> bool {
+    pub(super) fn was_patient(&self) -> bool {
         self.waits.wait() > PATIENT
     }
 }
