@@ -21,6 +21,8 @@ enum Life {
     Entry,
     /// Until its text ends.
     Text,
+    /// Until its successor in the next token is born, or its text ends.
+    Replaced,
 }
 
 /// An array of each token: `bytes`, and `step` more for each token of the text.
@@ -54,6 +56,18 @@ fn decoder(layers: usize, row: usize) -> Vec<Born> {
             arrays.push(Born { is_in_first, ..born(64, 0, Life::Short) });
         }
         arrays.extend((0..12).map(|place| born(row * (1 + place % 3), 0, Life::Entry)));
+    }
+    arrays
+}
+
+/// A decoder that keeps nothing but its cache, each half of a layer's in an array that is replaced by a longer one in each token.
+fn lean_decoder(layers: usize, row: usize) -> Vec<Born> {
+    let mut arrays = vec![born(4, 0, Life::Entry)];
+    for _ in 0..layers {
+        arrays.extend([born(4 * row, 0, Life::Short); 6]);
+        arrays.extend([born(0, row, Life::Replaced); 2]);
+        arrays.extend([born(0, row / 4, Life::Short), born(0, row, Life::Short), born(0, row / 4, Life::Entry)]);
+        arrays.extend([born(row, 0, Life::Entry); 4]);
     }
     arrays
 }
@@ -107,72 +121,79 @@ struct Texts {
     scope: Scope<'static>,
     device: Virtual,
     arrays: Vec<Born>,
-    live: u64,
 }
 
 type Kept = Vec<Array<u8, Virtual>>;
 
+/// What a text keeps.
+struct Text {
+    graph: Kept,
+    cache: Vec<Option<Array<u8, Virtual>>>,
+    bytes: u64,
+}
+
 impl Texts {
     fn new(name: &'static str, arrays: Vec<Born>) -> Texts {
-        Texts { scope: Scope::new(name), device: Virtual::unchecked(1 << 40), arrays, live: 0 }
+        Texts { scope: Scope::new(name), device: Virtual::unchecked(1 << 40), arrays }
     }
 
     fn stats(&self) -> (ScopeStats, PlanStats) {
         (self.scope.stats().unwrap_or_default(), self.scope.plan_stats().unwrap_or_default())
     }
 
-    /// The token of this number in its text, beginning at 1, after a prompt of so many.
-    fn token(&mut self, number: usize, prompt: usize, kept: &mut Kept) -> Seen {
-        let (before, calls) = (self.stats().1, self.device.memory().times_taken());
-        let (mut seen, mut temporary, mut entry) = (Seen::default(), None, 0);
-        let mut in_entry = Kept::with_capacity(self.arrays.len());
-        let heap = allocations();
-        self.scope.run(|| {
-            for array in self.arrays.iter().filter(|array| array.is_in_first || number > 1) {
-                let bytes = array.bytes + array.step * (number + prompt);
-                // SAFETY: nobody reads the array.
-                let new = Array::<u8, Virtual>::zeros(&self.device, bytes).unwrap();
-                drop(temporary.take());
-                (seen.all, seen.within) = (seen.all + 1, seen.within + u64::from(array.life != Life::Text));
-                match array.life {
-                    Life::Short => temporary = Some(new),
-                    Life::Entry => in_entry.push(new),
-                    Life::Text => kept.push(new),
+    /// Allocates the arrays of a token with so many before it, and drops all but what the text keeps. Tells how many there were,
+    /// how many of them it dropped, and the most bytes that were alive.
+    fn allocate(&self, before: usize, is_first: bool, in_entry: &mut Kept, text: &mut Text) -> Seen {
+        let (mut seen, mut short, mut alive) = (Seen::default(), None, 0);
+        let arrays = self.arrays.iter().enumerate().filter(|(_, array)| array.is_in_first || !is_first);
+        for (place, array) in arrays {
+            let bytes = array.bytes + array.step * (before + 1);
+            let new = Array::<u8, Virtual>::zeros(&self.device, bytes).unwrap();
+            drop(short.take());
+            let dies_within = matches!(array.life, Life::Short | Life::Entry);
+            (seen.all, seen.within) = (seen.all + 1, seen.within + u64::from(dies_within));
+            *(if array.life == Life::Entry { &mut alive } else { &mut text.bytes }) += bytes as u64;
+            seen.live = seen.live.max(text.bytes + alive);
+            match array.life {
+                Life::Short => {
+                    text.bytes -= bytes as u64;
+                    short = Some(new);
                 }
-                self.live += if array.life == Life::Text { bytes as u64 } else { 0 };
-                entry += if array.life == Life::Entry { bytes as u64 } else { 0 };
-                seen.live = self.live + entry;
+                Life::Entry => in_entry.push(new),
+                Life::Text => text.graph.push(new),
+                Life::Replaced => {
+                    let old = text.cache[place].replace(new);
+                    text.bytes -= old.map_or(0, |old| old.shape()[0] as u64);
+                }
             }
-            in_entry.clear();
-            temporary = None;
-        });
-        seen.heap = allocations() - heap;
-        let (after, memory) = (self.stats().1, self.device.memory());
-        seen.planned = (after.planned - after.carried) - (before.planned - before.carried);
-        seen.odd_tokens = u64::from(after.deviations != before.deviations);
-        (seen.calls, seen.reserved) = (memory.times_taken() - calls, memory.bytes);
-        seen.arenas = u64::from(after.arena_bytes != before.arena_bytes);
+        }
+        in_entry.clear();
         seen
     }
 
-    fn text(&mut self, tokens: usize, prompt: usize) -> Seen {
-        let (mut seen, mut kept) = (Seen::default(), Kept::with_capacity(tokens * self.arrays.len()));
-        (1..=tokens).for_each(|number| {
-            let token = self.token(number, prompt, &mut kept);
-            if std::env::var("SHOW").is_ok() {
-                println!("{number:4} {:.3} {token:?} {:?}", token.share(), self.stats().1.unplanned);
-            }
-            seen += token
-        });
-        self.live = 0;
-        let (stats, plans) = self.stats();
-        println!(
-            "{tokens} tokens: planned {:.4}, reserved {:.3}, {seen:?}, {}, live {}",
-            seen.share(),
-            seen.waste(),
-            plans,
-            stats.busy_blocks
-        );
+    fn token(&self, before: usize, is_first: bool, text: &mut Text) -> Seen {
+        let (plans, calls) = (self.stats().1, self.device.memory().times_taken());
+        let mut in_entry = Kept::with_capacity(self.arrays.len());
+        let heap = allocations();
+        let mut seen = self.scope.run(|| self.allocate(before, is_first, &mut in_entry, text));
+        seen.heap = allocations() - heap;
+        let (now, memory) = (self.stats().1, self.device.memory());
+        seen.planned = (now.planned - now.carried) - (plans.planned - plans.carried);
+        seen.odd_tokens = u64::from(now.deviations != plans.deviations);
+        (seen.calls, seen.reserved) = (memory.times_taken() - calls, memory.bytes);
+        seen.arenas = u64::from(now.arena_bytes != plans.arena_bytes);
+        seen
+    }
+
+    /// A text whose tokens have so many before them.
+    fn text(&self, lengths: impl IntoIterator<Item = usize>) -> Seen {
+        let mut text = Text { graph: Vec::with_capacity(1 << 16), cache: Vec::new(), bytes: 0 };
+        text.cache.resize_with(self.arrays.len(), || None);
+        let mut seen = Seen::default();
+        for (number, before) in lengths.into_iter().enumerate() {
+            seen += self.token(before, number == 0, &mut text);
+        }
+        println!("planned {:.4}, reserved {:.3}, {seen:?}, {}", seen.share(), seen.waste(), self.stats().1);
         seen
     }
 }
@@ -180,8 +201,54 @@ impl Texts {
 #[test]
 fn texts_that_keep_their_graph() {
     let _turn = turn();
-    let mut texts = Texts::new("keeps its graph", decoder(6, 1152));
+    let texts = Texts::new("keeps its graph", decoder(6, 1152));
     for _ in 0..4 {
-        texts.text(200, 0);
+        texts.text(0..200);
+    }
+}
+
+#[test]
+fn texts_of_large_rows() {
+    let _turn = turn();
+    let texts = Texts::new("large rows", decoder(6, 256 << 10));
+    for _ in 0..4 {
+        texts.text(0..100);
+    }
+}
+
+#[test]
+fn texts_that_keep_their_cache() {
+    let _turn = turn();
+    for row in [1 << 10, 64 << 10] {
+        let texts = Texts::new(["keeps its cache", "large"][usize::from(row > 1024)], lean_decoder(12, row));
+        for _ in 0..4 {
+            texts.text(30..300);
+        }
+    }
+}
+
+#[test]
+fn texts_of_any_length() {
+    let _turn = turn();
+    let (texts, mut random) = (Texts::new("any length", decoder(6, 16 << 10)), fastrand::Rng::with_seed(7));
+    let mut all = Seen::default();
+    for _ in 0..20 {
+        let begin = random.usize(0..100);
+        all += texts.text(begin..begin + random.usize(10..150));
+    }
+    println!("SUM any length {all:?} {:.4} {:.4}", all.share(), all.waste());
+}
+
+#[test]
+fn sizes_that_vary_at_random() {
+    let _turn = turn();
+    for lean in [false, true] {
+        let arrays = if lean { lean_decoder(12, 16 << 10) } else { decoder(6, 16 << 10) };
+        let (texts, mut random) = (Texts::new(["random", "lean"][usize::from(lean)], arrays), fastrand::Rng::with_seed(7));
+        let mut all = Seen::default();
+        for _ in 0..20 {
+            all += texts.text((0..50).map(|_| random.usize(10..150)));
+        }
+        println!("SUM random {lean} {all:?} {:.4} {:.4}", all.share(), all.waste());
     }
 }
