@@ -191,7 +191,11 @@ impl Texts {
         text.cache.resize_with(self.arrays.len(), || None);
         let mut seen = Seen::default();
         for (number, before) in lengths.into_iter().enumerate() {
-            seen += self.token(before, number == 0, &mut text);
+            let token = self.token(before, number == 0, &mut text);
+            if std::env::var("SHOW").is_ok() {
+                println!("{number:4} {:.3} {token:?} {:?}", token.share(), self.stats().1.unplanned);
+            }
+            seen += token;
         }
         println!("planned {:.4}, reserved {:.3}, {seen:?}, {}", seen.share(), seen.waste(), self.stats().1);
         seen

@@ -332,7 +332,8 @@ impl Plan {
 
     /// Whether it has to hold more than it was laid out for.
     fn is_outgrown(&self) -> bool {
-        self.draft.is_none() || self.widened * WIDENED > self.envelope.len() as u64
+        let is_wider = self.widened * WIDENED > self.envelope.len() as u64;
+        self.draft.is_none() || is_wider || self.seen.is_overtaken()
     }
 
     /// Makes a layout, or a lower one, where that is due. Returns whether something has changed.

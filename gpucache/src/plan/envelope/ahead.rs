@@ -40,6 +40,11 @@ impl Envelope {
         self.ahead.entries > 0
     }
 
+    /// Whether a position that grows was larger than expected, so that all that grow soon are.
+    pub(crate) fn is_overtaken(&self) -> bool {
+        self.ahead.is_overtaken
+    }
+
     /// If a position that grows was larger than expected: lets all that grow be larger by twice as many steps as the last time, of
     /// which no more than `most` bytes are in use at once, but for one step.
     pub(crate) fn go_ahead(&mut self, most: u64) {
