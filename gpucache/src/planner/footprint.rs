@@ -125,8 +125,8 @@ impl Planner {
         let Some(arena) = &self.arena else { return false };
         let seen = self.entry.seen;
         let beside = seen.extra + seen.larger + seen.blocked;
-        let is_in_order = seen.extra + seen.blocked == 0 && (seen.larger == 0 || self.plans.grows());
-        if is_in_order && self.is_enough(shared, arena.bytes, bytes) {
+        // What outgrew its place is taken for an extra allocation at first.
+        if (beside == 0 || self.plans.grows()) && self.is_enough(shared, arena.bytes, bytes) {
             return false;
         }
         let is_off = beside >= TOO_FEW

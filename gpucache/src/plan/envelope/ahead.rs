@@ -1,7 +1,7 @@
 //! Places for sizes that were not seen yet: those that grow by a step each entry are laid out for entries to come, ever more of
 //! them, so that a text of n tokens has some log n layouts.
 
-use super::{Envelope, Expected, Scratch};
+use super::{Envelope, Expected, Scratch, VARIATION};
 use crate::plan::growth::Growth;
 
 /// How far the positions of an envelope that grow are laid out ahead.
@@ -58,5 +58,14 @@ impl Envelope {
         for expected in &mut self.positions {
             expected.most = expected.most.saturating_add(expected.step.saturating_mul(entries));
         }
+    }
+}
+
+impl Expected {
+    /// Whether it is known to grow, and will have so many bytes in an entry to come. Without that a request that outgrew its place may
+    /// be taken for a neighbour that is larger.
+    pub(in crate::plan) fn grows_to(&self, bytes: u64) -> bool {
+        let more = bytes.saturating_sub(self.most);
+        more > 0 && more.checked_rem(self.step) == Some(0) && bytes / VARIATION <= self.most
     }
 }
