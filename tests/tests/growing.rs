@@ -2,10 +2,10 @@
 //! text ends. The next text begins small again, and is served by the plans of the last one.
 #![allow(clippy::unwrap_used)]
 
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Range};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Array, PlanStats, Scope, ScopeStats};
+use gpucache::{Array, PlanStats, Scope};
 use gpucache_tests::counting::{Counting, allocations};
 use gpucache_tests::turn;
 
@@ -137,17 +137,17 @@ impl Texts {
         Texts { scope: Scope::new(name), device: Virtual::unchecked(1 << 40), arrays }
     }
 
-    fn stats(&self) -> (ScopeStats, PlanStats) {
-        (self.scope.stats().unwrap_or_default(), self.scope.plan_stats().unwrap_or_default())
+    fn plans(&self) -> PlanStats {
+        self.scope.plan_stats().unwrap_or_default()
     }
 
     /// Allocates the arrays of a token with so many before it, and drops all but what the text keeps. Tells how many there were,
     /// how many of them it dropped, and the most bytes that were alive.
-    fn allocate(&self, before: usize, is_first: bool, in_entry: &mut Kept, text: &mut Text) -> Seen {
+    fn allocate(&self, before: usize, is_first: bool, batch: usize, in_entry: &mut Kept, text: &mut Text) -> Seen {
         let (mut seen, mut short, mut alive) = (Seen::default(), None, 0);
         let arrays = self.arrays.iter().enumerate().filter(|(_, array)| array.is_in_first || !is_first);
         for (place, array) in arrays {
-            let bytes = array.bytes + array.step * (before + 1);
+            let bytes = batch * (array.bytes + array.step * (before + 1));
             let new = Array::<u8, Virtual>::zeros(&self.device, bytes).unwrap();
             drop(short.take());
             let dies_within = matches!(array.life, Life::Short | Life::Entry);
@@ -171,13 +171,13 @@ impl Texts {
         seen
     }
 
-    fn token(&self, before: usize, is_first: bool, text: &mut Text) -> Seen {
-        let (plans, calls) = (self.stats().1, self.device.memory().times_taken());
+    fn token(&self, before: usize, is_first: bool, batch: usize, text: &mut Text) -> Seen {
+        let (plans, calls) = (self.plans(), self.device.memory().times_taken());
         let mut in_entry = Kept::with_capacity(self.arrays.len());
         let heap = allocations();
-        let mut seen = self.scope.run(|| self.allocate(before, is_first, &mut in_entry, text));
+        let mut seen = self.scope.run(|| self.allocate(before, is_first, batch, &mut in_entry, text));
         seen.heap = allocations() - heap;
-        let (now, memory) = (self.stats().1, self.device.memory());
+        let (now, memory) = (self.plans(), self.device.memory());
         seen.planned = (now.planned - now.carried) - (plans.planned - plans.carried);
         seen.odd_tokens = u64::from(now.deviations != plans.deviations);
         (seen.calls, seen.reserved) = (memory.times_taken() - calls, memory.bytes);
@@ -185,74 +185,78 @@ impl Texts {
         seen
     }
 
-    /// A text whose tokens have so many before them.
-    fn text(&self, lengths: impl IntoIterator<Item = usize>) -> Seen {
+    /// So many texts at once, whose tokens have so many before them.
+    fn texts(&self, batch: usize, lengths: impl IntoIterator<Item = usize>) -> Seen {
         let mut text = Text { graph: Vec::with_capacity(1 << 16), cache: Vec::new(), bytes: 0 };
         text.cache.resize_with(self.arrays.len(), || None);
         let mut seen = Seen::default();
         for (number, before) in lengths.into_iter().enumerate() {
-            let token = self.token(before, number == 0, &mut text);
-            if std::env::var("SHOW").is_ok() {
-                println!("{number:4} {:.3} {token:?} {:?}", token.share(), self.stats().1.unplanned);
-            }
-            seen += token;
+            seen += self.token(before, number == 0, batch, &mut text);
         }
-        println!("planned {:.4}, reserved {:.3}, {seen:?}, {}", seen.share(), seen.waste(), self.stats().1);
+        println!("planned {:.4}, reserved {:.3}, {seen:?}, {}", seen.share(), seen.waste(), self.plans());
         seen
+    }
+
+    /// Texts of one length, one after the other: all but the first two, which are yet to be learned from, go by their plans, and take no
+    /// more than `most` times what is alive.
+    fn repeat(&self, lengths: Range<usize>, most: f64) {
+        let [first, _, third, fourth] = [(); 4].map(|()| self.texts(1, lengths.clone()));
+        assert!(first.share() > 0.7 && first.arenas <= 15, "as many layouts as the logarithm of its length: {first:?}");
+        for warm in [third, fourth] {
+            assert!(warm.share() >= 0.999 && warm.odd_tokens <= 1, "{warm:?}");
+            assert_eq!((warm.calls, warm.heap, warm.arenas), (0, 0, 0), "{warm:?}");
+            assert!(warm.waste() <= most, "{} {warm:?}", warm.waste());
+        }
     }
 }
 
 #[test]
 fn texts_that_keep_their_graph() {
     let _turn = turn();
-    let texts = Texts::new("keeps its graph", decoder(6, 1152));
-    for _ in 0..4 {
-        texts.text(0..200);
-    }
+    Texts::new("keeps its graph", decoder(6, 1152)).repeat(0..200, 1.03);
 }
 
 #[test]
-fn texts_of_large_rows() {
+fn texts_of_large_rows_that_keep_their_graph() {
     let _turn = turn();
-    let texts = Texts::new("large rows", decoder(6, 256 << 10));
-    for _ in 0..4 {
-        texts.text(0..100);
-    }
+    Texts::new("large rows", decoder(6, 256 << 10)).repeat(0..100, 1.03);
 }
 
 #[test]
 fn texts_that_keep_their_cache() {
     let _turn = turn();
-    for row in [1 << 10, 64 << 10] {
-        let texts = Texts::new(["keeps its cache", "large"][usize::from(row > 1024)], lean_decoder(12, row));
-        for _ in 0..4 {
-            texts.text(30..300);
-        }
-    }
+    Texts::new("keeps its cache", lean_decoder(12, 64 << 10)).repeat(30..300, 1.12);
 }
 
 #[test]
-fn texts_of_any_length() {
+fn texts_of_any_length_and_batch() {
     let _turn = turn();
     let (texts, mut random) = (Texts::new("any length", decoder(6, 16 << 10)), fastrand::Rng::with_seed(7));
-    let mut all = Seen::default();
-    for _ in 0..20 {
-        let begin = random.usize(0..100);
-        all += texts.text(begin..begin + random.usize(10..150));
+    let (mut all, mut tokens) = (Seen::default(), 0);
+    for number in 0..30 {
+        let (begin, length) = (random.usize(0..100), random.usize(10..150));
+        let batch = if number < 15 { 1 } else { random.usize(1..5) };
+        all += texts.texts(batch, begin..begin + length);
+        tokens += length as u64;
     }
-    println!("SUM any length {all:?} {:.4} {:.4}", all.share(), all.waste());
+    println!("all: {} {} {tokens} {all:?}", all.share(), all.waste());
+    assert!(all.share() >= 0.95 && all.odd_tokens * 20 <= tokens, "{} {all:?}", all.share());
+    assert!(all.waste() <= 1.03, "{} {all:?}", all.waste());
 }
 
+/// Sizes that grow by chance are no reason to lay anything out ahead.
 #[test]
-fn sizes_that_vary_at_random() {
+fn sizes_that_vary_at_random_take_no_more_than_they_need() {
     let _turn = turn();
-    for lean in [false, true] {
-        let arrays = if lean { lean_decoder(12, 16 << 10) } else { decoder(6, 16 << 10) };
-        let (texts, mut random) = (Texts::new(["random", "lean"][usize::from(lean)], arrays), fastrand::Rng::with_seed(7));
-        let mut all = Seen::default();
-        for _ in 0..20 {
-            all += texts.text((0..50).map(|_| random.usize(10..150)));
-        }
-        println!("SUM random {lean} {all:?} {:.4} {:.4}", all.share(), all.waste());
+    let (texts, mut random) = (Texts::new("random", decoder(6, 16 << 10)), fastrand::Rng::with_seed(7));
+    let mut all = Seen::default();
+    for _ in 0..20 {
+        all += texts.texts(1, (0..50).map(|_| random.usize(10..150)));
     }
+    // As large as the largest entry.
+    let most = decoder(6, 16 << 10).into_iter().filter(|array| array.life == Life::Entry);
+    let most: usize = most.map(|array| (array.bytes + array.step * 150).next_multiple_of(256)).sum();
+    let arena = texts.plans().arena_bytes;
+    assert!(arena <= most as u64 + (1 << 20), "{arena} bytes for {most}");
+    assert!(all.waste() <= 1.03, "{} {all:?}", all.waste());
 }

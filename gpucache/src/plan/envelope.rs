@@ -5,6 +5,7 @@
 //! ([`Scratch`]), since a program that never repeats itself is compared again and again.
 
 mod ahead;
+mod arranged;
 #[cfg(test)]
 mod tests;
 
@@ -63,10 +64,6 @@ enum Kind {
 
 /// What outlived its entry and then did not, so many times, does so by turns: it is carried for good.
 const FLIPS: u8 = 3;
-/// Sizes are alike if they differ by this share at most: a hole that one leaves will do for another.
-const ALIKE: u64 = 4;
-/// By this share an arena and a ring may be more than what is alive at once.
-const CARRIED_SHARE: u64 = 32;
 
 /// Positions begin at multiples of this many bytes, as blocks of a range do, and arrays of CUDA's own allocator.
 pub(super) const ALIGN: u64 = 256;
@@ -153,37 +150,6 @@ impl Envelope {
         true
     }
 
-    /// The envelope that a layout is made of. What wraps is carried, if the ring is not much more memory beside an arena without
-    /// it, and goes beside the plan otherwise, as everything does that does not suit a ring.
-    pub(crate) fn arranged(&self) -> Envelope {
-        let within_bytes = self.with_wraps(Kind::Beside).bound();
-        let all = self.bound();
-        let is_little_more = within_bytes + self.wrapped_bytes() <= all + all / CARRIED_SHARE;
-        let mut arranged = self.with_wraps(if is_little_more { Kind::Carried } else { Kind::Beside });
-        if !arranged.suits_a_ring() {
-            let carried = arranged.positions.iter_mut().filter(|expected| expected.is_carried());
-            carried.for_each(|expected| expected.kind = Kind::Beside);
-        }
-        arranged
-    }
-
-    /// Whether what is carried is dropped in a known order and of steady sizes, or all of it of like sizes. Otherwise a ring has
-    /// gaps: the range's best fit wastes less, and what is carried goes beside the plan.
-    pub(crate) fn suits_a_ring(&self) -> bool {
-        let mut carried = self.positions.iter().filter(|expected| expected.is_carried());
-        let sizes = carried.clone().map(|expected| expected.most);
-        let (least, most) = sizes.fold((u64::MAX, 0), |(least, most), size| (size.min(least), size.max(most)));
-        let is_steady = carried.all(|expected| expected.kind == Kind::Carried && !expected.varies());
-        is_steady || most <= least.saturating_add(least / ALIKE)
-    }
-
-    fn with_wraps(&self, kind: Kind) -> Envelope {
-        let mut envelope = self.clone();
-        let wraps = envelope.positions.iter_mut().filter(|expected| expected.kind == Kind::Wraps);
-        wraps.for_each(|expected| expected.kind = kind);
-        envelope
-    }
-
     /// Lets a position hold `bytes` too. Returns whether it was smaller before.
     pub(crate) fn widen(&mut self, position: usize, bytes: u64) -> bool {
         let Some(expected) = self.positions.get_mut(position) else { return false };
@@ -228,11 +194,6 @@ impl Envelope {
         Scratch::default().bound(self.positions.iter().copied())
     }
 
-    /// Bytes that are alive between two entries of what wraps.
-    fn wrapped_bytes(&self) -> u64 {
-        self.positions.iter().filter(|expected| expected.kind == Kind::Wraps).map(|expected| expected.most).sum()
-    }
-
     /// What a layout is made of: a buffer for each position, of no size where nothing has a place.
     pub(crate) fn buffers(&self) -> Vec<Buffer> {
         let buffer = |(position, expected): (usize, &Expected)| match expected.is_planned() {
@@ -243,27 +204,6 @@ impl Envelope {
             false => Buffer { lower: 0, upper: 0, size: 0 },
         };
         self.positions.iter().enumerate().map(buffer).collect()
-    }
-
-    /// The bytes of what is carried, in order, and how many bytes of it are born during the longest of those lives, its own
-    /// included, if both are the same in each entry.
-    pub(crate) fn carried(&self) -> (Vec<u64>, Option<u64>) {
-        let is_carried = |expected: &&Expected| expected.is_carried();
-        let round = |expected: &Expected| expected.most.next_multiple_of(ALIGN);
-        let sizes: Vec<u64> = self.positions.iter().filter(is_carried).map(round).collect();
-        let is_steady = |expected: &Expected| expected.kind == Kind::Carried && !expected.varies();
-        if !self.positions.iter().filter(is_carried).all(|expected| is_steady(expected) && expected.upper != OUTLIVES) {
-            return (sizes, None);
-        }
-        let mut before = vec![0; self.len() + 1];
-        for (place, expected) in self.positions.iter().enumerate() {
-            before[place + 1] = before[place] + if expected.is_carried() { round(expected) } else { 0 };
-        }
-        let carried = self.positions.iter().enumerate().filter(|(_, expected)| expected.is_carried());
-        let reach = |(place, expected): (usize, &Expected)| {
-            before[self.len()] + before[expected.upper as usize] - before[place]
-        };
-        (sizes, Some(carried.map(reach).max().unwrap_or(0)))
     }
 }
 
