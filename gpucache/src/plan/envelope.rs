@@ -3,6 +3,8 @@
 //! Orders are the same if they have as many allocations and their envelope needs hardly more memory than the larger one
 //! of them: sizes may vary, and drops may change places. To find that two entries have nothing in common allocates nothing
 //! ([`Scratch`]), since a program that never repeats itself is compared again and again.
+//!
+//! Sizes that grow have places for entries to come ([`ahead`]), and what outlives its entry is a ring's or goes beside ([`arranged`]).
 
 mod ahead;
 mod arranged;

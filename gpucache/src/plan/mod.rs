@@ -9,8 +9,8 @@
 //! weighted by what failed before (`restart`); small tight problems are searched exactly at a fixed target (`search`),
 //! whose schedule `aim` decides. `check` proves a layout.
 //!
-//! Scopes plan with it: the `log`s of two entries of the same order give an `envelope`, its `draft` a layout, and
-//! a `cursor` serves that, guarded by first reusers (`reuse`). What is alive when its
+//! Scopes plan with it: the `log`s of two entries of the same order give an `envelope`, with room for what grows (`growth`), its
+//! `draft` a layout, and a `cursor` serves that, guarded by first reusers (`reuse`). What is alive when its
 //! successor is born is served by a `ring`, whose `turns` keep it small.
 
 mod aim;

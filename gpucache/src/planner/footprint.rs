@@ -71,7 +71,7 @@ impl Footprint {
     /// Whether the plan's peak did not grow from look to look lately.
     fn has_stayed(&mut self) -> bool {
         let last = std::mem::replace(&mut self.last_peak, self.peak);
-        self.stays = if self.peak > last { 0 } else { self.stays + 1 };
+        self.stays = if self.peak > last { 0 } else { self.stays.saturating_add(1) };
         self.stays >= STAYS
     }
 
