@@ -81,8 +81,11 @@ mod tests {
     /// each.
     fn entry(log: &mut Log, number: u64) {
         log.begin_entry(Some(log.len()).filter(|&len| len > 0));
-        [100_000, 512 * number, 64 * number].map(|bytes| assert!(log.allocated(0, bytes).is_some()));
-        [0, 1].map(|dropped| log.dropped(dropped));
+        for bytes in [100_000, 512 * number, 64 * number] {
+            assert!(log.allocated(0, bytes).is_some());
+        }
+        log.dropped(0);
+        log.dropped(1);
     }
 
     fn grown(entries: u64) -> Envelope {
