@@ -31,21 +31,20 @@ impl Owner {
         let begin = self.with(|local, shared| local.begin(shared));
         match begin {
             Begin::Ready => {}
-            Begin::Install { bytes, stream, refused } => self.install(bytes, &stream, refused),
+            Begin::Install { bytes, stream, refused, may_grow } => self.install(bytes, &stream, refused, may_grow),
             Begin::Clear(effects) => self.perform(effects),
         }
     }
 
     #[cold]
-    fn install(&self, bytes: u64, stream: &Stream, refused: Option<Refused>) {
+    fn install(&self, bytes: u64, stream: &Stream, refused: Option<Refused>, may_grow: bool) {
         let Some(range) = DeviceRange::of(stream) else { return };
         let Occupancy { live, peak_reserved, granule, .. } = range.occupancy();
         if refused.is_some_and(|refused| refused.is_in_vain(live)) || InNeed::is_any() {
             return;
         }
         let _transit = Transit::begin();
-        let is_patient = refused.is_some_and(|refused| refused.was_patient());
-        let slack = if is_patient { (peak_reserved / ARENA_SLACK).max(2 * granule) } else { 0 };
+        let slack = if may_grow { (peak_reserved / ARENA_SLACK).max(2 * granule) } else { 0 };
         // Without bytes all of it is carried, and the arena needs no block.
         let found = (bytes > 0).then(|| {
             self.make_room(refused);

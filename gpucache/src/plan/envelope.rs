@@ -3,9 +3,15 @@
 //! Orders are the same if they have as many allocations and their envelope needs hardly more memory than the larger one
 //! of them: sizes may vary, and drops may change places. To find that two entries have nothing in common allocates nothing
 //! ([`Scratch`]), since a program that never repeats itself is compared again and again.
+//!
+//! Sizes that grow have places for entries to come ([`ahead`]), and what outlives its entry is a ring's or goes beside ([`arranged`]).
 
+mod ahead;
+mod arranged;
 #[cfg(test)]
 mod tests;
+
+use ahead::Ahead;
 
 use super::Buffer;
 use super::log::{Log, Logged, OUTLIVES};
@@ -16,6 +22,7 @@ pub(crate) struct Envelope {
     positions: Vec<Expected>,
     /// How often entries made it another one.
     changes: u32,
+    ahead: Ahead,
 }
 
 /// Room for comparisons, kept from one to the next.
@@ -31,8 +38,10 @@ pub(crate) struct Scratch {
 pub(super) struct Expected {
     /// The fewest bytes that were seen here.
     pub(super) least: u64,
-    /// The most.
+    /// The most, or more where sizes grow.
     pub(super) most: u64,
+    /// By how much it grows from entry to entry; 0 if it does not, or that is not known.
+    step: u64,
     kind: Kind,
     /// How often it was found to end within its entry, after it had outlived it.
     flips: u8,
@@ -57,10 +66,6 @@ enum Kind {
 
 /// What outlived its entry and then did not, so many times, does so by turns: it is carried for good.
 const FLIPS: u8 = 3;
-/// Sizes are alike if they differ by this share at most: a hole that one leaves will do for another.
-const ALIKE: u64 = 4;
-/// By this share an arena and a ring may be more than what is alive at once.
-const CARRIED_SHARE: u64 = 32;
 
 /// Positions begin at multiples of this many bytes, as blocks of a range do, and arrays of CUDA's own allocator.
 pub(super) const ALIGN: u64 = 256;
@@ -89,7 +94,7 @@ impl Envelope {
         let (of_one, of_newer) = (|place| expected(one, place), |place| expected(newer, place));
         let places = 0..one.allocations().len();
         let bound = scratch.bound(places.clone().map(of_one)).max(scratch.bound(places.clone().map(of_newer)));
-        scratch.envelope(places.map(|place| of_one(place).merge(&of_newer(place), false)), bound, 0)
+        scratch.envelope(places.map(|place| of_one(place).merge(&of_newer(place), false)), bound)
     }
 
     /// Whether an entry has this order, with sizes that were seen before, and no array of it lives longer or needs a place
@@ -147,43 +152,13 @@ impl Envelope {
         true
     }
 
-    /// The envelope that a layout is made of. What wraps is carried, if the ring is not much more memory beside an arena without
-    /// it, and goes beside the plan otherwise, as everything does that does not suit a ring.
-    pub(crate) fn arranged(&self) -> Envelope {
-        let within_bytes = self.with_wraps(Kind::Beside).bound();
-        let all = self.bound();
-        let is_little_more = within_bytes + self.wrapped_bytes() <= all + all / CARRIED_SHARE;
-        let mut arranged = self.with_wraps(if is_little_more { Kind::Carried } else { Kind::Beside });
-        if !arranged.suits_a_ring() {
-            let carried = arranged.positions.iter_mut().filter(|expected| expected.is_carried());
-            carried.for_each(|expected| expected.kind = Kind::Beside);
-        }
-        arranged
-    }
-
-    /// Whether what is carried is dropped in a known order and of steady sizes, or all of it of like sizes. Otherwise a ring has
-    /// gaps: the range's best fit wastes less, and what is carried goes beside the plan.
-    pub(crate) fn suits_a_ring(&self) -> bool {
-        let mut carried = self.positions.iter().filter(|expected| expected.is_carried());
-        let sizes = carried.clone().map(|expected| expected.most);
-        let (least, most) = sizes.fold((u64::MAX, 0), |(least, most), size| (size.min(least), size.max(most)));
-        let is_steady = carried.all(|expected| expected.kind == Kind::Carried && !expected.varies());
-        is_steady || most <= least.saturating_add(least / ALIKE)
-    }
-
-    fn with_wraps(&self, kind: Kind) -> Envelope {
-        let mut envelope = self.clone();
-        let wraps = envelope.positions.iter_mut().filter(|expected| expected.kind == Kind::Wraps);
-        wraps.for_each(|expected| expected.kind = kind);
-        envelope
-    }
-
     /// Lets a position hold `bytes` too. Returns whether it was smaller before.
     pub(crate) fn widen(&mut self, position: usize, bytes: u64) -> bool {
         let Some(expected) = self.positions.get_mut(position) else { return false };
         let was_smaller = expected.most < bytes;
         expected.least = expected.least.min(bytes);
         expected.most = expected.most.max(bytes);
+        self.ahead.is_overtaken |= was_smaller && expected.grows();
         was_smaller
     }
 
@@ -196,7 +171,7 @@ impl Envelope {
         let places = 0..self.len();
         let bound = scratch.bound(self.positions.iter().copied()).max(scratch.bound(places.clone().map(seen)));
         let both = places.map(|place| self.positions[place].merge(&seen(place), !self.may_change()));
-        scratch.envelope(both, bound, self.changes + 1)
+        scratch.envelope(both, bound).map(|both| both.follows(self))
     }
 
     /// The envelope of both; `None` if their orders are not the same.
@@ -206,17 +181,19 @@ impl Envelope {
         }
         let (mut scratch, pairs) = (Scratch::default(), self.positions.iter().zip(&other.positions));
         let bound = self.bound().max(other.bound());
-        scratch.envelope(pairs.map(|(one, other)| one.merge(other, !self.may_change())), bound, self.changes + 1)
+        let both = scratch.envelope(pairs.map(|(one, other)| one.merge(other, !self.may_change())), bound)?;
+        Some(both.follows(self))
+    }
+
+    /// In the place of this one, as it holds another entry too.
+    fn follows(self, before: &Envelope) -> Envelope {
+        let ahead = before.ahead.seen(before.positions.iter().zip(&self.positions));
+        Envelope { changes: before.changes + 1, ahead, ..self }
     }
 
     /// The most bytes that are in use at once if each position takes all that it may.
     pub(crate) fn bound(&self) -> u64 {
         Scratch::default().bound(self.positions.iter().copied())
-    }
-
-    /// Bytes that are alive between two entries of what wraps.
-    fn wrapped_bytes(&self) -> u64 {
-        self.positions.iter().filter(|expected| expected.kind == Kind::Wraps).map(|expected| expected.most).sum()
     }
 
     /// What a layout is made of: a buffer for each position, of no size where nothing has a place.
@@ -230,37 +207,16 @@ impl Envelope {
         };
         self.positions.iter().enumerate().map(buffer).collect()
     }
-
-    /// The bytes of what is carried, in order, and how many bytes of it are born during the longest of those lives, its own
-    /// included, if both are the same in each entry.
-    pub(crate) fn carried(&self) -> (Vec<u64>, Option<u64>) {
-        let is_carried = |expected: &&Expected| expected.is_carried();
-        let round = |expected: &Expected| expected.most.next_multiple_of(ALIGN);
-        let sizes: Vec<u64> = self.positions.iter().filter(is_carried).map(round).collect();
-        let is_steady = |expected: &Expected| expected.kind == Kind::Carried && !expected.varies();
-        if !self.positions.iter().filter(is_carried).all(|expected| is_steady(expected) && expected.upper != OUTLIVES) {
-            return (sizes, None);
-        }
-        let mut before = vec![0; self.len() + 1];
-        for (place, expected) in self.positions.iter().enumerate() {
-            before[place + 1] = before[place] + if expected.is_carried() { round(expected) } else { 0 };
-        }
-        let carried = self.positions.iter().enumerate().filter(|(_, expected)| expected.is_carried());
-        let reach = |(place, expected): (usize, &Expected)| {
-            before[self.len()] + before[expected.upper as usize] - before[place]
-        };
-        (sizes, Some(carried.map(reach).max().unwrap_or(0)))
-    }
 }
 
 impl Scratch {
     /// The envelope of these positions, if it needs hardly more than `bound` bytes, and can be laid out.
-    fn envelope(&mut self, positions: impl Iterator<Item = Expected>, bound: u64, changes: u32) -> Option<Envelope> {
+    fn envelope(&mut self, positions: impl Iterator<Item = Expected>, bound: u64) -> Option<Envelope> {
         let mut all = std::mem::take(&mut self.positions);
         all.clear();
         all.extend(positions);
         let is_same = self.bound(all.iter().copied()) <= bound + bound / SAME_ORDER_SHARE && is_plannable(&all);
-        let envelope = is_same.then(|| Envelope { positions: all.clone(), changes });
+        let envelope = is_same.then(|| Envelope { positions: all.clone(), changes: 0, ahead: Ahead::default() });
         self.positions = all;
         envelope
     }
@@ -305,7 +261,7 @@ impl Expected {
             (OUTLIVES, None) => (Kind::Outlives, OUTLIVES),
             (upper, _) => (Kind::Within, upper),
         };
-        Expected { least: logged.bytes, most: logged.bytes, kind, flips: 0, upper }
+        Expected { least: logged.bytes, most: logged.bytes, step: 0, kind, flips: 0, upper }
     }
 
     /// Where it ends, counted on from its own entry of so many allocations: beyond that, if it wraps. `None` if it has no place.
@@ -320,6 +276,11 @@ impl Expected {
     /// Whether entries differ in the bytes.
     pub(super) fn varies(&self) -> bool {
         self.least < self.most
+    }
+
+    /// Whether it is known to grow from entry to entry.
+    fn grows(&self) -> bool {
+        self.step > 0
     }
 
     /// Whether so many bytes may be this position's in another entry.
@@ -351,7 +312,8 @@ impl Expected {
             }
             _ => (newer.kind, newer.upper),
         };
-        Expected { least: self.least.min(newer.least), most: self.most.max(newer.most), kind, flips, upper }
+        let (least, most) = (self.least.min(newer.least), self.most.max(newer.most));
+        Expected { least, most, step: self.step.max(newer.step), kind, flips, upper }
     }
 
     /// Whether the ring serves it.

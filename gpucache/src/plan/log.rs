@@ -85,8 +85,12 @@ impl Log {
     /// When the allocation of this number of the entry before was dropped in this one: [`OUTLIVES`] if it was not. `None`
     /// if that is not known, or the entry before had another length.
     pub(super) fn end_of_before(&self, number: usize) -> Option<u32> {
-        let is_alike = self.before == Some(self.allocations.len() as u32);
-        is_alike.then(|| self.ends.get(number).copied().unwrap_or(OUTLIVES))
+        self.is_behind_one_as_long().then(|| self.ends.get(number).copied().unwrap_or(OUTLIVES))
+    }
+
+    /// Whether the entry before was recorded, and had as many allocations.
+    pub(super) fn is_behind_one_as_long(&self) -> bool {
+        self.before == Some(self.allocations.len() as u32)
     }
 
     /// How many allocations it has.

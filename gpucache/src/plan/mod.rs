@@ -9,8 +9,8 @@
 //! weighted by what failed before (`restart`); small tight problems are searched exactly at a fixed target (`search`),
 //! whose schedule `aim` decides. `check` proves a layout.
 //!
-//! Scopes plan with it: the `log`s of two entries of the same order give an `envelope`, its `draft` a layout, and
-//! a `cursor` serves that, guarded by first reusers (`reuse`). What is alive when its
+//! Scopes plan with it: the `log`s of two entries of the same order give an `envelope`, with room for what grows (`growth`), its
+//! `draft` a layout, and a `cursor` serves that, guarded by first reusers (`reuse`). What is alive when its
 //! successor is born is served by a `ring`, whose `turns` keep it small.
 
 mod aim;
@@ -19,6 +19,7 @@ mod check;
 mod cursor;
 mod draft;
 mod envelope;
+mod growth;
 mod index;
 mod log;
 mod portfolio;
@@ -39,6 +40,7 @@ pub use check::check;
 pub(crate) use cursor::{Answer, Cursor, Deviation, Evicted, Served};
 pub(crate) use draft::Draft;
 pub(crate) use envelope::{Envelope, Scratch};
+pub(crate) use growth::Growth;
 pub(crate) use log::Log;
 pub(crate) use ring::Ring;
 pub use solver::Solver;

@@ -18,6 +18,8 @@ pub(crate) enum Begin {
         bytes: u64,
         stream: Stream,
         refused: Option<Refused>,
+        /// Whether the range may rather reserve a little more than ever than not have it.
+        may_grow: bool,
     },
 }
 

@@ -7,6 +7,7 @@ use super::backoff::{Backoff, Pace};
 use super::curiosity::Curiosity;
 use super::effects::{Effects, Trim};
 use super::fate::{Course, Fate, Findings};
+use super::footprint::Footprint;
 use super::learner::Learner;
 use crate::device::Stream;
 use crate::home::Shared;
@@ -128,8 +129,14 @@ impl Planner {
         }
     }
 
-    /// What the recorded entry teaches: the plan that it went by, or a new one.
+    /// What the recorded entry teaches: the plan that it went by, or a new one, and which of its sizes grow.
     fn learn_order(&mut self, shared: &Shared) -> Option<usize> {
+        let plan = self.learn_plan(shared)?;
+        self.plans.note_growth(plan, self.learning.learner.growth());
+        Some(plan)
+    }
+
+    fn learn_plan(&mut self, shared: &Shared) -> Option<usize> {
         let Learning { learner, scratch, curiosity, stream, .. } = &mut self.learning;
         let log = learner.recorded()?;
         if let Some(known) = self.plans.that_holds(log) {
@@ -191,7 +198,8 @@ impl Planner {
 
     /// Lays out what has no layout that holds it, and gives an arena up that is too small then.
     fn lay_out(&mut self, shared: &Shared) {
-        if shared.lease.live() == 0 && self.plans.relayout(&mut self.hot.cursor) {
+        let ahead = Footprint::ahead(shared);
+        if shared.lease.live() == 0 && self.plans.relayout(&mut self.hot.cursor, ahead) {
             self.look_again();
             self.footprint.begin_anew();
             self.carry.follow(self.plans.carry());

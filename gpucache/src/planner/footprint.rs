@@ -13,6 +13,9 @@ pub(super) struct Footprint {
     pub(super) peak: u64,
     /// Entries until that is looked at.
     look_in: u32,
+    /// The peak at the last look, and how many looks found no more than the one before.
+    last_peak: u64,
+    stays: u32,
     /// Whether there ever was an arena.
     pub(super) has_planned: bool,
     /// Waits before pages move again for an entry without a plan.
@@ -42,9 +45,15 @@ const GROWTH_OFF: u64 = 512;
 const KNOWN: u64 = 32;
 /// Entries between two looks at how much of a plan is in use: more than orders that take turns.
 const PEAK_LOOK_IN: u32 = 16;
+/// So many looks that find less than half of the plan in use have it forgotten where sizes grow, if they find no growth: one look
+/// sees that another text begins, which may become as long as the last one.
+const STAYS: u32 = 2;
 /// A plan may need this share more memory than all that was ever in use at once, as a range does that reserves up to 1.1 times what
 /// is alive.
 const WASTE: u64 = 10;
+/// Places for sizes that are yet to come may take this share of what was ever in use at once: as much as the arena of an order
+/// may be larger than its largest entry.
+const AHEAD: u64 = 32;
 /// So many bytes more are not worth another layout: half a page of a GPU's memory.
 const LITTLE: u64 = 1 << 20;
 
@@ -59,9 +68,21 @@ impl Footprint {
         self.look_in <= 1
     }
 
+    /// Whether the plan's peak did not grow from look to look lately.
+    fn has_stayed(&mut self) -> bool {
+        let last = std::mem::replace(&mut self.last_peak, self.peak);
+        self.stays = if self.peak > last { 0 } else { self.stays.saturating_add(1) };
+        self.stays >= STAYS
+    }
+
     /// An entry went by, after which that is not to be looked at.
     pub(super) fn count_down(&mut self) {
         self.look_in -= 1;
+    }
+
+    /// How many bytes a plan may be larger than it need be by now, so that sizes which grow find their places in entries to come.
+    pub(super) fn ahead(shared: &Shared) -> u64 {
+        shared.counters.demand.get() / AHEAD + LITTLE
     }
 
     pub(super) fn forget_waits(&mut self) {
@@ -104,7 +125,8 @@ impl Planner {
         let Some(arena) = &self.arena else { return false };
         let seen = self.entry.seen;
         let beside = seen.extra + seen.larger + seen.blocked;
-        if beside == 0 && self.is_enough(shared, arena.bytes, bytes) {
+        // What outgrew its place is taken for an extra allocation at first.
+        if (beside == 0 || self.plans.grows()) && self.is_enough(shared, arena.bytes, bytes) {
             return false;
         }
         let is_off = beside >= TOO_FEW
@@ -112,10 +134,12 @@ impl Planner {
         self.entry.grown > arena.bytes / if is_off { GROWTH_OFF } else { GROWTH }
     }
 
-    /// Whether the arena and what is in use beside it, with `bytes` more, are hardly more than was ever in use at once.
+    /// Whether the arena and what is in use beside it, with `bytes` more, are hardly more than was ever in use at once, but for places of
+    /// sizes to come.
     fn is_enough(&self, shared: &Shared, arena: u64, bytes: u64) -> bool {
         let (beside, demand) = (shared.counters.busy_bytes.get(), shared.counters.demand.get());
-        arena.saturating_add(beside).saturating_add(bytes) <= demand + demand / KNOWN
+        let ahead = if self.plans.grows() { Footprint::ahead(shared) } else { 0 };
+        arena.saturating_add(beside).saturating_add(bytes) <= demand + demand / KNOWN + ahead
     }
 
     /// Whether less memory will do than the arena and what goes beside it.
@@ -130,11 +154,13 @@ impl Planner {
             return false;
         }
         (self.footprint.look_in, self.hot.room) = (PEAK_LOOK_IN, 0);
+        let has_stayed = self.footprint.has_stayed();
         // What goes beside the plan since it outlived its entry may have done so only once.
         if self.entry.aside > 0 && self.plans.may_change() {
             self.learning.curiosity.record_next();
         }
-        std::mem::take(&mut self.footprint.peak) < self.plans.need() / 2
+        let is_half_idle = std::mem::take(&mut self.footprint.peak) < self.plans.need() / 2;
+        is_half_idle && (has_stayed || !self.plans.grows())
     }
 
     /// Whether the arena and what is needed beside it are more than was ever in use at once: where much outlives its

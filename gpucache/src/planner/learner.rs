@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::backoff::{Backoff, Pace};
-use crate::plan::{Envelope, Log, Scratch};
+use crate::plan::{Envelope, Growth, Log, Scratch};
 
 /// What was recorded, and what it led to.
 #[derive(Debug, Default)]
@@ -14,6 +14,8 @@ pub(super) struct Learner {
     log: Log,
     /// Entries that no other one resembles yet, the latest last.
     candidates: VecDeque<Log>,
+    /// What grew in the entries that were recorded last.
+    growth: Growth,
     is_recording: bool,
     /// Allocations of the entry before, if that was recorded.
     before: Option<u32>,
@@ -71,6 +73,13 @@ impl Learner {
     /// The entry is over.
     pub(super) fn note_end(&mut self) {
         self.before = self.recorded().map(Log::len);
+        if self.before.is_some() {
+            self.growth.observe(&self.log);
+        }
+    }
+
+    pub(super) fn growth(&self) -> &Growth {
+        &self.growth
     }
 
     /// The entry that was recorded whole.

@@ -159,7 +159,10 @@ impl Planner {
         match self.plans.stream() {
             Some(stream) if self.plans.are_laid_out() => {
                 self.refused.iter_mut().for_each(Refused::count);
-                Begin::Install { bytes: self.plans.bytes(), stream: stream.clone(), refused: self.refused }
+                let refused = self.refused;
+                // Where sizes grow, so does the range, and waiting finds no more room.
+                let may_grow = self.plans.grows() || refused.is_some_and(|refused| refused.was_patient());
+                Begin::Install { bytes: self.plans.bytes(), stream: stream.clone(), refused, may_grow }
             }
             _ => Begin::Ready,
         }

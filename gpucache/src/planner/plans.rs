@@ -7,7 +7,7 @@
 use super::carry::CarryPlan;
 use crate::device::Stream;
 use crate::home::PlanCounters;
-use crate::plan::{Cursor, Draft, Envelope, Log, Scratch};
+use crate::plan::{Cursor, Draft, Envelope, Growth, Log, Scratch};
 
 #[derive(Default)]
 pub(super) struct Plans {
@@ -86,6 +86,11 @@ impl Plans {
     /// Whether there is a layout to serve by.
     pub(super) fn are_laid_out(&self) -> bool {
         self.drafts().next().is_some()
+    }
+
+    /// Whether sizes of the active plan grow from entry to entry.
+    pub(super) fn grows(&self) -> bool {
+        self.plans.get(self.active).is_some_and(|plan| plan.seen.grows())
     }
 
     /// What the plans carry. Several that take turns have no turns in common.
@@ -216,6 +221,13 @@ impl Plans {
         None
     }
 
+    /// Tells a plan what grew in the entry that went by it.
+    pub(super) fn note_growth(&mut self, plan: usize, growth: &Growth) {
+        if let Some(plan) = self.plans.get_mut(plan) {
+            plan.seen.note_growth(growth);
+        }
+    }
+
     /// Makes a plan of an envelope, or lets one of the same order hold it too, and returns its place. Its layout follows by
     /// [`relayout`](Plans::relayout).
     pub(crate) fn add(&mut self, envelope: Envelope, stream: Stream, entry: u32) -> usize {
@@ -254,11 +266,11 @@ impl Plans {
     }
 
     /// Lays out what has no layout, has to hold more than before, or can be laid out lower. Nothing is live. Returns
-    /// whether there was any.
-    pub(super) fn relayout(&mut self, active: &mut Cursor) -> bool {
+    /// whether there was any. Where sizes grow, `ahead` more bytes may be in use at once than so far.
+    pub(super) fn relayout(&mut self, active: &mut Cursor, ahead: u64) -> bool {
         let mut has_changed = false;
         for (place, plan) in self.plans.iter_mut().enumerate() {
-            if !plan.lay_out() {
+            if !plan.lay_out(ahead) {
                 continue;
             }
             has_changed = true;
@@ -320,14 +332,16 @@ impl Plan {
 
     /// Whether it has to hold more than it was laid out for.
     fn is_outgrown(&self) -> bool {
-        self.draft.is_none() || self.widened * WIDENED > self.envelope.len() as u64
+        let is_wider = self.widened * WIDENED > self.envelope.len() as u64;
+        self.draft.is_none() || is_wider || self.seen.is_overtaken()
     }
 
     /// Makes a layout, or a lower one, where that is due. Returns whether something has changed.
-    fn lay_out(&mut self) -> bool {
+    fn lay_out(&mut self, ahead: u64) -> bool {
         if !self.is_outgrown() {
             return self.draft.as_mut().is_some_and(Draft::improve);
         }
+        self.seen.go_ahead(ahead);
         self.envelope = self.seen.arranged();
         (self.widened, self.need) = (0, self.envelope.bound());
         self.draft = Draft::new(&self.envelope);

@@ -12,17 +12,19 @@ pub(crate) struct Refused {
     waits: Backoff,
 }
 
+/// Where sizes grow from entry to entry, each entry finds another range.
+const GROWING: Pace = Pace { first: 1, factor: 1, longest: PATIENT };
 /// After a wait of so many entries, which all went without an arena, the range may reserve more for it than it ever did. Fewer
 /// would have the range grow for what is over soon, as warming up is.
 const PATIENT: u32 = 4;
 
 impl Refused {
-    /// No arena was to be had now, as `before` says perhaps not for the first time.
-    pub(super) fn again(before: Option<Refused>, live: u64) -> Refused {
+    /// No arena was to be had now, where sizes grow or not, as `before` says perhaps not for the first time.
+    pub(super) fn again(before: Option<Refused>, live: u64, grows: bool) -> Refused {
         let Refused { entries, mut waits, .. } =
             before.unwrap_or(Refused { live, entries: 0, waits: Backoff::default() });
         // Entries are counted where they begin: the wait begins with the next one.
-        waits.tried(entries.saturating_add(1), Pace::DOUBLING);
+        waits.tried(entries.saturating_add(1), if grows { GROWING } else { Pace::DOUBLING });
         Refused { live, entries, waits }
     }
 
@@ -37,7 +39,7 @@ impl Refused {
     }
 
     /// Whether it waited so long that the range may rather grow.
-    pub(crate) fn was_patient(&self) -> bool {
+    pub(super) fn was_patient(&self) -> bool {
         self.waits.wait() > PATIENT
     }
 }
@@ -53,7 +55,7 @@ mod tests {
             refused.iter_mut().for_each(Refused::count);
             if refused.is_none_or(|refused| !refused.is_in_vain(100)) {
                 tries.push((entry, refused.is_some_and(|refused| refused.was_patient())));
-                refused = Some(Refused::again(refused, 100));
+                refused = Some(Refused::again(refused, 100, false));
             }
         }
         assert_eq!(tries, [(1, false), (3, false), (7, false), (15, true), (31, true)]);

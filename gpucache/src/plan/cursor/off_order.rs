@@ -7,6 +7,7 @@
 //! |----------------------------------------------------------------------|-------------|------------------------------------------------|
 //! | next has no place, and has these bytes                               | `Placeless` | carried, or beside, as planned                 |
 //! | next fits, but something alive lies there                            | `Blocked`   | beside: `Blocked`                              |
+//! | next grows, and this is larger by some of its steps                  | `Scaled`    | beside: `Larger`, or carried                   |
 //! | sizes are others in this entry, and this is like next                | `Scaled`    | there; or beside: `Blocked`, `Larger`, or none |
 //! | one of those behind next has these bytes                             | `Ahead`     | there, or beside: `Early`, `Resized`           |
 //! | next is carried, and this is like it                                 | `Carried`   | carried: its size is another one now           |
@@ -163,7 +164,7 @@ impl Cursor {
     }
 
     fn match_next<'a>(&self, bytes: u64, expected: &'a Expected) -> Option<Match<'a>> {
-        let is_scaled = self.off_order.is_scaled && expected.is_like(bytes);
+        let is_scaled = (self.off_order.is_scaled && expected.is_like(bytes)) || expected.grows_to(bytes);
         if !expected.is_planned() {
             return (expected.has(bytes) || is_scaled).then_some(Match::Placeless);
         }

@@ -22,7 +22,10 @@ fn of(one: &Log, other: &Log) -> Option<Envelope> {
 fn positions_hold_the_largest_and_the_longest() {
     let (one, other) = (log(&[1000, 20], &[1, 2]), log(&[400, 21], &[2, 2]));
     let envelope = of(&one, &other).unwrap();
-    assert_eq!(envelope.at(0), Some(&Expected { least: 400, most: 1000, kind: Kind::Within, flips: 0, upper: 2 }));
+    assert_eq!(
+        envelope.at(0),
+        Some(&Expected { least: 400, most: 1000, step: 0, kind: Kind::Within, flips: 0, upper: 2 })
+    );
     assert_eq!(
         envelope.buffers(),
         [Buffer { lower: 0, upper: 2, size: 1024 }, Buffer { lower: 1, upper: 2, size: 256 }]
