@@ -46,10 +46,10 @@ pub(crate) unsafe fn set(current: Option<Current>) {
 /// An error that an allocation met, with what was asked for: elements of a type of this name, and the innermost scope.
 #[cold]
 pub(crate) fn refused(error: Error, dtype: &str, request: &Request<'_>) -> Error {
-    let scope = CURRENT.get().and_then(|current| current.cache.name());
+    let scope = CURRENT.get().and_then(|current| current.cache.scope_name());
     let place = scope.map_or_else(String::new, |name| format!(" in the scope `{name}`"));
     let Request { dims, bytes, .. } = *request;
-    error.stopping(format!("an array of {dtype} of shape {dims:?}, {:#}{place}", Bytes(bytes as u64)), bytes)
+    error.stopping(format!("an array of {dtype} of shape {dims:?}, {:#}{place}", Bytes(bytes as u64)), dtype, bytes)
 }
 
 /// What the plan of the innermost scope expects next, if this is it.
@@ -124,6 +124,6 @@ pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Box<Rec
     match (KEEPING.get(), CURRENT.get()) {
         (Some(cache), _) => owner(cache).allocate(stream, request),
         (None, Some(Current { cache, .. })) => owner(cache).allocate_unkept(stream, request),
-        (None, None) => supply::from_device(stream, request),
+        (None, None) => supply::from_device(stream, request, None),
     }
 }

@@ -21,7 +21,7 @@ use crate::device::Stream;
 use crate::home::ForeignCounters;
 use crate::home::hold::{Duties, Hold};
 use crate::home::{PlanStats, ScopeStats, Shared, Visit};
-use crate::pressure::{demand, limit};
+use crate::pressure::{age, demand, limit};
 use crate::range::Taken;
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
@@ -66,7 +66,7 @@ impl Cache {
     }
 
     /// The name of its scope.
-    pub(super) fn name(&self) -> Option<Arc<str>> {
+    pub(super) fn scope_name(&self) -> Option<Arc<str>> {
         self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -95,6 +95,7 @@ impl Cache {
     pub(crate) fn enter(&'static self, recycle: Recycle, visit: Visit) {
         self.local.enter(claim_token());
         self.shared.counters.visited(visit);
+        self.shared.note_entered(age::now());
         let Some(owner) = self.owner() else { return };
         owner.with(|local, _| local.enter(recycle));
         if self.shared.is_behind() {
@@ -272,13 +273,13 @@ impl Owner {
             return Err(supply::unannounced());
         }
         let store = self.with(|local, shared| local.store(shared, request));
-        let supplied = supply::from_range(stream, request, store)?;
+        let supplied = supply::from_range(stream, request, store, Some(self.cache))?;
         Ok(self.adopt(stream, request, supplied, true))
     }
 
     /// A block straight from the device, which goes back there.
     pub(super) fn allocate_unkept(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-        let record = supply::from_device(stream, request)?;
+        let record = supply::from_device(stream, request, Some(self.cache))?;
         let taken = if request.bytes > 0 { Taken::ALLOCATION } else { Taken::default() };
         let supplied = Supplied { record, taken };
         Ok(self.adopt(stream, request, supplied, false))
@@ -288,6 +289,9 @@ impl Owner {
     fn adopt(&self, stream: &Stream, request: &Request<'_>, supplied: Supplied, keeps: bool) -> Box<Record> {
         let Supplied { mut record, taken } = supplied;
         self.shared.note_device(stream.memory_id());
+        if taken.is_any() {
+            age::tick();
+        }
         let fresh = Fresh { record: &mut record, request, stream: stream.id(), keeps, taken };
         self.with(|local, shared| local.adopt(self.cache.door(), shared, fresh));
         self.note_holding();

@@ -50,7 +50,6 @@ pub(crate) enum Visit {
 }
 
 impl Counters {
-    #[cfg(feature = "foreign")]
     #[inline]
     pub(crate) fn entries(&self) -> u64 {
         self.entries.get()
