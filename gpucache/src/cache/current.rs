@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use super::owner::{Cache, Owner};
-use super::policy::Recycle;
+use super::policy::{Recycle, Terms};
 use super::supply;
 use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
@@ -20,7 +20,7 @@ use crate::record::{Record, Request};
 #[derive(Clone, Copy)]
 pub(crate) struct Current {
     pub(crate) cache: &'static Cache,
-    pub(crate) recycle: Recycle,
+    pub(crate) terms: Terms,
 }
 
 thread_local! {
@@ -38,7 +38,8 @@ thread_local! {
 /// This thread has entered the cache and does not leave it before another call replaces it.
 pub(crate) unsafe fn set(current: Option<Current>) {
     CURRENT.set(current);
-    let that = |does: fn(Recycle) -> bool| current.filter(|current| does(current.recycle)).map(|current| current.cache);
+    let that =
+        |does: fn(Recycle) -> bool| current.filter(|current| does(current.terms.recycle)).map(|current| current.cache);
     KEEPING.set(that(|recycle| recycle != Recycle::Off));
     PLANNING.set(that(|recycle| recycle == Recycle::Auto));
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
 use super::local::{Fresh, Local, Put};
-use super::policy::Recycle;
+use super::policy::Terms;
 use super::supply::{self, Supplied};
 use crate::base::error::Result;
 use crate::base::sync::Mutex;
@@ -92,30 +92,31 @@ impl Cache {
 
     /// Enters the scope: the calling thread owns the cache until it has left as often. Waits while another thread takes
     /// idle blocks out.
-    pub(crate) fn enter(&'static self, recycle: Recycle, visit: Visit) {
+    pub(crate) fn enter(&'static self, terms: Terms, visit: Visit) {
         self.local.enter(claim_token());
         self.shared.counters.visited(visit);
         self.shared.note_entered(age::now());
         let Some(owner) = self.owner() else { return };
-        owner.with(|local, _| local.enter(recycle));
+        owner.with(|local, _| local.enter(terms));
         if self.shared.is_behind() {
             owner.catch_up();
         }
         if owner.depth() == 1 {
+            owner.shrink();
             owner.begin();
         }
     }
 
     /// Leaves the scope; an entry of it that is still open recycles as it said. Nothing to do on a thread that does not own
     /// the cache (its end took it away).
-    pub(crate) fn leave(&'static self, open: Option<Recycle>) {
+    pub(crate) fn leave(&'static self, open: Option<Terms>) {
         let Some(owner) = self.owner() else { return };
         if owner.depth() == 1 {
             owner.take_deferred();
             owner.attend_stream();
             owner.end();
-        } else if let Some(recycle) = open {
-            owner.with(|local, _| local.enter(recycle));
+        } else if let Some(terms) = open {
+            owner.with(|local, _| local.enter(terms));
         }
         owner.exit();
         if !self.is_mine() {
@@ -272,6 +273,7 @@ impl Owner {
         if is_new && stream.captures_unannounced() {
             return Err(supply::unannounced());
         }
+        self.make_allowance(stream, request)?;
         let store = self.with(|local, shared| local.store(shared, request));
         let supplied = supply::from_range(stream, request, store, Some(self.cache))?;
         Ok(self.adopt(stream, request, supplied, true))
@@ -279,6 +281,7 @@ impl Owner {
 
     /// A block straight from the device, which goes back there.
     pub(super) fn allocate_unkept(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+        self.make_allowance(stream, request)?;
         let record = supply::from_device(stream, request, Some(self.cache))?;
         let taken = if request.bytes > 0 { Taken::ALLOCATION } else { Taken::default() };
         let supplied = Supplied { record, taken };

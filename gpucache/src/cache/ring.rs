@@ -47,6 +47,7 @@ impl Owner {
         let mut leased = self.shared.ring.take();
         let is_lost = leased.is_none() && self.with(|local, _| local.planner.has_ring());
         let may_grow = !is_lost && !InNeed::is_any() && !growth.stream.is_capturing();
+        let may_grow = may_grow && self.allows_whole(range, growth.bytes.max(growth.more));
         let grown = if may_grow { grow(range, growth, &mut leased) } else { None };
         if let Some(leased) = leased {
             self.shared.ring.begin(leased);

@@ -30,12 +30,12 @@ pub(crate) mod demand;
 pub(crate) mod lease;
 pub(crate) mod limit;
 pub(crate) mod reclaim;
+pub(crate) mod survey;
 pub(crate) mod transit;
 
 mod barrier;
 mod handlers;
 mod ladder;
-mod survey;
 mod tally;
 
 pub use handlers::{Need, PressureHandler, on_pressure};

@@ -7,7 +7,7 @@ use crate::base::shortage::Shortage;
 use crate::range::DeviceRange;
 
 /// The error of a request, with what there was when it failed.
-pub(super) fn told(error: Error, asked: &Asked<'_>) -> Error {
+pub(crate) fn told(error: Error, asked: &Asked<'_>) -> Error {
     let Asked { stream, bytes, dims, holder } = *asked;
     let mut shortage = Shortage {
         bytes,
