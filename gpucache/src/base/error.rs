@@ -42,7 +42,7 @@ const DROP_SOMETHING: &str =
 
 /// What a device of so many bytes in all, if that is known, has of the bytes that were asked for.
 fn lack(bytes: usize, capacity: Option<u64>, bound: Bound) -> String {
-    let by = if bound == Bound::Device { "" } else { " by its limit" };
+    let by = if bound == Bound::Capacity { "" } else { " by its limit" };
     match capacity.filter(|&all| all < bytes as u64) {
         Some(all) => format!("{} in all{by}, less than the {} asked for", Bytes(all), Bytes(bytes as u64)),
         None => format!("no {} left{by}", Bytes(bytes as u64)),
@@ -109,7 +109,7 @@ impl Error {
     /// ```
     pub fn out_of_memory(device: impl fmt::Display, bytes: usize, detail: impl fmt::Display) -> Error {
         let (device, detail) = (device.to_string(), detail.to_string());
-        let (capacity, bound, shortage) = (None, Bound::Device, None);
+        let (capacity, bound, shortage) = (None, Bound::Capacity, None);
         Error(Box::new(Kind::OutOfMemory { device, bytes, capacity, bound, detail, shortage }))
     }
 

@@ -16,7 +16,7 @@ use super::amounts::Bytes;
 /// let shortage = error.shortage().unwrap();
 /// assert_eq!((shortage.bytes, &*shortage.shape, &*shortage.dtype), (4 << 20, &[1024, 1024][..], "f32"));
 /// assert_eq!(shortage.scope.as_deref(), Some("step"));
-/// assert_eq!((shortage.bound, shortage.most_bytes), (Bound::Device, Some(8 << 20)));
+/// assert_eq!((shortage.bound, shortage.most_bytes), (Bound::Capacity, Some(8 << 20)));
 /// assert_eq!(shortage.holdings[0].busy_bytes, 6 << 20); // of `weights`
 /// # drop(kept);
 /// # Ok::<(), gpucache::Error>(())
@@ -53,14 +53,14 @@ pub struct Shortage {
 /// Whose bound an allocation met.
 ///
 /// ```
-/// assert_eq!(gpucache::Bound::default(), gpucache::Bound::Device);
+/// assert_eq!(gpucache::Bound::default(), gpucache::Bound::Capacity);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Bound {
     /// The device has no more, or its addresses do not suffice.
     #[default]
-    Device,
+    Capacity,
     /// The limit of the device: [`limit`](crate::limit), or `GPUCACHE_LIMIT`.
     Limit,
     /// The limit of the scope.
@@ -109,7 +109,7 @@ impl Shortage {
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Bound::Device => "the device's memory",
+            Bound::Capacity => "the device's memory",
             Bound::Limit => "the device's limit",
             Bound::Scope => "the scope's limit",
         })
