@@ -21,7 +21,7 @@ use crate::device::Stream;
 use crate::home::ForeignCounters;
 use crate::home::hold::{Duties, Hold};
 use crate::home::{PlanStats, ScopeStats, Shared, Visit};
-use crate::pressure::{age, demand, limit};
+use crate::pressure::{age, demand, limits};
 use crate::range::Taken;
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
@@ -120,7 +120,7 @@ impl Cache {
         }
         owner.exit();
         if !self.is_mine() {
-            limit::left(|device| self.serves(device));
+            limits::left(|device| self.serves(device));
         }
     }
 

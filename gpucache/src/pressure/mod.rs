@@ -18,7 +18,7 @@
 //! | `age` | which scope was entered least recently |
 //! | `reclaim` | who holds memory, and how idle memory is had from all of them; [`trim`] |
 //! | `demand` | how much of each device is likely to be needed again |
-//! | `limit` | how much may be held, and how much may stay idle: [`limit()`], [`limit_idle`] |
+//! | `limits` | how much may be held, and how much may stay idle: [`limit`], [`limit_idle`] |
 //! | `lease` | how an arena is taken from a thread that is inside, without a lock on its side |
 //! | `barrier` | a barrier that costs one side nothing |
 //! | `transit` | arenas that are found neither with the range nor with a holder |
@@ -28,7 +28,7 @@ pub(crate) mod ask;
 pub(crate) mod climb;
 pub(crate) mod demand;
 pub(crate) mod lease;
-pub(crate) mod limit;
+pub(crate) mod limits;
 pub(crate) mod reclaim;
 pub(crate) mod survey;
 pub(crate) mod transit;
@@ -40,6 +40,6 @@ mod tally;
 
 pub use handlers::{Need, PressureHandler, on_pressure};
 pub use ladder::{Cost, Rung};
-pub use limit::{limit, limit_idle};
+pub use limits::{limit, limit_idle};
 pub use reclaim::trim;
 pub use tally::{Climbs, RungUse, climbs};
