@@ -43,6 +43,10 @@ use proc_macro2::TokenStream as TokenStream2;
 /// - `"keyed"`: every freed block is kept for the next array of its type, shape and device.
 /// - `"off"`: every block is handed back to the device.
 ///
+/// `limit = BYTES`, any expression that is a `u64`, says how much the scope may hold on a thread, in use or idle; it is
+/// evaluated at every call, and is hard. See
+/// [`Scope::limit`](https://docs.rs/gpucache/latest/gpucache/struct.Scope.html#method.limit).
+///
 /// Names are of the whole process, so that two libraries' `step` would be one scope: a library had better write
 /// `#[cache_scope(self::step)]`, or use a scope that nobody else can name,
 /// [`Scope::owned`](https://docs.rs/gpucache/latest/gpucache/struct.Scope.html#method.owned).

@@ -16,6 +16,8 @@ pub(crate) struct Scope {
     pub(crate) name: Name,
     /// A variant of `gpucache::Recycle`, or nothing for the default.
     pub(crate) recycle: Option<Ident>,
+    /// The most bytes that it may hold on a thread, if that is said.
+    pub(crate) limit: Option<Expr>,
     /// Where `gpucache` is found, if not by its own name.
     pub(crate) krate: Option<Path>,
 }
@@ -46,6 +48,7 @@ pub(crate) fn block(block: Block) -> Result<(Scope, Body)> {
 pub(crate) fn scope(arguments: Vec<Argument>) -> Result<Scope> {
     let mut name = None;
     let mut recycle = None;
+    let mut limit = None;
     let mut krate = None;
     let start = arguments.first().map_or_else(Span::call_site, Argument::span);
     for (position, argument) in arguments.into_iter().enumerate() {
@@ -55,6 +58,7 @@ pub(crate) fn scope(arguments: Vec<Argument>) -> Result<Scope> {
             Argument::Text(text) if position == 0 => name = Some(named(text)?),
             Argument::Setting { key, value } if key == "name" => once(&mut name, computed(value)?, &key)?,
             Argument::Setting { key, value } if key == "recycle" => once(&mut recycle, variant(&value)?, &key)?,
+            Argument::Setting { key, value } if key == "limit" => once(&mut limit, value, &key)?,
             Argument::Setting { key, value } if key == "crate" => once(&mut krate, path(value)?, &key)?,
             Argument::Setting { key, .. } => {
                 return Err(Error::new(span, format!("unknown option `{key}`; {}", known_options())));
@@ -71,7 +75,7 @@ pub(crate) fn scope(arguments: Vec<Argument>) -> Result<Scope> {
         }
     }
     let name = name.ok_or_else(|| Error::new(start, format!("the name of the scope is missing; {NAMES}")))?;
-    Ok(Scope { name, recycle, krate })
+    Ok(Scope { name, recycle, limit, krate })
 }
 
 const NAMES: &str = "it comes first and is an identifier, `self::IDENTIFIER`, a string literal or `name = EXPRESSION`";
@@ -138,7 +142,7 @@ fn twice(what: &str, span: Span) -> Error {
 }
 
 fn known_options() -> String {
-    format!("known options: `name = EXPRESSION`, `recycle = {}`, `crate = PATH`", known_recycling())
+    format!("known options: `name = EXPRESSION`, `recycle = {}`, `limit = BYTES`, `crate = PATH`", known_recycling())
 }
 
 fn known_recycling() -> String {

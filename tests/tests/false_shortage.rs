@@ -5,6 +5,9 @@
 //! are mapped and whoever keeps them. A request for which enough of them are left and that fails all the same is a
 //! false shortage. Plain allocations take their bytes and no pages.
 //!
+//! Half of the programs run on a device that has enough, under a limit that changes now and then. No more is ever held than it
+//! allows, but for what was alive already when it was set.
+//!
 //! `PROGRAMS` says how many programs run, 3,000 by default; a release build plays 100,000 in a minute. `SEED=n` runs the n-th
 //! alone.
 #![allow(clippy::unwrap_used)]
@@ -46,6 +49,8 @@ enum Step {
 /// What all entries of a program are like.
 struct Program {
     capacity: u64,
+    /// Whether that is a limit on a larger device.
+    is_limited: bool,
     /// What each name does, one nested in another at times.
     entries: Vec<Vec<Step>>,
     /// How the scopes recycle, if all do it in the same way.
@@ -71,7 +76,8 @@ impl Program {
         entries.reverse();
         let policies = [Recycle::Auto, Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off];
         let recycle = (rng.usize(0..3) > 0).then(|| policies[rng.usize(0..policies.len())]);
-        Program { capacity, entries, recycle, deviates: rng.usize(2..20), pool: rng.usize(0..6) }
+        let (deviates, pool, is_limited) = (rng.usize(2..20), rng.usize(0..6), rng.bool());
+        Program { capacity, is_limited, entries, recycle, deviates, pool }
     }
 
     fn recycle(&self, rng: &mut Rng) -> Recycle {
@@ -137,6 +143,8 @@ struct Run<'a> {
     slots: Vec<Option<Array<u8, Virtual>>>,
     pool: Vec<Array<u8, Virtual>>,
     guards: Vec<(ScopeGuard, Recycle)>,
+    /// What may be held now.
+    capacity: u64,
     counts: &'a mut Counts,
 }
 
@@ -202,17 +210,30 @@ impl Run<'_> {
         true
     }
 
+    /// Sets another limit of at most the capacity. What is idle goes back at once if it is lower.
+    fn limit(&mut self, rng: &mut Rng) {
+        let all = self.program.capacity;
+        self.capacity = if rng.bool() { all } else { all / PAGE * rng.u64(50..=100) / 100 * PAGE };
+        gpucache::limit(&self.device, self.capacity);
+        let (held, taken) = (self.device.memory().bytes, self.taken());
+        assert!(held <= self.capacity.max(taken), "{held} are held, {taken} taken, {} allowed", self.capacity);
+    }
+
     fn allocate(&mut self, bytes: usize) -> Option<Array<u8, Virtual>> {
         self.counts.requests += 1;
-        match Array::zeros(&self.device, bytes) {
+        let before = self.device.memory().bytes;
+        let answer = Array::zeros(&self.device, bytes);
+        let held = self.device.memory().bytes;
+        assert!(held <= self.capacity.max(before), "{held} are held, {} allowed", self.capacity);
+        match answer {
             Ok(array) => Some(array),
             Err(error) => {
-                assert!(error.is_out_of_memory(), "{error}");
+                assert!(error.is_out_of_memory() && error.shortage().is_some(), "{error}");
                 self.counts.shortages += 1;
                 let is_plain = self.guards.last().is_none_or(|(_, recycle)| *recycle == Recycle::Off);
                 let taken = self.taken();
                 let needed = if is_plain { bytes as u64 } else { (bytes as u64).next_multiple_of(PAGE) };
-                let capacity = self.program.capacity;
+                let capacity = self.capacity;
                 assert!(
                     taken + needed > capacity,
                     "a false shortage: {bytes} bytes would do with {needed}, of {capacity} {taken} are taken: {error}"
@@ -240,14 +261,20 @@ impl Run<'_> {
 fn play(seed: u64, counts: &mut Counts) {
     let rng = &mut Rng::with_seed(seed);
     let program = Program::new(rng);
-    let device = Virtual::new(program.capacity as usize);
-    let (slots, pool, guards) = (Vec::new(), Vec::new(), Vec::new());
-    let mut run = Run { program: &program, device: device.clone(), slots, pool, guards, counts };
+    let device = Virtual::new(program.capacity as usize * if program.is_limited { 4 } else { 1 });
+    let (slots, pool, guards, capacity) = (Vec::new(), Vec::new(), Vec::new(), program.capacity);
+    if program.is_limited {
+        gpucache::limit(&device, capacity);
+    }
+    let mut run = Run { program: &program, device: device.clone(), slots, pool, guards, capacity, counts };
     let varies = rng.usize(0..3) > 0;
     for _ in 0..rng.usize(5..=30) {
         let name = rng.usize(0..program.entries.len()).min(rng.usize(0..program.entries.len()));
         let scale = if varies && rng.bool() { rng.usize(1..=FULL) } else { FULL };
         run.entry(rng, name, scale);
+        if program.is_limited && rng.usize(0..5) == 0 {
+            run.limit(rng);
+        }
     }
     drop(run);
     (0..NAMES).for_each(|name| _ = invalidate(format!("false shortage, {name}")));

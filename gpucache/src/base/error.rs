@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 
 use super::amounts::Bytes;
+use super::shortage::{Bound, Shortage};
 
 /// What every fallible call of this crate returns.
 ///
@@ -40,11 +41,17 @@ const DROP_SOMETHING: &str =
     "drop arrays, `invalidate` scopes that other threads are inside of, or work in smaller pieces, then try again";
 
 /// What a device of so many bytes in all, if that is known, has of the bytes that were asked for.
-fn lack(bytes: usize, capacity: Option<u64>) -> String {
+fn lack(bytes: usize, capacity: Option<u64>, bound: Bound) -> String {
+    let by = if bound == Bound::Capacity { "" } else { " by its limit" };
     match capacity.filter(|&all| all < bytes as u64) {
-        Some(all) => format!("{} in all, less than the {} asked for", Bytes(all), Bytes(bytes as u64)),
-        None => format!("no {} left", Bytes(bytes as u64)),
+        Some(all) => format!("{} in all{by}, less than the {} asked for", Bytes(all), Bytes(bytes as u64)),
+        None => format!("no {} left{by}", Bytes(bytes as u64)),
     }
+}
+
+/// What there was of the device, in lines of its own.
+fn shown(shortage: &Option<Box<Shortage>>) -> String {
+    shortage.as_ref().map_or_else(String::new, |shortage| format!("\n{shortage}"))
 }
 
 fn remedy(bytes: usize, capacity: Option<u64>) -> &'static str {
@@ -59,8 +66,18 @@ fn remedy(bytes: usize, capacity: Option<u64>) -> &'static str {
 enum Kind {
     #[error("{request} could not be allocated: {cause}")]
     NotAllocated { request: String, cause: Error },
-    #[error("{device} has {} ({detail}): {}", lack(*.bytes, *.capacity), remedy(*.bytes, *.capacity))]
-    OutOfMemory { device: String, bytes: usize, capacity: Option<u64>, detail: String },
+    #[error(
+        "{device} has {} ({detail}): {}{}",
+        lack(*.bytes, *.capacity, *.bound), remedy(*.bytes, *.capacity), shown(.shortage)
+    )]
+    OutOfMemory {
+        device: String,
+        bytes: usize,
+        capacity: Option<u64>,
+        bound: Bound,
+        detail: String,
+        shortage: Option<Box<Shortage>>,
+    },
     #[cfg(feature = "cuda")]
     #[error("{what} found too little memory left ({detail}): {DROP_SOMETHING}")]
     Exhausted { what: &'static str, detail: String },
@@ -92,7 +109,8 @@ impl Error {
     /// ```
     pub fn out_of_memory(device: impl fmt::Display, bytes: usize, detail: impl fmt::Display) -> Error {
         let (device, detail) = (device.to_string(), detail.to_string());
-        Error(Box::new(Kind::OutOfMemory { device, bytes, capacity: None, detail }))
+        let (capacity, bound, shortage) = (None, Bound::Capacity, None);
+        Error(Box::new(Kind::OutOfMemory { device, bytes, capacity, bound, detail, shortage }))
     }
 
     /// For a [`Backend`](crate::device::Backend): `operation` on `device` failed for a reason other than memory.
@@ -156,15 +174,33 @@ impl Error {
         self
     }
 
+    /// The same where a limit of so many bytes is all that may be had, whatever there is.
+    pub(crate) fn of_limit(mut self, limit: u64, of: Bound) -> Error {
+        if let Kind::OutOfMemory { bound, .. } = &mut *self.0 {
+            *bound = of;
+        }
+        self.of_capacity(limit)
+    }
+
+    /// The same with what there was of the device when nothing helped.
+    pub(crate) fn with_shortage(mut self, told: Shortage) -> Error {
+        if let Kind::OutOfMemory { capacity, bound: of, shortage, .. } = &mut *self.0 {
+            let (bound, most_bytes) = (*of, *capacity);
+            *shortage = Some(Box::new(Shortage { bound, most_bytes, ..told }));
+        }
+        self
+    }
+
     /// The same where it stopped a request of so many bytes, of which the device may have been asked for a piece. `request`
     /// says what was asked for.
-    pub(crate) fn stopping(mut self, request: String, bytes: usize) -> Error {
+    pub(crate) fn stopping(mut self, request: String, dtype: &str, bytes: usize) -> Error {
         if self.is_deferred() {
             // It is of an earlier call.
             return self;
         }
-        if let Kind::OutOfMemory { bytes: piece, .. } = &mut *self.0 {
+        if let Kind::OutOfMemory { bytes: piece, shortage, .. } = &mut *self.0 {
             *piece = bytes;
+            shortage.iter_mut().for_each(|shortage| dtype.clone_into(&mut shortage.dtype));
         }
         Error(Box::new(Kind::NotAllocated { request, cause: self }))
     }
@@ -195,6 +231,29 @@ impl Error {
             #[cfg(feature = "cuda")]
             Kind::Exhausted { .. } => true,
             cause => matches!(cause, Kind::OutOfMemory { .. }),
+        }
+    }
+
+    /// Whether so many bytes are more than all that the device has, or that a limit allows.
+    pub(crate) fn is_beyond_all(&self, bytes: u64) -> bool {
+        matches!(self.cause(), Kind::OutOfMemory { capacity: Some(all), .. } if *all < bytes)
+    }
+
+    /// What there was of the device when an allocation found no memory, and who had it; `None` for any other failure.
+    ///
+    /// ```
+    /// use gpucache::{Bound, device::Virtual, prelude::*};
+    ///
+    /// let device = Virtual::new(1 << 30);
+    /// gpucache::limit(&device, 1 << 20);
+    /// let error = device.zeros::<u8>(2 << 20).unwrap_err();
+    /// let shortage = error.shortage().unwrap();
+    /// assert_eq!((shortage.bound, shortage.most_bytes), (Bound::Limit, Some(1 << 20)));
+    /// ```
+    pub fn shortage(&self) -> Option<&Shortage> {
+        match self.cause() {
+            Kind::OutOfMemory { shortage, .. } => shortage.as_deref(),
+            _ => None,
         }
     }
 

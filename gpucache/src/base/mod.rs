@@ -2,4 +2,5 @@
 
 pub(crate) mod amounts;
 pub(crate) mod error;
+pub(crate) mod shortage;
 pub(crate) mod sync;

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use super::owner::{Cache, Owner};
-use super::policy::Recycle;
+use super::policy::{Recycle, Terms};
 use super::supply;
 use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
@@ -20,7 +20,7 @@ use crate::record::{Record, Request};
 #[derive(Clone, Copy)]
 pub(crate) struct Current {
     pub(crate) cache: &'static Cache,
-    pub(crate) recycle: Recycle,
+    pub(crate) terms: Terms,
 }
 
 thread_local! {
@@ -38,7 +38,8 @@ thread_local! {
 /// This thread has entered the cache and does not leave it before another call replaces it.
 pub(crate) unsafe fn set(current: Option<Current>) {
     CURRENT.set(current);
-    let that = |does: fn(Recycle) -> bool| current.filter(|current| does(current.recycle)).map(|current| current.cache);
+    let that =
+        |does: fn(Recycle) -> bool| current.filter(|current| does(current.terms.recycle)).map(|current| current.cache);
     KEEPING.set(that(|recycle| recycle != Recycle::Off));
     PLANNING.set(that(|recycle| recycle == Recycle::Auto));
 }
@@ -46,10 +47,10 @@ pub(crate) unsafe fn set(current: Option<Current>) {
 /// An error that an allocation met, with what was asked for: elements of a type of this name, and the innermost scope.
 #[cold]
 pub(crate) fn refused(error: Error, dtype: &str, request: &Request<'_>) -> Error {
-    let scope = CURRENT.get().and_then(|current| current.cache.name());
+    let scope = CURRENT.get().and_then(|current| current.cache.scope_name());
     let place = scope.map_or_else(String::new, |name| format!(" in the scope `{name}`"));
     let Request { dims, bytes, .. } = *request;
-    error.stopping(format!("an array of {dtype} of shape {dims:?}, {:#}{place}", Bytes(bytes as u64)), bytes)
+    error.stopping(format!("an array of {dtype} of shape {dims:?}, {:#}{place}", Bytes(bytes as u64)), dtype, bytes)
 }
 
 /// What the plan of the innermost scope expects next, if this is it.
@@ -124,6 +125,6 @@ pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Box<Rec
     match (KEEPING.get(), CURRENT.get()) {
         (Some(cache), _) => owner(cache).allocate(stream, request),
         (None, Some(Current { cache, .. })) => owner(cache).allocate_unkept(stream, request),
-        (None, None) => supply::from_device(stream, request),
+        (None, None) => supply::from_device(stream, request, None),
     }
 }

@@ -48,7 +48,8 @@ impl Owner {
         // Without bytes all of it is carried, and the arena needs no block.
         let found = (bytes > 0).then(|| {
             self.make_room(refused);
-            find_block(range, stream, bytes, peak_reserved + slack)
+            let most = peak_reserved + slack;
+            if self.allows(bytes) { find_block(range, stream, bytes, most) } else { None }
         });
         let unwanted = self.with(|local, shared| match found {
             Some(None) => {

@@ -5,7 +5,7 @@
 
 use super::deferred::Deferred;
 use super::lists::Lists;
-use super::policy::{Recycle, Use};
+use super::policy::{Recycle, Terms, Use};
 use super::supply::{Moves, Store};
 use crate::device::{Stream, WeakStream};
 use crate::home::{PlanStats, ScopeStats, Shared};
@@ -30,6 +30,8 @@ pub(super) struct Local {
     pub(super) planner: Planner,
     /// Of the latest entry.
     recycle: Recycle,
+    /// The most bytes that may be held, as the newest entry says.
+    pub(super) limit: u64,
     /// Blocks that came back while other streams may still use them.
     pub(super) deferred: Deferred,
     /// Idle blocks without memory: as many as were in use at once, whatever their shapes.
@@ -47,7 +49,8 @@ pub(super) struct Local {
 
 impl Local {
     /// Recycles as the entry that begins says; one that keeps nothing leaves what others keep alone.
-    pub(super) fn enter(&mut self, recycle: Recycle) {
+    pub(super) fn enter(&mut self, Terms { recycle, limit }: Terms) {
+        self.limit = limit;
         if recycle != self.recycle && recycle != Recycle::Off {
             self.recycle = recycle;
             self.lists.age_all();

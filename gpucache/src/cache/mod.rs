@@ -19,12 +19,14 @@
 //! | `policy` | what a scope keeps: pure |
 //! | `supply` | the steps of a supply |
 //! | `registry` | all scopes by name, and the caches of all threads in each |
+//! | `allowance` | the limit of a scope |
 //! | `reservation` | memory that stays reserved for a graph |
 
 pub(crate) mod current;
 pub(crate) mod registry;
 
 mod access;
+mod allowance;
 mod block;
 mod deferred;
 mod entry;
@@ -45,5 +47,6 @@ mod upkeep;
 pub(crate) use block::Block;
 pub(crate) use owner::Cache;
 pub use policy::Recycle;
+pub(crate) use policy::Terms;
 #[cfg(feature = "cuda")]
 pub(crate) use reservation::Reservation;

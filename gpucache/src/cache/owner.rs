@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
 use super::local::{Fresh, Local, Put};
-use super::policy::Recycle;
+use super::policy::Terms;
 use super::supply::{self, Supplied};
 use crate::base::error::Result;
 use crate::base::sync::Mutex;
@@ -21,7 +21,7 @@ use crate::device::Stream;
 use crate::home::ForeignCounters;
 use crate::home::hold::{Duties, Hold};
 use crate::home::{PlanStats, ScopeStats, Shared, Visit};
-use crate::pressure::{demand, limit};
+use crate::pressure::{age, demand, limits};
 use crate::range::Taken;
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
@@ -66,7 +66,7 @@ impl Cache {
     }
 
     /// The name of its scope.
-    pub(super) fn name(&self) -> Option<Arc<str>> {
+    pub(super) fn scope_name(&self) -> Option<Arc<str>> {
         self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -92,33 +92,35 @@ impl Cache {
 
     /// Enters the scope: the calling thread owns the cache until it has left as often. Waits while another thread takes
     /// idle blocks out.
-    pub(crate) fn enter(&'static self, recycle: Recycle, visit: Visit) {
+    pub(crate) fn enter(&'static self, terms: Terms, visit: Visit) {
         self.local.enter(claim_token());
         self.shared.counters.visited(visit);
+        self.shared.note_entered(age::now());
         let Some(owner) = self.owner() else { return };
-        owner.with(|local, _| local.enter(recycle));
+        owner.with(|local, _| local.enter(terms));
         if self.shared.is_behind() {
             owner.catch_up();
         }
         if owner.depth() == 1 {
+            owner.shrink();
             owner.begin();
         }
     }
 
     /// Leaves the scope; an entry of it that is still open recycles as it said. Nothing to do on a thread that does not own
     /// the cache (its end took it away).
-    pub(crate) fn leave(&'static self, open: Option<Recycle>) {
+    pub(crate) fn leave(&'static self, open: Option<Terms>) {
         let Some(owner) = self.owner() else { return };
         if owner.depth() == 1 {
             owner.take_deferred();
             owner.attend_stream();
             owner.end();
-        } else if let Some(recycle) = open {
-            owner.with(|local, _| local.enter(recycle));
+        } else if let Some(terms) = open {
+            owner.with(|local, _| local.enter(terms));
         }
         owner.exit();
         if !self.is_mine() {
-            limit::left(|device| self.serves(device));
+            limits::left(|device| self.serves(device));
         }
     }
 
@@ -271,14 +273,16 @@ impl Owner {
         if is_new && stream.captures_unannounced() {
             return Err(supply::unannounced());
         }
+        self.make_allowance(stream, request)?;
         let store = self.with(|local, shared| local.store(shared, request));
-        let supplied = supply::from_range(stream, request, store)?;
+        let supplied = supply::from_range(stream, request, store, Some(self.cache))?;
         Ok(self.adopt(stream, request, supplied, true))
     }
 
     /// A block straight from the device, which goes back there.
     pub(super) fn allocate_unkept(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-        let record = supply::from_device(stream, request)?;
+        self.make_allowance(stream, request)?;
+        let record = supply::from_device(stream, request, Some(self.cache))?;
         let taken = if request.bytes > 0 { Taken::ALLOCATION } else { Taken::default() };
         let supplied = Supplied { record, taken };
         Ok(self.adopt(stream, request, supplied, false))
@@ -288,6 +292,9 @@ impl Owner {
     fn adopt(&self, stream: &Stream, request: &Request<'_>, supplied: Supplied, keeps: bool) -> Box<Record> {
         let Supplied { mut record, taken } = supplied;
         self.shared.note_device(stream.memory_id());
+        if taken.is_any() {
+            age::tick();
+        }
         let fresh = Fresh { record: &mut record, request, stream: stream.id(), keeps, taken };
         self.with(|local, shared| local.adopt(self.cache.door(), shared, fresh));
         self.note_holding();

@@ -26,6 +26,14 @@ pub enum Recycle {
     Off,
 }
 
+/// What an entry says of its scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub(crate) recycle: Recycle,
+    /// The most bytes that it may hold on the thread; `u64::MAX` for any number.
+    pub(crate) limit: u64,
+}
+
 /// What a scope did since its last invalidation, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Use {

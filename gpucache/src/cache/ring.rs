@@ -46,8 +46,7 @@ impl Owner {
         let _transit = Transit::begin();
         let mut leased = self.shared.ring.take();
         let is_lost = leased.is_none() && self.with(|local, _| local.planner.has_ring());
-        let may_grow = !is_lost && !InNeed::is_any() && !growth.stream.is_capturing();
-        let grown = if may_grow { grow(range, growth, &mut leased) } else { None };
+        let grown = if is_lost || !self.may_grow(range, growth) { None } else { grow(range, growth, &mut leased) };
         if let Some(leased) = leased {
             self.shared.ring.begin(leased);
         }
@@ -60,6 +59,11 @@ impl Owner {
             None => local.planner.refuse_growth(),
         });
         grown.is_some()
+    }
+
+    fn may_grow(&self, range: &DeviceRange, growth: &Growth) -> bool {
+        let may = !InNeed::is_any() && !growth.stream.is_capturing();
+        may && self.allows_whole(range, growth.bytes.max(growth.more))
     }
 
     /// Gives back what lies behind the first `bytes` of the ring's only block.

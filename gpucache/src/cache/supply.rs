@@ -1,12 +1,13 @@
 //! What serves an allocation that the scope has nothing for: the device's range, or for plain allocations the device itself.
 //!
 //! Everything idle is given back before the range grows. What follows if the device has nothing left is
-//! [`shortage`](crate::pressure::shortage)'s affair.
+//! [`climb`](crate::pressure::climb)'s affair.
 
 use crate::base::error::{Error, Result};
 use crate::device::Stream;
-use crate::pressure::reclaim::{self, Idle};
-use crate::pressure::shortage::insist;
+use crate::pressure::ask::{Ask, Asked};
+use crate::pressure::climb::insist;
+use crate::pressure::reclaim::{self, Holder, Idle};
 use crate::range::{Carved, DeviceRange, Limit, Occupancy, Taken};
 use crate::record::{Origin, Record, Request};
 
@@ -37,32 +38,82 @@ pub(super) enum Moves {
 /// Pages move for a block of more than this share of what is reserved, rather than that the range grows.
 const MOVED: u64 = 256;
 
+/// The memory of the scope that asks.
+type Asking = Option<&'static dyn Holder>;
+
+fn asked<'a>(stream: &'a Stream, request: &Request<'a>, holder: Asking) -> Asked<'a> {
+    Asked { stream, bytes: request.bytes as u64, dims: request.dims, holder }
+}
+
+/// The device itself is asked.
+struct Plainly<'a> {
+    stream: &'a Stream,
+    bytes: usize,
+}
+
+impl Ask for Plainly<'_> {
+    type Memory = u64;
+
+    fn ask(&self, _insists: bool) -> Result<u64> {
+        self.stream.allocate(self.bytes)
+    }
+
+    /// Free pages of the range are the device's memory too.
+    fn ask_for_free(&self) -> Result<Option<u64>> {
+        DeviceRange::of(self.stream).map_or(Ok(0), |range| range.give_back(self.bytes as u64))?;
+        match self.ask(false) {
+            Err(error) if error.is_out_of_memory() => Ok(None),
+            answer => answer.map(Some),
+        }
+    }
+}
+
+/// The device's range is asked.
+struct FromRange<'a> {
+    range: &'a DeviceRange,
+    stream: &'a Stream,
+    bytes: u64,
+}
+
+impl Ask for FromRange<'_> {
+    type Memory = Carved;
+
+    fn ask(&self, insists: bool) -> Result<Carved> {
+        self.range.allocate(self.stream, self.bytes, insists)
+    }
+
+    fn ask_for_free(&self) -> Result<Option<Carved>> {
+        self.range.move_pages(self.stream, self.bytes)
+    }
+}
+
 /// Memory straight from the device.
-pub(super) fn from_device(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    let address = insist(stream, request.bytes as u64, 0, |_| stream.allocate(request.bytes))?;
+pub(super) fn from_device(stream: &Stream, request: &Request<'_>, holder: Asking) -> Result<Box<Record>> {
+    let address = insist(asked(stream, request, holder), 0, &Plainly { stream, bytes: request.bytes })?;
     Ok(Box::new(Record::new(stream, request, address, Origin::Device)))
 }
 
 /// Memory on a stream whose memory is reserved, of no scope. Work that is repeated writes it at any time.
 pub(super) fn reserved(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
     let store = Store { spare: None, moves: Moves::Never };
-    let Supplied { record, .. } = from_range(stream, request, store)?;
+    let Supplied { record, .. } = from_range(stream, request, store, None)?;
     record.bare()?;
     Ok(record)
 }
 
 /// Memory from the device's range, for a spare record if there is one; straight from a device that has no range.
-pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store) -> Result<Supplied> {
+pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store, holder: Asking) -> Result<Supplied> {
     let Store { spare, moves } = store;
     let bytes = request.bytes as u64;
     let (address, origin, taken) = match DeviceRange::of(stream) {
         _ if bytes == 0 => (0, Origin::Nowhere, Taken::default()),
         Some(range) => {
-            let Carved { block, address, taken, .. } = carve(range, stream, request, moves)?;
+            let Carved { block, address, taken, .. } = carve(range, asked(stream, request, holder), moves)?;
             (address, Origin::Range(block), taken)
         }
         None => {
-            let address = insist(stream, bytes, 0, |_| stream.allocate(request.bytes))?;
+            let plainly = Plainly { stream, bytes: request.bytes };
+            let address = insist(asked(stream, request, holder), 0, &plainly)?;
             (address, Origin::Device, Taken::ALLOCATION)
         }
     };
@@ -78,8 +129,8 @@ pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store) -
 
 /// The steps of a supply, in order of their price: what is free; what is idle elsewhere, once it went back; pages that move; what is
 /// free in a moment; and then a range that grows.
-fn carve(range: &DeviceRange, stream: &Stream, request: &Request<'_>, moves: Moves) -> Result<Carved> {
-    let bytes = request.bytes as u64;
+fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> {
+    let Asked { stream, bytes, .. } = asked;
     if let Some(carved) = range.reuse(stream, bytes)? {
         return Ok(carved);
     }
@@ -94,7 +145,7 @@ fn carve(range: &DeviceRange, stream: &Stream, request: &Request<'_>, moves: Mov
     if let Some(carved) = range.reuse_soon(stream, bytes)? {
         return Ok(carved);
     }
-    insist(stream, bytes, frees, |insists| range.allocate(stream, bytes, insists))
+    insist(asked, frees, &FromRange { range, stream, bytes })
 }
 
 /// What is free once the idle memory of scopes that keep a budget went back.

@@ -2,9 +2,12 @@
 //!
 //! Whoever asks holds the cache for the moment ([`hold`](crate::home::hold)), or leaves it to the thread that is inside.
 
+use std::sync::Arc;
+
 use super::local::Local;
 use super::owner::{Cache, Owner};
 use crate::home::{PlanStats, ScopeStats};
+use crate::pressure::age::Age;
 use crate::pressure::demand;
 use crate::pressure::lease::Lease;
 use crate::pressure::reclaim::{self, Holder, Idle};
@@ -46,6 +49,8 @@ impl Cache {
             self.leave(None);
         }
         if let Some(owner) = self.hold_unless_entered() {
+            // Nobody may enter it again.
+            self.shared.note_entered(0);
             // Released after the borrow.
             drop(owner.with(Local::leave_behind));
             if owner.with(|local, _| local.is_cluttered()) {
@@ -110,6 +115,36 @@ impl Holder for Cache {
         bytes
     }
 
+    /// What the records of the lists keep for themselves alone is left.
+    fn release_some(&'static self, enough: u64) -> u64 {
+        let Some(owner) = self.hold_unless_entered() else { return 0 };
+        let before = self.shared.counters.held_bytes.get();
+        let released = || before.saturating_sub(self.shared.counters.held_bytes.get());
+        owner.catch_up();
+        owner.take_deferred();
+        owner.with(|local, _| local.may_release(Idle::All));
+        while released() < enough
+            && let Some(record) = owner.with(Local::take_oldest)
+        {
+            owner.release(record);
+        }
+        if released() == 0 {
+            owner.release_plans(u64::MAX, true);
+        }
+        let bytes = released();
+        reclaim::count_release(bytes);
+        owner.exit();
+        bytes
+    }
+
+    fn age(&self) -> Age {
+        Age { entered: self.shared.entered(), entries: self.shared.counters.entries() }
+    }
+
+    fn name(&self) -> Option<Arc<str>> {
+        self.scope_name()
+    }
+
     /// Not while another thread is inside the scope.
     fn forget_holding(&'static self) -> bool {
         let held = &self.shared.counters.held_bytes;
@@ -119,11 +154,12 @@ impl Holder for Cache {
         is_over
     }
 
-    fn busy_bytes(&'static self) -> u64 {
-        self.stats().busy_bytes
+    fn held_bytes(&'static self) -> (u64, u64) {
+        let ScopeStats { busy_bytes, idle_bytes, .. } = self.stats();
+        (busy_bytes, idle_bytes)
     }
 
-    fn leases(&self) -> [&Lease; 2] {
+    fn leases(&'static self) -> [&'static Lease; 2] {
         [&self.shared.lease, &self.shared.ring]
     }
 }

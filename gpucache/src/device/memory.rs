@@ -1,12 +1,14 @@
 //! The memory of one device as its streams share it: counters, and what a range of it is made of.
 
 use std::any::Any;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError};
 
 use super::meter::Meter;
+use super::quota;
 use super::virtual_memory::VirtualMemory;
-use crate::base::sync::OnceLock;
+use crate::base::error::Error;
+use crate::base::sync::{Mutex, OnceLock};
 
 /// What a range of the device is made of.
 #[derive(Debug, Default)]
@@ -38,6 +40,8 @@ pub struct Memory {
     id: u64,
     meter: Arc<Meter>,
     range_memory: RangeMemory,
+    /// The limit in the environment is none.
+    refusal: Mutex<Option<Error>>,
     /// What the layer above keeps for the device.
     range: OnceLock<Box<dyn Any + Send + Sync>>,
 }
@@ -75,7 +79,25 @@ impl Memory {
 
     fn of(range_memory: RangeMemory) -> Memory {
         static NEXT_MEMORY: AtomicU64 = AtomicU64::new(1);
-        Memory { id: NEXT_MEMORY.fetch_add(1, Relaxed), meter: Arc::default(), range_memory, range: OnceLock::new() }
+        let id = NEXT_MEMORY.fetch_add(1, Relaxed);
+        let meter = Arc::new(Meter::default());
+        let capacity = match &range_memory {
+            RangeMemory::Pages(pages) => pages.capacity(),
+            RangeMemory::Plain | RangeMemory::Chunks => None,
+        };
+        let refusal = match quota::from_environment(capacity) {
+            Ok(limit) => {
+                limit.into_iter().for_each(|bytes| meter.set_limit(bytes));
+                None
+            }
+            Err(error) => Some(error),
+        };
+        Memory { id, meter, range_memory, refusal: Mutex::new(refusal), range: OnceLock::new() }
+    }
+
+    /// What was wrong with the limit in the environment, for the first stream to tell.
+    pub(super) fn take_refusal(&self) -> Option<Error> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Whether there is to be a range over it.

@@ -4,7 +4,10 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::quota::Quota;
+use super::virtual_memory::Unfinished;
 use crate::base::amounts::{Bytes, Count};
+use crate::base::error::Result;
 
 /// What this process holds from one device through this crate, in scopes and outside of them, and how often it asked since it
 /// began.
@@ -35,6 +38,8 @@ pub struct MemoryUse {
     pub bytes: u64,
     /// The most bytes held at once since the process began.
     pub peak_bytes: u64,
+    /// The most bytes that may be held, where that was said: by [`limit`](crate::limit) or by `GPUCACHE_LIMIT`.
+    pub limit: Option<u64>,
 }
 
 /// How often a device was called to order its streams since the process began, so that memory of one can serve another. A program
@@ -98,8 +103,10 @@ impl MemoryUse {
 
 impl fmt::Display for MemoryUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MemoryUse { allocations, frees, mapped_pieces, unmapped_pieces, bytes, peak_bytes } = self;
-        write!(f, "{} held, {} at most; ", Bytes(*bytes), Bytes(*peak_bytes))?;
+        let MemoryUse { allocations, frees, mapped_pieces, unmapped_pieces, bytes, peak_bytes, limit } = self;
+        write!(f, "{} held, {} at most", Bytes(*bytes), Bytes(*peak_bytes))?;
+        limit.map_or(Ok(()), |limit| write!(f, " of {} allowed", Bytes(limit)))?;
+        f.write_str("; ")?;
         let (allocations, frees) = (Count(*allocations, "allocation", "allocations"), Count(*frees, "free", "frees"));
         let mapped = Count(*mapped_pieces, "piece", "pieces");
         write!(f, "{allocations}, {frees}; {mapped} mapped, {unmapped_pieces} unmapped")
@@ -121,39 +128,69 @@ pub(crate) struct Meter {
     frees: AtomicU64,
     mapped_pieces: AtomicU64,
     unmapped_pieces: AtomicU64,
-    bytes: AtomicU64,
-    peak_bytes: AtomicU64,
+    quota: Quota,
     events: AtomicU64,
     queries: AtomicU64,
     waits: AtomicU64,
 }
 
 impl Meter {
-    /// Counts an allocation.
-    pub(crate) fn allocated(&self, bytes: u64) {
-        self.allocations.fetch_add(1, Relaxed);
-        self.took(bytes);
+    /// Allocates so many bytes by `call`, if the device's limit allows them.
+    pub(super) fn allocate<R>(&self, bytes: u64, call: impl FnOnce() -> Result<R>) -> Result<R> {
+        self.quota.enter(bytes)?;
+        let answer = call();
+        match answer {
+            Ok(_) => {
+                self.allocations.fetch_add(1, Relaxed);
+                self.quota.took();
+            }
+            Err(_) => self.quota.undo(bytes),
+        }
+        answer
     }
 
     pub(crate) fn freed(&self, bytes: u64) {
         self.frees.fetch_add(1, Relaxed);
-        self.bytes.fetch_sub(bytes, Relaxed);
+        self.quota.leave(bytes);
     }
 
-    /// Counts a piece that was mapped.
-    pub(super) fn mapped(&self, bytes: u64) {
-        self.mapped_pieces.fetch_add(1, Relaxed);
-        self.took(bytes);
+    /// Maps pieces by `call`, if the device's limit allows them: as many as that says in an error are mapped then.
+    pub(super) fn map(&self, pieces: &[u64], call: impl FnOnce() -> Result<(), Unfinished>) -> Result<(), Unfinished> {
+        let all = pieces.iter().sum();
+        self.quota.enter(all).map_err(|error| Unfinished { mapped: 0, error })?;
+        let done = call();
+        if let Err(Unfinished { mapped, .. }) = &done {
+            self.quota.undo(pieces.iter().skip(*mapped).sum());
+        }
+        let mapped = done.as_ref().err().map_or(pieces.len(), |left| left.mapped.min(pieces.len()));
+        self.mapped_pieces.fetch_add(mapped as u64, Relaxed);
+        self.quota.took();
+        done
     }
 
     pub(super) fn unmapped(&self, bytes: u64) {
         self.unmapped_pieces.fetch_add(1, Relaxed);
-        self.bytes.fetch_sub(bytes, Relaxed);
+        self.quota.leave(bytes);
     }
 
-    fn took(&self, bytes: u64) {
-        let held = self.bytes.fetch_add(bytes, Relaxed) + bytes;
-        self.peak_bytes.fetch_max(held, Relaxed);
+    /// No more than so many bytes may be held from now on; `u64::MAX` ends that.
+    pub(crate) fn set_limit(&self, bytes: u64) {
+        self.quota.set_limit(bytes);
+    }
+
+    /// How many bytes may be held; `u64::MAX` for any number.
+    pub(crate) fn limit(&self) -> u64 {
+        self.quota.limit()
+    }
+
+    /// How many bytes are held.
+    pub(crate) fn held(&self) -> u64 {
+        self.quota.held()
+    }
+
+    /// How often the device refused what its limit had allowed: another thread may have been refused for its sake meanwhile.
+    pub(crate) fn undone(&self) -> u64 {
+        self.quota.undone()
     }
 
     pub(crate) fn read(&self) -> MemoryUse {
@@ -162,8 +199,9 @@ impl Meter {
             frees: self.frees.load(Relaxed),
             mapped_pieces: self.mapped_pieces.load(Relaxed),
             unmapped_pieces: self.unmapped_pieces.load(Relaxed),
-            bytes: self.bytes.load(Relaxed),
-            peak_bytes: self.peak_bytes.load(Relaxed),
+            bytes: self.quota.held(),
+            peak_bytes: self.quota.peak(),
+            limit: Some(self.quota.limit()).filter(|&bytes| bytes < u64::MAX),
         }
     }
 

@@ -11,6 +11,7 @@ mod exit;
 mod host;
 mod memory;
 mod meter;
+mod quota;
 mod source;
 mod stream;
 mod virtual_device;

@@ -28,6 +28,16 @@ pub(crate) trait Pages {
     /// How many bytes of memory the device has at all; 0 if that is not known.
     fn capacity(&self) -> u64;
 
+    /// How many bytes may be held at most by the device's limit.
+    fn limit(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// How many bytes more there can be at most, as far as that is known: others may have them already.
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Takes a chunk of `bytes` wherever the device puts it: a piece. Returns its address, which must be a multiple of
     /// 256.
     ///
@@ -132,28 +142,30 @@ impl Pages for Source {
         }
     }
 
+    fn limit(&self) -> u64 {
+        self.meter.limit()
+    }
+
+    fn room(&self) -> u64 {
+        let all = Some(self.capacity()).filter(|&bytes| bytes > 0).unwrap_or(u64::MAX);
+        self.limit().min(all).saturating_sub(self.meter.held())
+    }
+
     fn chunk(&mut self, bytes: u64) -> Result<u64> {
         match &self.provider {
-            Provider::Chunks { stream } => {
-                let address = stream.allocate_for_all(bytes as usize)?;
-                self.meter.allocated(bytes);
-                Ok(address)
-            }
+            Provider::Chunks { stream } => self.meter.allocate(bytes, || stream.allocate_for_all(bytes as usize)),
             Provider::Span { .. } => Err(Error::device_failure("the range", "a chunk", "a span has none")),
         }
     }
 
     fn map(&mut self, offset: u64, pieces: &[u64]) -> Result<(), Unfinished> {
-        let done = match &self.provider {
+        self.meter.map(pieces, || match &self.provider {
             Provider::Span { pages, base, .. } => pages.map_pieces(base + offset, pieces),
             Provider::Chunks { .. } => {
                 let error = Error::device_failure("the range", "mapping pages", "chunks lie where the device likes");
                 Err(Unfinished { mapped: 0, error })
             }
-        };
-        let mapped = done.as_ref().err().map_or(pieces.len(), |left| left.mapped);
-        pieces.iter().take(mapped).for_each(|&bytes| self.meter.mapped(bytes));
-        done
+        })
     }
 
     fn unmap(&mut self, offset: u64, pieces: &[u64]) -> Result<(), Unfinished> {

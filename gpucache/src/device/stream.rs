@@ -94,7 +94,8 @@ impl Stream {
         super::exit::watch();
         let id = NEXT_STREAM.fetch_add(1, Relaxed);
         let (watches, runs_closures, can_capture) = (backend.watches(), backend.runs_closures(), backend.can_capture());
-        Stream(Arc::new(StreamState {
+        let refusal = memory.take_refusal();
+        let stream = Stream(Arc::new(StreamState {
             id,
             queue: id,
             memory,
@@ -109,7 +110,10 @@ impl Stream {
             reserved: None,
             by_thread: None,
             backend: Arc::new(backend),
-        }))
+        }));
+        // A program that was to be limited does not run without.
+        refusal.into_iter().for_each(|error| stream.refuse_next(error));
+        stream
     }
 
     fn notice(&self) -> MutexGuard<'_, Notice> {
@@ -227,9 +231,7 @@ impl Stream {
         if bytes == 0 {
             return Ok(0);
         }
-        let address = self.0.backend.allocate(bytes)?;
-        self.meter().allocated(bytes as u64);
-        Ok(address)
+        self.meter().allocate(bytes as u64, || self.0.backend.allocate(bytes))
     }
 
     /// Gives memory back; a failure is kept for the next fallible call.

@@ -14,7 +14,9 @@ use crate::cache::Block;
 use crate::cache::current;
 use crate::device::{Handle, Stream, host_ordered, is_own_call, keeping_current, process_exits, wait_for_context_of};
 use crate::home::ForeignCounters;
-use crate::pressure::shortage::insist;
+use crate::pressure::ask::{Ask, Asked};
+use crate::pressure::climb::insist;
+use crate::range::DeviceRange;
 use crate::record::Request;
 
 /// What becomes of a request.
@@ -108,11 +110,35 @@ fn refused(error: &Error, handle: Handle) -> Answer {
     passed_on()
 }
 
+/// The driver is asked, by a call of another crate's.
+struct Retried<'a> {
+    stream: &'a Stream,
+    bytes: usize,
+    succeeds: &'a dyn Fn() -> bool,
+}
+
+impl Ask for Retried<'_> {
+    type Memory = ();
+
+    fn ask(&self, _insists: bool) -> Result<()> {
+        let short = || Error::out_of_memory("the driver's pool", self.bytes, "no memory is left");
+        if (self.succeeds)() { Ok(()) } else { Err(short()) }
+    }
+
+    /// Free pages of the range are the driver's memory too.
+    fn ask_for_free(&self) -> Result<Option<()>> {
+        DeviceRange::of(self.stream).map_or(Ok(0), |range| range.give_back(self.bytes as u64))?;
+        Ok(self.ask(false).ok())
+    }
+}
+
 /// Makes a call of the driver that found no memory again, once everything idle went back to it. Whether it has succeeded then.
 #[cold]
 pub(super) fn retry(bytes: usize, handle: Handle, succeeds: impl Fn() -> bool) -> bool {
-    let short = || Error::out_of_memory("the driver's pool", bytes, "no memory is left");
-    let again = |stream: &Stream| insist(stream, bytes as u64, 0, |_| if succeeds() { Ok(()) } else { Err(short()) });
+    let again = |stream: &Stream| {
+        let asked = Asked { stream, bytes: bytes as u64, dims: &[bytes], holder: None };
+        insist(asked, 0, &Retried { stream, bytes, succeeds: &succeeds })
+    };
     let is_ours = is_own_call();
     !is_ours && streams::with(handle, current::entry(), again).is_ok_and(|answer| answer.is_ok())
 }

@@ -19,6 +19,8 @@ pub(crate) struct Shared {
     pub(crate) generations: Generations,
     /// The device it serves, or [`Told::SEVERAL`].
     device: AtomicU64,
+    /// When the scope was entered last, by the clock of [`age`](crate::pressure::age); 0 once its thread has ended.
+    entered: AtomicU64,
     pub(crate) returns: Returns,
     pub(crate) counters: Counters,
     #[cfg(feature = "foreign")]
@@ -34,6 +36,7 @@ impl Shared {
         Shared {
             generations: Generations::new(),
             device: AtomicU64::new(0),
+            entered: AtomicU64::new(0),
             returns: Returns::new(),
             counters: Counters::default(),
             #[cfg(feature = "foreign")]
@@ -56,6 +59,17 @@ impl Shared {
     pub(crate) fn serves(&self, device: u64) -> bool {
         let mine = self.device.load(Relaxed);
         mine == device || mine == Told::SEVERAL
+    }
+
+    /// For the owner: notes when the scope was entered.
+    #[inline]
+    pub(crate) fn note_entered(&self, time: u64) {
+        self.entered.store(time, Relaxed);
+    }
+
+    /// When the scope was entered last.
+    pub(crate) fn entered(&self) -> u64 {
+        self.entered.load(Relaxed)
     }
 
     /// How much of which device's memory the cache is likely to need again.

@@ -50,7 +50,6 @@ pub(crate) enum Visit {
 }
 
 impl Counters {
-    #[cfg(feature = "foreign")]
     #[inline]
     pub(crate) fn entries(&self) -> u64 {
         self.entries.get()
@@ -165,7 +164,9 @@ impl Counters {
     /// Counts a plan's block out, but for so many positions with so many bytes, which are in use on their own from now
     /// on. (Each will be counted as dropped, and as returned by the plan it will not be.)
     pub(crate) fn uninstalled(&self, bytes: u64, positions: u64, live: u64, live_bytes: u64) {
-        self.held_blocks.subtract(positions - live);
+        // In this order: more may be in use than had a place when the block came.
+        self.held_blocks.add(live);
+        self.held_blocks.subtract(positions);
         self.held_bytes.subtract(bytes - live_bytes);
         self.plan.block.set(0);
         self.plan.live.set(0);

@@ -3,12 +3,14 @@
 //! Invariant: whoever holds memory stands in `HOLDERS`, and knows whether it does. One that is found to hold nothing is taken
 //! out, so that a walk costs by what is held and not by how many names there are.
 
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, PoisonError};
 
+use super::age::Age;
 use super::lease::{self, Lease, Leased};
 use super::transit::Transit;
 use crate::base::error::Result;
+use crate::base::shortage::Holding;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::Device;
 use crate::range::{DeviceRange, Patience};
@@ -30,14 +32,24 @@ pub(crate) trait Holder: Sync {
     /// better than to let the range grow by `need` bytes. Returns the bytes.
     fn release_idle(&'static self, which: Idle, need: u64) -> u64;
 
+    /// Gives at least so many idle bytes back to their range, or what there is, where no other thread is inside: what was idle
+    /// longest in its lists first, and its plan's blocks only once those are empty. Returns the bytes.
+    fn release_some(&'static self, enough: u64) -> u64;
+
+    /// How recently it was of use.
+    fn age(&self) -> Age;
+
+    /// The name of its scope.
+    fn name(&self) -> Option<Arc<str>>;
+
     /// Whether it held nothing, and need not be found any more.
     fn forget_holding(&'static self) -> bool;
 
-    /// Bytes that are in use.
-    fn busy_bytes(&'static self) -> u64;
+    /// Bytes that are in use, and bytes that are idle.
+    fn held_bytes(&'static self) -> (u64, u64);
 
     /// Of the blocks that it serves from without a lock.
-    fn leases(&self) -> [&Lease; 2];
+    fn leases(&'static self) -> [&'static Lease; 2];
 }
 
 type Holders = Vec<&'static dyn Holder>;
@@ -79,8 +91,7 @@ pub(crate) fn release_idle(which: Idle, device: u64, need: u64) -> u64 {
 /// bytes, and gives them back to the range. Not where a graph is captured on their stream, in which a scope without its
 /// block would fail. Returns the bytes; 0 if there was no such block at one moment at least.
 pub(crate) fn revoke(device: u64, need: u64) -> u64 {
-    let holders = holders().clone();
-    let leases = holders.iter().filter(|holder| holder.serves(device)).flat_map(|holder| holder.leases());
+    let leases = serving(device).flat_map(|holder| holder.leases());
     let may = |leased: &Leased| leased.stream.memory_id() == device && !leased.stream.is_capturing();
     let mut transit = None;
     let taken = lease::revoke(leases, may, |idle| {
@@ -138,8 +149,31 @@ pub fn trim(device: &impl Device) -> Result<u64> {
 
 /// How much of a device is in use in scopes. One that serves several devices counts for each.
 pub(crate) fn busy(device: u64) -> u64 {
+    serving(device).map(|holder| holder.held_bytes().0).sum()
+}
+
+/// Whoever may have memory of a device.
+fn serving(device: u64) -> impl Iterator<Item = &'static dyn Holder> {
     let holders = holders().clone();
-    holders.iter().filter(|holder| holder.serves(device)).map(|holder| holder.busy_bytes()).sum()
+    holders.into_iter().filter(move |holder| holder.serves(device))
+}
+
+/// Whoever may have memory of a device but `own`, in the order in which they give it: those that nobody will enter soon, then
+/// by when they were entered last.
+pub(crate) fn by_age(device: u64, own: Option<&'static dyn Holder>) -> Vec<&'static dyn Holder> {
+    let is_own = |holder: &dyn Holder| own.is_some_and(|own| std::ptr::addr_eq(own, holder));
+    let mut holders: Vec<_> = serving(device).filter(|holder| !is_own(*holder)).collect();
+    holders.sort_by_cached_key(|holder| holder.age());
+    holders
+}
+
+/// What the scopes of a device hold.
+pub(super) fn holdings(device: u64) -> Vec<Holding> {
+    let holding = |holder: &'static dyn Holder| {
+        let (busy, idle) = holder.held_bytes();
+        Some(Holding::new(holder.name()?, busy, idle))
+    };
+    serving(device).filter_map(holding).collect()
 }
 
 static RELEASES: AtomicU64 = AtomicU64::new(0);

@@ -97,14 +97,16 @@ impl<P: Pages> Range<P> {
         is_idle: impl Fn(Tag) -> bool,
     ) -> Option<Vec<IdleHandle>> {
         let reserved = self.stats.reserved - self.barred(may_use);
-        let wanted = excess(reserved, missing, limit.aim);
+        // More than the device has, or may give by its limit, is not to be had however much may be reserved.
+        let all = reserved.saturating_add(self.pages.room());
+        let wanted = excess(reserved, missing, limit.aim.min(all));
         if wanted == 0 {
             return Some(Vec::new());
         }
         let idle = self.idle_outside(window, is_idle);
         let available = idle.iter().map(|handle| handle.bytes).sum();
         let goal = wanted.min(available);
-        let required = excess(reserved, missing, limit.most);
+        let required = excess(reserved, missing, limit.most.min(all));
         if goal < required { None } else { choose(idle, goal) }
     }
 

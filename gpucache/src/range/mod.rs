@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `shared` | [`DeviceRange`]: the range of a device, behind its lock |
 //! | `ordered` | which stream may have what of the range at once |
+//! | `short` | what a shortage asks of it |
 //! | `patience` | how long is waited for other people's work |
 //! | `range` | [`Range`]: allocate, free, trim, counters |
 //! | `fit` | which free span serves a request, how spans split and merge |
@@ -36,6 +37,7 @@ mod patience;
 mod range;
 mod room;
 mod shared;
+mod short;
 mod sizing;
 mod spans;
 mod split;

@@ -237,6 +237,11 @@ impl<P: Pages> Range<P> {
         is_tail_long || self.fit.bins.find(&self.fit.spans, bytes.max(ALIGN)).is_some()
     }
 
+    /// The longest free stretch.
+    pub(super) fn longest_free(&self) -> u64 {
+        self.fit.free_spans(0).into_iter().map(|id| self.fit.spans.at(id).bytes).max().unwrap_or(0)
+    }
+
     /// Merges what is free side by side and `is_idle` by its tag.
     pub(super) fn merge_idle(&mut self, is_idle: impl Fn(Tag) -> bool) {
         self.fit.merge_idle(is_idle);
@@ -302,7 +307,8 @@ impl<P: Pages> Range<P> {
     /// How long the handles are that are mapped for a block of `bytes`.
     pub(super) fn handle_of(&self, bytes: u64) -> u64 {
         let mean = self.stats.live.saturating_add(bytes) / (self.stats.large_blocks + 1);
-        let sizes = Sizes { bytes, mean, high_water: self.high_water(bytes), capacity: self.pages.capacity() };
+        let capacity = self.pages.capacity().min(self.pages.limit());
+        let sizes = Sizes { bytes, mean, high_water: self.high_water(bytes), capacity };
         sizing::handle(sizes, self.granule)
     }
 

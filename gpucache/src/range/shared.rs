@@ -84,7 +84,7 @@ impl DeviceRange {
         })
     }
 
-    fn inner(&self) -> MutexGuard<'_, Ordered> {
+    pub(super) fn inner(&self) -> MutexGuard<'_, Ordered> {
         let mut inner = lock(&self.inner);
         if self.has_late.swap(false, SeqCst) {
             // In its place, so that its memory serves the next ones.
@@ -155,7 +155,7 @@ impl DeviceRange {
         }
     }
 
-    fn try_gather(&self, stream: &Stream, bytes: u64, limit: Limit) -> Result<Option<Carved>> {
+    pub(super) fn try_gather(&self, stream: &Stream, bytes: u64, limit: Limit) -> Result<Option<Carved>> {
         let inner = &mut *self.inner();
         inner.range.pages_mut().serve(stream);
         inner.look()?;
@@ -329,14 +329,6 @@ impl DeviceRange {
     #[cold]
     pub(crate) fn attend(&self, stream: &Stream) {
         self.inner().streams.attend(stream);
-    }
-
-    /// The device has no memory left: ends the epochs of all streams, so that it can be found out what they still use.
-    ///
-    /// # Errors
-    /// What the streams' work met.
-    pub(crate) fn end_epochs(&self) -> Result<()> {
-        self.inner().streams.look(true)
     }
 
     /// Trims once. Returns the bytes, and whether there is nothing more to wait for.

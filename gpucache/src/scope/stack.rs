@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 
 use crate::cache::current::{self, Current};
 use crate::cache::registry::{self, NamedCaches};
-use crate::cache::{Cache, Recycle};
+use crate::cache::{Cache, Recycle, Terms};
 use crate::device::{process_exits_now, thread_is_main};
 use crate::home::Visit;
 
@@ -74,11 +74,11 @@ thread_local! {
 
 impl ScopeGuard {
     /// Enters the scope `name`; what is allocated on this thread until the guard goes comes from its cache.
-    pub(super) fn enter(name: &str, recycle: Recycle, visit: Visit) -> ScopeGuard {
+    pub(super) fn enter(name: &str, terms: Terms, visit: Visit) -> ScopeGuard {
         ScopeGuard::of(|stack| {
             let cache = stack.cache(name);
-            cache.enter(recycle, visit);
-            stack.push(Some(Current { cache, recycle }))
+            cache.enter(terms, visit);
+            stack.push(Some(Current { cache, terms }))
         })
     }
 
@@ -201,10 +201,10 @@ impl Stack {
 }
 
 /// What the newest open entry of a cache said of what it keeps, if one keeps anything.
-fn recycled_as(entries: &[Entry], cache: &'static Cache) -> Option<Recycle> {
-    let of_this = |current: &Current| std::ptr::eq(current.cache, cache) && current.recycle != Recycle::Off;
+fn recycled_as(entries: &[Entry], cache: &'static Cache) -> Option<Terms> {
+    let of_this = |current: &Current| std::ptr::eq(current.cache, cache) && current.terms.recycle != Recycle::Off;
     let mut open = entries.iter().rev().filter_map(|entry| entry.current);
-    open.find(of_this).map(|current| current.recycle)
+    open.find(of_this).map(|current| current.terms)
 }
 
 impl Drop for Stack {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::name::{self, Invalidated};
 use super::stack::ScopeGuard;
-use crate::cache::Recycle;
+use crate::cache::{Recycle, Terms};
 use crate::home::{PlanStats, ScopeStats, Visit};
 
 /// A scope by its name, and how it recycles: what [`cache_scope!`](crate::cache_scope) names, as a value.
@@ -29,7 +29,7 @@ use crate::home::{PlanStats, ScopeStats, Visit};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope<'a> {
     name: &'a str,
-    recycle: Recycle,
+    terms: Terms,
 }
 
 /// A scope that nobody else can name, and whose memory goes back when it is dropped: for an object that repeats work of its own.
@@ -57,7 +57,7 @@ pub struct Scope<'a> {
 #[derive(Debug)]
 pub struct OwnedScope {
     name: String,
-    recycle: Recycle,
+    terms: Terms,
 }
 
 impl<'a> Scope<'a> {
@@ -72,7 +72,7 @@ impl<'a> Scope<'a> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub const fn new(name: &'a str) -> Scope<'a> {
-        Scope { name, recycle: Recycle::Auto }
+        Scope { name, terms: Terms { recycle: Recycle::Auto, limit: u64::MAX } }
     }
 
     /// Recycles otherwise. Entries of one scope may recycle differently; the newest that keeps anything decides.
@@ -86,7 +86,28 @@ impl<'a> Scope<'a> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub const fn recycle(self, recycle: Recycle) -> Scope<'a> {
-        Scope { recycle, ..self }
+        Scope { terms: Terms { recycle, ..self.terms }, ..self }
+    }
+
+    /// Lets the scope hold at most so many bytes on each thread, in use or idle; `u64::MAX`, the default, for any number.
+    ///
+    /// The limit is hard: what is idle in the scope goes back first, in its lists and then its plan's block, and an allocation
+    /// for which more would be held all the same is an error that tells the limit
+    /// ([`Error::shortage`](crate::Error::shortage)). It counts what [`ScopeStats`] counts as busy and idle: the bytes of arrays
+    /// and plans' blocks, and not the pages that they share with others. Entries of one scope may be limited differently: the
+    /// newest decides. One that finds more held gives back what is idle when it begins.
+    ///
+    /// ```
+    /// use gpucache::{Bound, Scope, device::Virtual, prelude::*};
+    ///
+    /// let device = Virtual::new(1 << 30);
+    /// let decode = Scope::new("decode, limited").limit(4 << 20);
+    /// let error = decode.run(|| device.zeros::<u8>(5 << 20).unwrap_err());
+    /// assert_eq!(error.shortage().unwrap().bound, Bound::Scope);
+    /// assert!(decode.run(|| device.zeros::<u8>(4 << 20)).is_ok());
+    /// ```
+    pub const fn limit(self, bytes: u64) -> Scope<'a> {
+        Scope { terms: Terms { limit: bytes, ..self.terms }, ..self }
     }
 
     /// The name.
@@ -118,14 +139,14 @@ impl<'a> Scope<'a> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn enter(&self) -> ScopeGuard {
-        ScopeGuard::enter(self.name, self.recycle, Visit::Entry)
+        ScopeGuard::enter(self.name, self.terms, Visit::Entry)
     }
 
     /// Enters for one poll of a future, which counts as an entry if none came before. For the attribute alone.
     #[doc(hidden)]
     pub fn enter_poll(&self, is_polled: &mut bool) -> ScopeGuard {
         let visit = if std::mem::replace(is_polled, true) { Visit::LaterPoll } else { Visit::FirstPoll };
-        ScopeGuard::enter(self.name, self.recycle, visit)
+        ScopeGuard::enter(self.name, self.terms, visit)
     }
 
     /// Runs `body` inside the scope.
@@ -199,7 +220,7 @@ impl<'a> Scope<'a> {
     pub fn owned(&self) -> OwnedScope {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Relaxed);
-        OwnedScope { name: format!("{}#{number}", self.name), recycle: self.recycle }
+        OwnedScope { name: format!("{}#{number}", self.name), terms: self.terms }
     }
 }
 
@@ -215,7 +236,7 @@ impl OwnedScope {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn as_scope(&self) -> Scope<'_> {
-        Scope { name: &self.name, recycle: self.recycle }
+        Scope { name: &self.name, terms: self.terms }
     }
 
     /// As [`Scope::enter`].

@@ -1,10 +1,10 @@
-//! How much idle memory stays with a device's scopes when they are left: all that they are likely to need again, unless the
-//! program shares the device with others and says less.
+//! The limits of a device: how much of it may be held at all, and how much of that may stay idle when scopes are left, where
+//! the program shares the device with others and says less than scopes are likely to need again.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, Weak};
 
-use super::reclaim::{self, Idle};
+use super::reclaim;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Device, Memory};
 use crate::range::{DeviceRange, Patience};
@@ -17,6 +17,55 @@ type Limits = Vec<(Weak<Memory>, u64)>;
 fn limits() -> MutexGuard<'static, Limits> {
     static LIMITS: Mutex<Limits> = Mutex::new(Vec::new());
     LIMITS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets this process hold at most so many bytes of a device through this crate, in scopes and outside of them; `u64::MAX`
+/// ends that.
+///
+/// The limit is hard: an allocation for which more would be held finds the device short of memory, as if it had no more. It
+/// is served by what is idle elsewhere, or fails with an error that tells the limit
+/// ([`Error::shortage`](crate::Error::shortage)). Where more is held already, what is idle goes back at once, as much as is
+/// too much; arrays that are alive stay. The limit may be changed at any time.
+///
+/// Without a change of code the environment limits each device: `GPUCACHE_LIMIT` is read when the first handle of a device
+/// is made, and is a number of bytes, with a unit or without (`20GiB`, `500MB`), or a share of the device (`80%`), which
+/// counts where a device tells its size: GPUs with virtual memory management do, hosts do not. Any other text is the
+/// error of the first call.
+///
+/// ```
+/// use gpucache::{cache_scope, device::Virtual, prelude::*};
+///
+/// let device = Virtual::new(1 << 30);
+/// cache_scope!(warm_up, { device.zeros::<u8>(64 << 20)? });
+/// gpucache::limit(&device, 16 << 20);
+/// assert!(device.memory().bytes <= 16 << 20);
+/// assert!(device.zeros::<u8>(32 << 20).unwrap_err().is_out_of_memory());
+/// gpucache::limit(&device, u64::MAX);
+/// assert!(device.zeros::<u8>(32 << 20).is_ok());
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn limit(device: &impl Device, bytes: u64) {
+    let memory = device.stream_handle().memory();
+    memory.meter().set_limit(bytes);
+    let excess = || memory.meter().held().saturating_sub(bytes);
+    shrink(memory.id(), excess, || {
+        // A failure is the device's, which the next call meets as well.
+        let _ = memory.known_range::<DeviceRange>().map(|range| range.give_back(excess()));
+    });
+}
+
+/// Has what is free given back by `trim`, and then what is idle in scopes, one after the other, until there is no `excess`.
+fn shrink(device: u64, excess: impl Fn() -> u64, trim: impl Fn()) {
+    if excess() > 0 {
+        trim();
+    }
+    if excess() > 0 {
+        for holder in reclaim::by_age(device, None) {
+            while excess() > 0 && holder.release_some(excess()) > 0 {
+                trim();
+            }
+        }
+    }
 }
 
 /// Lets scopes keep at most so many bytes of a device idle once they are left; `u64::MAX` ends that.
@@ -68,15 +117,9 @@ fn give_back(serves: impl Fn(u64) -> bool) {
             && serves(device)
         {
             let most = || reclaim::busy(device).saturating_add(bytes);
-            let is_more = || range.occupancy().reserved > most();
             // A failure is the device's, which the next call meets as well.
             let trim = || _ = range.trim(most(), Patience::None);
-            if is_more() {
-                trim();
-            }
-            if is_more() && reclaim::release_idle(Idle::All, device, u64::MAX) > 0 {
-                trim();
-            }
+            shrink(device, || range.occupancy().reserved.saturating_sub(most()), trim);
         }
     }
 }

@@ -1,0 +1,163 @@
+//! How much is held of one device, and how much may be: a limit that is looked at before the device is asked.
+//!
+//! Invariant: what is held never exceeds the limit that was set when it was taken, whoever takes at the same time: bytes are
+//! counted in before the call that takes them, and out again if that fails.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::base::error::{Error, Result};
+use crate::base::shortage::Bound;
+
+/// Bytes held of a device, the most that ever were, and the most that may be.
+#[derive(Debug)]
+pub(super) struct Quota {
+    held: AtomicU64,
+    peak: AtomicU64,
+    /// `u64::MAX` for none.
+    limit: AtomicU64,
+    /// How often bytes that had been counted in were not had.
+    undone: AtomicU64,
+}
+
+impl Default for Quota {
+    fn default() -> Quota {
+        let count = || AtomicU64::new(0);
+        Quota { held: count(), peak: count(), limit: AtomicU64::new(u64::MAX), undone: count() }
+    }
+}
+
+impl Quota {
+    /// Counts bytes in that are about to be taken.
+    ///
+    /// # Errors
+    /// [`is_out_of_memory`](Error::is_out_of_memory) if more would be held than may be; nothing has changed then.
+    pub(super) fn enter(&self, bytes: u64) -> Result<()> {
+        let limit = self.limit();
+        let within = |held: u64| held.checked_add(bytes).filter(|&sum| sum <= limit);
+        self.held.fetch_update(Relaxed, Relaxed, within).map(|_| ()).map_err(|held| over(limit, held, bytes))
+    }
+
+    /// What was counted in was had.
+    pub(super) fn took(&self) {
+        self.peak.fetch_max(self.held(), Relaxed);
+    }
+
+    /// What was counted in was not had: others may have been refused for its sake.
+    pub(super) fn undo(&self, bytes: u64) {
+        self.leave(bytes);
+        self.undone.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn undone(&self) -> u64 {
+        self.undone.load(Relaxed)
+    }
+
+    /// Counts bytes out that were given back.
+    pub(super) fn leave(&self, bytes: u64) {
+        self.held.fetch_sub(bytes, Relaxed);
+    }
+
+    pub(super) fn held(&self) -> u64 {
+        self.held.load(Relaxed)
+    }
+
+    pub(super) fn peak(&self) -> u64 {
+        self.peak.load(Relaxed)
+    }
+
+    pub(super) fn limit(&self) -> u64 {
+        self.limit.load(Relaxed)
+    }
+
+    pub(super) fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes, Relaxed);
+    }
+}
+
+#[cold]
+fn over(limit: u64, held: u64, bytes: u64) -> Error {
+    let detail = format!("{held} of the {limit} bytes that its limit allows are held");
+    let error = Error::out_of_memory("the device", usize::try_from(bytes).unwrap_or(usize::MAX), detail);
+    error.of_limit(limit, Bound::Limit)
+}
+
+/// The environment variable that limits each device.
+pub(super) const VARIABLE: &str = "GPUCACHE_LIMIT";
+
+/// What the environment says of the limit of a device that has `capacity` bytes, if that is known.
+///
+/// # Errors
+/// [`is_unavailable`](Error::is_unavailable) for a text that is no limit.
+pub(super) fn from_environment(capacity: Option<u64>) -> Result<Option<u64>> {
+    let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
+    let text = text.to_string_lossy();
+    parse(&text, capacity).ok_or_else(|| {
+        let remedy = "set it to bytes, as `20GiB`, `500MB` or a plain number, or to a share of the device, as `80%`";
+        Error::unavailable(format!("the limit in {VARIABLE}"), format!("it is {text:?}"), remedy)
+    })
+}
+
+const UNITS: [(&str, u64); 9] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("B", 1),
+];
+
+/// The bytes that a text means: a number with a unit or without, or a share of the capacity, which is no limit where that
+/// is not known. `None` for any other text.
+fn parse(text: &str, capacity: Option<u64>) -> Option<Option<u64>> {
+    let text = text.trim();
+    if let Some(share) = text.strip_suffix('%') {
+        let share = number(share)? / 100.0;
+        return Some(capacity.map(|capacity| (capacity as f64 * share) as u64));
+    }
+    let unit = |(name, bytes): (&str, u64)| Some((text.strip_suffix(name)?, bytes));
+    let (digits, unit) = UNITS.into_iter().find_map(unit).unwrap_or((text, 1));
+    let digits = digits.trim_end();
+    // A whole number may have more digits than a float tells apart.
+    let whole = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    Some(Some(match whole {
+        Some(bytes) => bytes,
+        None => (number(digits)? * unit as f64) as u64,
+    }))
+}
+
+/// A number of digits with a point or without, and no other way to write one.
+fn number(text: &str) -> Option<f64> {
+    let text = text.trim_end();
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    text.parse().ok().filter(|_| is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_bytes_with_a_unit_or_a_share() {
+        let read = |text| parse(text, Some(1000)).flatten();
+        assert_eq!(["20GiB", "1.5 MiB", "500MB", "7"].map(read), [20 << 30, 3 << 19, 500_000_000, 7].map(Some));
+        assert_eq!([" 80% ", "12.5%", "9B", "0"].map(read), [800, 125, 9, 0].map(Some));
+        assert_eq!(read("18446744073709551615"), Some(u64::MAX));
+        assert_eq!(["", "GiB", "20 GiBs", "-1", "1e9", "inf", "NaN%", "20gib", "%"].map(read), [None; 9]);
+        let is_text = |text| parse(text, None).is_some();
+        assert_eq!((parse("80%", None), is_text("x%"), is_text("20GiB")), (Some(None), false, true));
+    }
+
+    #[test]
+    fn nothing_is_counted_in_beyond_the_limit() {
+        let quota = Quota::default();
+        quota.set_limit(100);
+        assert!(quota.enter(60).is_ok() && quota.enter(41).is_err_and(|error| error.is_out_of_memory()));
+        assert!(quota.enter(u64::MAX).is_err());
+        quota.took();
+        quota.undo(60);
+        assert_eq!((quota.held(), quota.peak(), quota.undone()), (0, 60, 1));
+    }
+}

@@ -1,0 +1,223 @@
+//! What a thread does on each rung of the ladder when the device has not enough memory for it: the least that suffices, and
+//! after each step it asks again.
+//!
+//! A failure is a true one: whatever was given back since the call was made, or was on its way so that it could not be found,
+//! has it made again. So there was a moment, at the end, at which all that was missing was in use.
+
+use super::age;
+use super::ask::{Ask, Asked};
+use super::handlers::{self, Need};
+use super::ladder::Rung;
+use super::reclaim::{self, Holder, Idle};
+use super::survey;
+use super::tally::Tally;
+use super::transit::{self, InNeed};
+use crate::base::error::{Error, Result};
+use crate::device::Stream;
+use crate::range::{DeviceRange, Patience};
+
+/// How often it is made again while others give memory back, each time too late: with so many threads in need at once one of them
+/// still gets an error that another attempt would have spared it.
+const MOST_ATTEMPTS: u32 = 64;
+/// A scope is asked for no less than this at a time, which is a page: to give back less frees none.
+const LEAST: u64 = 2 << 20;
+
+/// Makes a call that may run out of memory, and climbs the ladder then until it is served; a request that nothing can serve
+/// fails at once, and takes nothing from anybody. The range had freed something
+/// `frees` times before; 0 if that is not known, as to ask may have to wait.
+pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A::Memory> {
+    let seen = Seen::with(asked.stream, frees);
+    match ask.ask(false) {
+        Err(error) if error.is_beyond_all(asked.bytes) => {
+            Tally::default().end(asked.stream.memory(), None);
+            Err(survey::told(error, &asked))
+        }
+        Err(error) if error.is_out_of_memory() => {
+            Climb { asked, ask, seen, error, tally: Tally::default(), rung: Rung::Pages }.run()
+        }
+        answer => answer,
+    }
+}
+
+/// How often memory was given back to the device, to the range, or found its place there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    releases: u64,
+    frees: u64,
+    arrivals: u64,
+    undone: u64,
+}
+
+impl Seen {
+    fn now(stream: &Stream) -> Seen {
+        Seen::with(stream, DeviceRange::of(stream).map_or(0, |range| range.occupancy().frees))
+    }
+
+    fn with(stream: &Stream, frees: u64) -> Seen {
+        let undone = stream.meter().undone();
+        Seen { releases: reclaim::releases(), frees, arrivals: transit::arrivals(), undone }
+    }
+}
+
+/// A call for which the device had not enough memory.
+struct Climb<'a, A: Ask> {
+    asked: Asked<'a>,
+    ask: &'a A,
+    /// When it was made last with all that is free.
+    seen: Seen,
+    /// What it met last.
+    error: Error,
+    tally: Tally,
+    rung: Rung,
+}
+
+impl<A: Ask> Climb<'_, A> {
+    #[cold]
+    fn run(mut self) -> Result<A::Memory> {
+        age::tick();
+        let served = self.climb();
+        let memory = self.asked.stream.memory();
+        match served {
+            Ok(Some(served)) => {
+                self.tally.end(memory, Some(self.rung));
+                Ok(served)
+            }
+            Ok(None) => {
+                self.tally.end(memory, None);
+                Err(survey::told(self.error, &self.asked))
+            }
+            Err(error) => {
+                self.tally.end(memory, None);
+                Err(error)
+            }
+        }
+    }
+
+    /// Up the ladder, and up again whenever the program gave something up.
+    fn climb(&mut self) -> Result<Option<A::Memory>> {
+        let mut handlers = handlers::of(self.asked.stream);
+        loop {
+            for rung in Rung::ALL.into_iter().filter(|&rung| rung != Rung::Handlers) {
+                if let Some(memory) = self.step(rung)? {
+                    return Ok(Some(memory));
+                }
+            }
+            let Some(handler) = handlers.next() else { return Ok(None) };
+            self.rung = Rung::Handlers;
+            self.tally.tried(Rung::Handlers);
+            let Asked { bytes, dims, holder, .. } = self.asked;
+            let scope = holder.and_then(|holder| holder.name());
+            handler.call(&Need { bytes, shape: dims, scope, freed_bytes: self.tally.freed_bytes() });
+        }
+    }
+
+    fn step(&mut self, rung: Rung) -> Result<Option<A::Memory>> {
+        // What is served once a handler ran is that one's merit.
+        if self.rung != Rung::Handlers {
+            self.rung = rung;
+            self.tally.tried(rung);
+        }
+        let Asked { stream, holder, .. } = self.asked;
+        match rung {
+            Rung::Pages => self.ask.ask_for_free(),
+            Rung::Own => self.release(rung, holder),
+            Rung::Others => self.release(rung, reclaim::by_age(stream.memory_id(), holder)),
+            // A range has what other streams still use, which it gives to whoever insists.
+            Rung::Streams => self.retry(Patience::None, DeviceRange::of(stream).is_some()),
+            Rung::Waiting => self.retry(Patience::Some, false),
+            Rung::Arenas => self.revoke(),
+            Rung::Handlers => Ok(None),
+        }
+    }
+
+    /// Has scopes give idle memory back, one after the other, until what is free is enough: what is missing at first, and where
+    /// that lies apart twice as much each time, so that few questions empty a scope.
+    fn release(
+        &mut self,
+        rung: Rung,
+        holders: impl IntoIterator<Item = &'static dyn Holder>,
+    ) -> Result<Option<A::Memory>> {
+        let (mut freed, mut least) = (0, LEAST);
+        for holder in holders {
+            loop {
+                let bytes = holder.release_some(self.asked.bytes.saturating_sub(freed).max(least));
+                if bytes == 0 {
+                    break;
+                }
+                self.tally.freed(rung, bytes);
+                freed += bytes;
+                if let Some(memory) = self.ask.ask_for_free()? {
+                    return Ok(Some(memory));
+                }
+                least = if freed < self.asked.bytes { least } else { least.saturating_mul(2) };
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes the call again if memory was given back since it was made last, or there may be some that was not asked for.
+    fn retry(&mut self, patience: Patience, may_be: bool) -> Result<Option<A::Memory>> {
+        let stream = self.asked.stream;
+        // First: what others give back while this is under way may be too late for it.
+        let before = std::mem::replace(&mut self.seen, Seen::now(stream));
+        let trimmed = DeviceRange::of(stream).map_or(Ok(0), |range| {
+            range.end_epochs()?;
+            range.trim(0, patience)
+        })?;
+        let is_worth = stream.release_reserve()? || trimmed > 0 || self.seen != before || may_be;
+        if is_worth { self.again() } else { Ok(None) }
+    }
+
+    fn again(&mut self) -> Result<Option<A::Memory>> {
+        match self.ask.ask(true) {
+            Err(error) if error.is_out_of_memory() => {
+                self.error = error;
+                Ok(None)
+            }
+            answer => answer.map(Some),
+        }
+    }
+
+    /// Makes the call again after arenas were taken away, and whenever others gave memory back, until that is enough.
+    fn revoke(&mut self) -> Result<Option<A::Memory>> {
+        let _in_need = InNeed::begin();
+        for _ in 0..MOST_ATTEMPTS {
+            let patience = match self.found() {
+                Found::Nothing => break,
+                // The thread that had the arena may have work on it still.
+                Found::Arenas => Patience::Some,
+                Found::Idle | Found::OnItsWay => Patience::None,
+            };
+            transit::wait();
+            if let Some(memory) = self.retry(patience, false)? {
+                return Ok(Some(memory));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What there is for another attempt: what became idle meanwhile goes back first, and only then are arenas taken away.
+    fn found(&self) -> Found {
+        let Asked { stream, bytes, .. } = self.asked;
+        if reclaim::release_idle(Idle::All, stream.memory_id(), u64::MAX) > 0 {
+            Found::Idle
+        } else if reclaim::revoke(stream.memory_id(), bytes) > 0 {
+            Found::Arenas
+        } else if !transit::is_still() || Seen::now(stream) != self.seen {
+            Found::OnItsWay
+        } else {
+            Found::Nothing
+        }
+    }
+}
+
+/// What another attempt may find.
+enum Found {
+    /// Idle memory went back.
+    Idle,
+    /// Arenas were taken away from threads that are inside.
+    Arenas,
+    /// Others gave memory back, or are about to.
+    OnItsWay,
+    Nothing,
+}

@@ -1,0 +1,50 @@
+//! What a shortage asks of a device's range. As all of `shared` it waits for nobody while the range is locked.
+
+use super::Limit;
+use super::ordered::Carved;
+use super::patience::Patience;
+use super::shared::DeviceRange;
+use crate::base::error::Result;
+use crate::device::Stream;
+
+impl DeviceRange {
+    /// Memory for `bytes` for which free pages move, as few as do, waiting for nobody. `None` if those that no work uses are
+    /// not enough.
+    ///
+    /// # Errors
+    /// A failure of the device other than that it has no memory, or of work on it.
+    pub(crate) fn move_pages(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
+        // As many go as what the device has by all that is known, and by its limit, is short of.
+        match self.try_gather(stream, bytes, Limit::aiming_at(u64::MAX)) {
+            // Others have some of it: as many have to go as come.
+            Err(error) if error.is_out_of_memory() => {}
+            moved => return moved,
+        }
+        match self.try_gather(stream, bytes, Limit { aim: 0, most: 0 }) {
+            Err(error) if error.is_out_of_memory() => Ok(None),
+            moved => moved,
+        }
+    }
+
+    /// Gives free pages of so many bytes back to the device, or all that no work uses where those of that length are not enough.
+    ///
+    /// # Errors
+    /// As for [`trim`](DeviceRange::trim).
+    pub(crate) fn give_back(&self, bytes: u64) -> Result<u64> {
+        let given = self.trim(self.occupancy().reserved.saturating_sub(bytes), Patience::None)?;
+        Ok(given + if given < bytes { self.trim(0, Patience::None)? } else { 0 })
+    }
+
+    /// The device has no memory left: ends the epochs of all streams, so that it can be found out what they still use.
+    ///
+    /// # Errors
+    /// What the streams' work met.
+    pub(crate) fn end_epochs(&self) -> Result<()> {
+        self.inner().streams.look(true)
+    }
+
+    /// The longest stretch that is free.
+    pub(crate) fn longest_free(&self) -> u64 {
+        self.inner().range.longest_free()
+    }
+}

@@ -1,0 +1,144 @@
+//! Memory that is short all the time: threads that climb the ladder at once, scopes that take turns, and devices that fail on
+//! the way up.
+//!
+//! `PRESSED_ENTRIES` says how many entries each thread makes, 300 by default.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
+use fastrand::Rng;
+use gpucache::device::{Device, Virtual};
+use gpucache::prelude::*;
+use gpucache::{Array, Recycle, Rung, Scope, climbs, limit};
+use gpucache_tests::conformance::{pattern, patterned};
+use gpucache_tests::faulty::{Call, Failure, Fault};
+use gpucache_tests::process::number;
+use gpucache_tests::{Faulty, turn};
+
+const PAGE: usize = 2 << 20;
+const THREADS: usize = 8;
+/// Pages that an entry of one thread has in use at once at most.
+const PAGES: usize = 12;
+/// Pages beside them of a thread that is inside, which others cannot have: what its lists keep, and what is idle in an arena in
+/// which something is alive.
+const BESIDE: usize = 2;
+
+/// Entries of one thread, each of whose arrays come to at most [`PAGES`] pages at once.
+fn work(device: &Virtual, thread: usize, entries: u64) {
+    let rng = &mut Rng::with_seed(thread as u64);
+    let recycles = [Recycle::Auto, Recycle::Range, Recycle::Keyed];
+    let is_keyed = thread % 3 == 2;
+    for entry in 0..entries {
+        // Two scopes of each thread in turn, which want each other's memory.
+        let name = format!("pressed {thread}.{}", entry % 2);
+        let _inside = Scope::new(&name).recycle(recycles[thread % 3]).enter();
+        let mut live: Vec<Array<u8, Virtual>> = Vec::new();
+        for _ in 0..6 {
+            let used: usize = live.iter().map(|array| array.byte_len() / PAGE).sum();
+            // With keys of one size a thread keeps no more than it had in use.
+            let pages = if is_keyed || rng.bool() { 2 } else { rng.usize(1..=4) };
+            if used + pages <= PAGES {
+                live.push(device.zeros(pages * PAGE).unwrap_or_else(|error| panic!("thread {thread}: {error}")));
+            }
+            // So that others come in between, whatever there is of processors.
+            std::thread::yield_now();
+            if rng.usize(0..3) == 0 {
+                live.pop();
+            }
+        }
+    }
+}
+
+/// All that all of them have in use at once is within the limit, and so nobody is refused, whoever climbs beside him.
+#[test]
+fn threads_in_the_ladder_at_once_are_all_served() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 40);
+    let pages = THREADS * (PAGES + BESIDE);
+    limit(&device, (pages * PAGE) as u64);
+    let entries = number("PRESSED_ENTRIES").unwrap_or(300);
+    std::thread::scope(|threads| {
+        for thread in 0..THREADS {
+            threads.spawn({
+                let device = &device;
+                move || work(device, thread, entries)
+            });
+        }
+    });
+    device.synchronize().unwrap();
+    assert!(device.memory().peak_bytes <= (pages * PAGE) as u64);
+    let climbs = climbs(&device);
+    println!("{climbs}");
+    assert!(climbs.begun() > entries / 50 && climbs.failed == 0, "{climbs}");
+    let _ = gpucache::invalidate_all();
+    gpucache::trim(&device).unwrap();
+    assert_eq!(device.memory().bytes, 0);
+}
+
+/// Two scopes of 60% of the limit each, in turn.
+#[test]
+fn scopes_that_do_not_fit_together_take_turns() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 40);
+    limit(&device, 100 * PAGE as u64);
+    for _ in 0..500 {
+        for name in ["sharing: one", "sharing: other"] {
+            let _inside = Scope::new(name).enter();
+            let arrays = [20, 10, 25, 5].map(|pages| device.zeros::<u8>(pages * PAGE).unwrap());
+            assert!(device.memory().bytes <= 100 * PAGE as u64);
+            drop(arrays);
+        }
+    }
+    assert_eq!(climbs(&device).failed, 0);
+    device.synchronize().unwrap();
+    ["sharing: one", "sharing: other"].iter().for_each(|name| _ = invalidate(name));
+}
+
+/// Three scopes under a limit that two of them fill, so that the device is called on every rung up to the arenas.
+fn turns(device: &Faulty, tag: &str) -> Vec<gpucache::Error> {
+    let mut errors = Vec::new();
+    for round in 0..3 {
+        for (number, pages) in [(0, 4), (1, 3), (2, 6)] {
+            let name = format!("pressed fault {tag} {number}");
+            let recycle = [Recycle::Keyed, Recycle::Auto, Recycle::Range][number];
+            let _inside = Scope::new(&name).recycle(recycle).enter();
+            // In pages of their own, of which the first words are looked at.
+            let arrays =
+                patterned(device, 64, round).and_then(|small| Ok((small, device.zeros::<u8>(pages * PAGE - 256)?)));
+            match arrays {
+                Ok((small, _large)) => match small.to_vec() {
+                    Ok(values) => assert_eq!(values, pattern(round, 64), "{tag}"),
+                    Err(error) => errors.push(error),
+                },
+                Err(error) => errors.push(error),
+            }
+        }
+    }
+    errors
+}
+
+#[test]
+fn a_device_that_fails_on_the_ladder_loses_nothing() {
+    let _turn = turn();
+    let mut climbed = 0;
+    for failure in [Failure::OutOfMemory, Failure::Device] {
+        for call in [Call::Allocate, Call::Free] {
+            for at in 1..=24 {
+                let device = Faulty::new();
+                limit(&device, 8 * PAGE as u64);
+                let tag = format!("{failure:?} {call:?} {at}");
+                device.arm(Fault::once(at, failure).only(call));
+                let errors = turns(&device, &tag);
+                device.disarm();
+                assert!(errors.iter().all(|error| error.is_device_failure() || error.is_out_of_memory()), "{tag}");
+                assert!(errors.len() <= 2, "{tag}: {errors:?}");
+                climbed += climbs(&device).of(Rung::Others).served;
+                let after = turns(&device, &tag);
+                assert!(after.iter().all(gpucache::Error::is_deferred), "{tag}: {after:?}");
+                assert!(device.memory().bytes <= 8 * PAGE as u64);
+                (0..3).for_each(|number| _ = invalidate(format!("pressed fault {tag} {number}")));
+                let _ = gpucache::trim(&device);
+                assert_eq!((device.live(), device.memory().bytes), (Vec::new(), 0), "{tag}");
+            }
+        }
+    }
+    assert!(climbed > 100, "{climbed}");
+}
