@@ -139,12 +139,12 @@ impl Meter {
     pub(super) fn allocate<R>(&self, bytes: u64, call: impl FnOnce() -> Result<R>) -> Result<R> {
         self.quota.enter(bytes)?;
         let answer = call();
-        match answer {
+        match &answer {
             Ok(_) => {
                 self.allocations.fetch_add(1, Relaxed);
                 self.quota.took();
             }
-            Err(_) => self.quota.undo(bytes),
+            Err(error) => self.quota.undo(bytes, error),
         }
         answer
     }
@@ -159,8 +159,8 @@ impl Meter {
         let all = pieces.iter().sum();
         self.quota.enter(all).map_err(|error| Unfinished { mapped: 0, error })?;
         let done = call();
-        if let Err(Unfinished { mapped, .. }) = &done {
-            self.quota.undo(pieces.iter().skip(*mapped).sum());
+        if let Err(Unfinished { mapped, error }) = &done {
+            self.quota.undo(pieces.iter().skip(*mapped).sum(), error);
         }
         let mapped = done.as_ref().err().map_or(pieces.len(), |left| left.mapped.min(pieces.len()));
         self.mapped_pieces.fetch_add(mapped as u64, Relaxed);
@@ -181,6 +181,11 @@ impl Meter {
     /// How many bytes may be held; `u64::MAX` for any number.
     pub(crate) fn limit(&self) -> u64 {
         self.quota.limit()
+    }
+
+    /// How many bytes more may be held, as far as the device is known to have them.
+    pub(super) fn room(&self) -> u64 {
+        self.quota.room()
     }
 
     /// How many bytes are held.

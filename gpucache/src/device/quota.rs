@@ -15,6 +15,9 @@ pub(super) struct Quota {
     peak: AtomicU64,
     /// `u64::MAX` for none.
     limit: AtomicU64,
+    /// More than this many bytes the device did not have when it was asked last; `u64::MAX` if it never refused. Less than its
+    /// capacity, as the driver and other programs have some, and a call that fails takes as long as a hundred that do not.
+    ceiling: AtomicU64,
     /// How often bytes that had been counted in were not had.
     undone: AtomicU64,
 }
@@ -22,7 +25,8 @@ pub(super) struct Quota {
 impl Default for Quota {
     fn default() -> Quota {
         let count = || AtomicU64::new(0);
-        Quota { held: count(), peak: count(), limit: AtomicU64::new(u64::MAX), undone: count() }
+        let bound = || AtomicU64::new(u64::MAX);
+        Quota { held: count(), peak: count(), limit: bound(), ceiling: bound(), undone: count() }
     }
 }
 
@@ -39,13 +43,23 @@ impl Quota {
 
     /// What was counted in was had.
     pub(super) fn took(&self) {
-        self.peak.fetch_max(self.held(), Relaxed);
+        let held = self.held();
+        self.peak.fetch_max(held, Relaxed);
+        self.ceiling.fetch_max(held, Relaxed);
     }
 
-    /// What was counted in was not had: others may have been refused for its sake.
-    pub(super) fn undo(&self, bytes: u64) {
+    /// What was counted in was not had, for this reason: others may have been refused for its sake.
+    pub(super) fn undo(&self, bytes: u64, error: &Error) {
         self.leave(bytes);
+        if error.is_out_of_memory() {
+            self.ceiling.store(self.held(), Relaxed);
+        }
         self.undone.fetch_add(1, Relaxed);
+    }
+
+    /// How many bytes more may be held, as far as the device is known to have them.
+    pub(super) fn room(&self) -> u64 {
+        self.limit().min(self.ceiling.load(Relaxed)).saturating_sub(self.held())
     }
 
     pub(super) fn undone(&self) -> u64 {
@@ -157,7 +171,25 @@ mod tests {
         assert!(quota.enter(60).is_ok() && quota.enter(41).is_err_and(|error| error.is_out_of_memory()));
         assert!(quota.enter(u64::MAX).is_err());
         quota.took();
-        quota.undo(60);
-        assert_eq!((quota.held(), quota.peak(), quota.undone()), (0, 60, 1));
+        quota.undo(60, &Error::device_failure("the device", "an allocation", "it is lost"));
+        assert_eq!((quota.held(), quota.peak(), quota.undone(), quota.room()), (0, 60, 1, 100));
+    }
+
+    #[test]
+    fn a_device_that_refuses_has_no_room_until_something_goes_back_or_it_has_more() {
+        let quota = Quota::default();
+        let take = |bytes| {
+            assert!(quota.enter(bytes).is_ok());
+            quota.took();
+        };
+        take(70);
+        assert!(quota.enter(10).is_ok());
+        quota.undo(10, &Error::out_of_memory("the device", 10, "no memory is left"));
+        assert_eq!(quota.room(), 0);
+        quota.leave(30);
+        assert_eq!(quota.room(), 30);
+        take(50);
+        quota.leave(40);
+        assert_eq!(quota.room(), 40);
     }
 }

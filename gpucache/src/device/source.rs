@@ -148,7 +148,7 @@ impl Pages for Source {
 
     fn room(&self) -> u64 {
         let all = Some(self.capacity()).filter(|&bytes| bytes > 0).unwrap_or(u64::MAX);
-        self.limit().min(all).saturating_sub(self.meter.held())
+        self.meter.room().min(all.saturating_sub(self.meter.held()))
     }
 
     fn chunk(&mut self, bytes: u64) -> Result<u64> {

@@ -71,11 +71,14 @@ impl Driver {
         context as usize
     }
 
-    /// Waits until all work of the current context is done, and of a stream that may be of another one. A failure is theirs.
+    /// Waits until all work of the current context is done, if there is one, and of a stream that may be of another one. A failure is
+    /// theirs.
     pub(super) fn synchronize(&self, handle: Handle) {
         // SAFETY: the first takes nothing; the handle of the second is that of a live stream, as somebody frees memory on it now.
         unsafe {
-            let _ = (self.synchronize)();
+            if self.current_context() != 0 {
+                let _ = (self.synchronize)();
+            }
             if !handle.is_of_context() {
                 let _ = (self.stream_synchronize)(handle.0 as CUstream);
             }

@@ -72,12 +72,10 @@ fn open_shim() -> Result<(), Opened> {
     let names = HOOKS.map(|(name, _)| name);
     let file = shim::library("libcuda.so", LIBRARY, &names);
     let library = open_from_memory(&file)?;
-    let name = c"gpucache_hooks";
-    debug_assert_eq!(name.to_str(), Ok(shim::TABLE));
     // SAFETY: the library is open, and its table has a place for each hook, in their order; nobody else writes it, and nobody calls
     // through it before this returns, as it runs before `main`.
     unsafe {
-        let table: *mut *const () = libc::dlsym(library, name.as_ptr()).cast();
+        let table: *mut *const () = libc::dlsym(library, shim::TABLE.as_ptr()).cast();
         if table.is_null() {
             return Err(Opened::NoFile);
         }

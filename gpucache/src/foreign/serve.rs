@@ -71,11 +71,15 @@ pub(super) fn allocate_for_host(bytes: usize) -> Answer {
     }
     let Some(stream) = host_ordered() else { return passed_on() };
     // The range may have put the stream behind others, in this call or in another one's: the host is to be behind them too.
-    let taken = take(&stream, bytes).and_then(|address| stream.synchronize().map(|()| address));
-    match taken {
-        Ok(Some(address)) => {
+    match take(&stream, bytes) {
+        Ok(Some(address)) if stream.synchronize().is_ok() => {
             current::note_foreign(ForeignCounters::served);
             Answer::Served(address)
+        }
+        Ok(Some(address)) => {
+            // Nobody has it, and so nobody would give it back.
+            drop(addresses::take(address));
+            passed_on()
         }
         Err(error) if error.is_out_of_memory() => Answer::Exhausted,
         Ok(None) | Err(_) => passed_on(),
@@ -139,8 +143,7 @@ pub(super) fn retry(bytes: usize, handle: Handle, succeeds: impl Fn() -> bool) -
         let asked = Asked { stream, bytes: bytes as u64, dims: &[bytes], holder: None };
         insist(asked, 0, &Retried { stream, bytes, succeeds: &succeeds })
     };
-    let is_ours = is_own_call();
-    !is_ours && streams::with(handle, current::entry(), again).is_ok_and(|answer| answer.is_ok())
+    !is_own_call() && streams::with(handle, current::entry(), again).is_ok_and(|answer| answer.is_ok())
 }
 
 /// Takes memory back that [`allocate`] served, if work of its own stream alone may use it.

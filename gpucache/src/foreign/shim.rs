@@ -10,8 +10,10 @@
 //!   read and write     what the dynamic linker is told · the table
 //! ```
 
+use std::ffi::CStr;
+
 /// The name of the table.
-pub(super) const TABLE: &str = "gpucache_hooks";
+pub(super) const TABLE: &CStr = c"gpucache_hooks";
 
 /// No page of any machine is larger; the second half begins at a multiple of it.
 const PAGE: usize = 0x1_0000;
@@ -49,7 +51,7 @@ impl Names {
 pub(super) fn library(soname: &str, needed: &str, functions: &[&str]) -> Vec<u8> {
     let mut names = Names::default();
     names.add("");
-    let (soname, needed, table) = (names.add(soname), names.add(needed), names.add(TABLE));
+    let (soname, needed, table) = (names.add(soname), names.add(needed), names.add(&TABLE.to_string_lossy()));
     let functions: Vec<u64> = functions.iter().map(|name| names.add(name)).collect();
     let layout = Layout::of(names.bytes.len(), functions.len());
     let size = layout.table + 8 * functions.len();
