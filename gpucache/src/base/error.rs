@@ -234,6 +234,11 @@ impl Error {
         }
     }
 
+    /// Whether a limit does not allow it, whatever the device has.
+    pub(crate) fn is_of_limit(&self) -> bool {
+        matches!(self.cause(), Kind::OutOfMemory { bound, .. } if *bound != Bound::Capacity)
+    }
+
     /// Whether so many bytes are more than all that the device has, or that a limit allows.
     pub(crate) fn is_beyond_all(&self, bytes: u64) -> bool {
         matches!(self.cause(), Kind::OutOfMemory { capacity: Some(all), .. } if *all < bytes)

@@ -26,7 +26,7 @@ const LEAST: u64 = 2 << 20;
 /// fails at once, and takes nothing from anybody. The range had freed something
 /// `frees` times before; 0 if that is not known, as to ask may have to wait.
 pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A::Memory> {
-    let seen = Seen::with(asked.stream, frees);
+    let seen = Seen::with(frees, 0);
     match ask.ask(false) {
         Err(error) if error.is_beyond_all(asked.bytes) => {
             Tally::default().end(asked.stream.memory(), None);
@@ -49,13 +49,15 @@ struct Seen {
 }
 
 impl Seen {
-    fn now(stream: &Stream) -> Seen {
-        Seen::with(stream, DeviceRange::of(stream).map_or(0, |range| range.occupancy().frees))
+    fn with(frees: u64, undone: u64) -> Seen {
+        Seen { releases: reclaim::releases(), frees, arrivals: transit::arrivals(), undone }
     }
 
-    fn with(stream: &Stream, frees: u64) -> Seen {
-        let undone = stream.meter().undone();
-        Seen { releases: reclaim::releases(), frees, arrivals: transit::arrivals(), undone }
+    /// After a call met this error. What others had counted in and did not get matters where a limit was met alone: the
+    /// device itself tells what it has, and refuses this thread too.
+    fn after(error: &Error, stream: &Stream) -> Seen {
+        let frees = DeviceRange::of(stream).map_or(0, |range| range.occupancy().frees);
+        Seen::with(frees, if error.is_of_limit() { stream.meter().undone() } else { 0 })
     }
 }
 
@@ -159,7 +161,7 @@ impl<A: Ask> Climb<'_, A> {
     fn retry(&mut self, patience: Patience, may_be: bool) -> Result<Option<A::Memory>> {
         let stream = self.asked.stream;
         // First: what others give back while this is under way may be too late for it.
-        let before = std::mem::replace(&mut self.seen, Seen::now(stream));
+        let before = std::mem::replace(&mut self.seen, Seen::after(&self.error, stream));
         let trimmed = DeviceRange::of(stream).map_or(Ok(0), |range| {
             range.end_epochs()?;
             range.trim(0, patience)
@@ -203,7 +205,7 @@ impl<A: Ask> Climb<'_, A> {
             Found::Idle
         } else if reclaim::revoke(stream.memory_id(), bytes) > 0 {
             Found::Arenas
-        } else if !transit::is_still() || Seen::now(stream) != self.seen {
+        } else if !transit::is_still() || Seen::after(&self.error, stream) != self.seen {
             Found::OnItsWay
         } else {
             Found::Nothing

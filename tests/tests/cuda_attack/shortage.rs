@@ -271,7 +271,11 @@ fn nearly_full(threads: usize) {
     gpu.cuda.synchronize().unwrap();
     let after = free(&gpu.cuda);
     println!("{threads} threads: {requests} requests, {shortages} shortages, {} of them false", wrong.len());
-    println!("free before and after: {before}, {after}; held: {:?}", gpu.cuda.memory());
+    println!(
+        "{}; free before and after: {before}, {after}; held: {:?}",
+        gpucache::climbs(&gpu.cuda),
+        gpu.cuda.memory()
+    );
     assert!(wrong.is_empty(), "{} false shortages, the first: {}", wrong.len(), wrong[0]);
     assert!(after + (8 << 20) >= before, "{} bytes did not come back", before - after);
     assert!(shortages > 0, "the device was never full");
