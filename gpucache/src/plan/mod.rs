@@ -5,7 +5,8 @@
 //! lower bound proves that nothing lower is possible.
 //!
 //! Time is compressed to its maximal cliques (`problem`). A pass walks the skyline and places the best buffer that fits
-//! wholly on its lowest lines (`skyline`, over the candidates in `index`), in several orders (`portfolio`), then in orders
+//! wholly on its lowest lines (`skyline`, over the candidates in `index`), in several orders (`portfolio`), one goes backwards in
+//! time by best fit (`backward`), then come orders
 //! weighted by what failed before (`restart`); small tight problems are searched exactly at a fixed target (`search`),
 //! whose schedule `aim` decides. `check` proves a layout.
 //!
@@ -14,6 +15,7 @@
 //! successor is born is served by a `ring`, whose `turns` keep it small.
 
 mod aim;
+mod backward;
 mod bound;
 mod check;
 mod cursor;

@@ -1,10 +1,11 @@
-//! The schedule: a fast portfolio of skyline passes, then conflict-weighted passes and exact search in turn, each aimed at
+//! The schedule: a fast portfolio of skyline passes and one backwards in time, then conflict-weighted passes and exact search in turn, each aimed at
 //! heights between what is proven impossible and what is known; in slices as short as the caller likes.
 //!
 //! Invariants: `offsets` is a valid layout of height `height`; no layout is lower than `bound`; what is computed depends on
 //! the problem alone, time only decides how far it gets.
 
 use crate::plan::aim::Aim;
+use crate::plan::backward::Backward;
 use crate::plan::portfolio::{self, PORTFOLIO};
 use crate::plan::problem::Problem;
 use crate::plan::restart::Restarts;
@@ -17,11 +18,17 @@ use crate::plan::{Buffer, Layout, TooLarge};
 enum Job {
     /// A pass of the portfolio.
     Portfolio,
+    /// The pass backwards in time.
+    Backward,
     /// A weighted pass.
     Restart,
     Search,
 }
 
+/// Jobs that every problem gets: the portfolio, and after its first pass, which mostly meets the bound, the one backwards in time.
+const FIRST_JOBS: usize = PORTFOLIO.len() + 1;
+/// Which of them that is.
+const BACKWARD: usize = 1;
 /// Buffers beyond which a pass takes 10 ms or more, so that the portfolio alone stops before the bound.
 const LARGE_PROBLEM: usize = 1 << 15;
 /// The share of the bound by which the portfolio may be above it when it stops early: under 1%, against up to three passes more.
@@ -44,6 +51,7 @@ pub struct Solver {
     problem: Problem,
     peaks: Vec<u64>,
     skyline: Skyline,
+    backward: Backward,
     restarts: Restarts,
     search: Option<Search>,
     job: Option<Job>,
@@ -83,6 +91,7 @@ impl Solver {
             bound: problem.bound,
             peaks: Vec::new(),
             skyline: Skyline::new(&problem),
+            backward: Backward::default(),
             restarts: Restarts::new(&problem),
             search: None,
             job: None,
@@ -161,10 +170,10 @@ impl Solver {
         true
     }
 
-    /// Runs the portfolio alone.
+    /// Runs the portfolio alone, and the pass backwards in time.
     pub(super) fn run_portfolio(&mut self) {
         let spare = if self.problem.items.len() > LARGE_PROBLEM { self.problem.bound / SPARE_SHARE } else { 0 };
-        while !self.done(self.bound + spare) && (self.jobs < PORTFOLIO.len() || self.job == Some(Job::Portfolio)) {
+        while !self.done(self.bound + spare) && (self.jobs < FIRST_JOBS || self.job.is_some()) {
             self.go_on(0, &mut || false);
         }
     }
@@ -178,17 +187,10 @@ impl Solver {
         let low = self.bound.max(target / grain * grain);
         let job = self.jobs;
         self.jobs += 1;
-        if let Some(&key) = PORTFOLIO.get(job) {
-            if job == 1 {
-                self.peaks = portfolio::peaks(&self.problem);
-            }
-            let order = portfolio::order(&self.problem, key, &self.peaks);
-            let target = if job == 0 { UNLIMITED } else { self.height - 1 };
-            self.skyline.begin(&self.problem, order, target);
-            self.job = Some(Job::Portfolio);
-            return;
+        if job < FIRST_JOBS {
+            return self.begin_first(job);
         }
-        if job == PORTFOLIO.len() {
+        if job == FIRST_JOBS {
             self.search = Search::new(&self.problem);
         }
         match &mut self.search {
@@ -205,6 +207,22 @@ impl Solver {
         }
     }
 
+    fn begin_first(&mut self, job: usize) {
+        if job == BACKWARD {
+            self.backward = Backward::new(&self.problem);
+            self.job = Some(Job::Backward);
+            return;
+        }
+        let pass = if job > BACKWARD { job - 1 } else { job };
+        if pass == 1 {
+            self.peaks = portfolio::peaks(&self.problem);
+        }
+        let order = portfolio::order(&self.problem, PORTFOLIO[pass], &self.peaks);
+        let target = if pass == 0 { UNLIMITED } else { self.height - 1 };
+        self.skyline.begin(&self.problem, order, target);
+        self.job = Some(Job::Portfolio);
+    }
+
     /// Goes on with what is under way, or with the next job; false if asked to stop.
     fn go_on(&mut self, target: u64, stop: &mut dyn FnMut() -> bool) -> bool {
         if self.job.is_none() {
@@ -212,6 +230,7 @@ impl Solver {
         }
         match self.job {
             Some(Job::Search) => self.go_on_searching(stop),
+            Some(Job::Backward) => self.go_on_backward(stop),
             _ => self.go_on_passing(stop),
         }
     }
@@ -230,6 +249,15 @@ impl Solver {
         if self.job == Some(Job::Restart) {
             self.pass_aim.report(matches!(step, Step::Done(_)));
         }
+        self.job = None;
+        true
+    }
+
+    /// False if asked to stop.
+    fn go_on_backward(&mut self, stop: &mut dyn FnMut() -> bool) -> bool {
+        let Some(height) = self.backward.advance(&self.problem, stop) else { return false };
+        let offsets = std::mem::take(&mut self.backward).offsets;
+        self.adopt(offsets, height);
         self.job = None;
         true
     }

@@ -1,0 +1,169 @@
+//! How much memory a decoder takes whose cache of keys and values grows: a whole answer is one entry of a scope, and each of its
+//! tokens makes the cache of each layer anew, one row longer. Prompts differ in length and batch. Nothing is computed: the
+//! device has no memory.
+//!
+//! ```text
+//! cargo run --release --example decode -- --answers 10 --json
+//! ```
+
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+
+use clap::Parser;
+use gpucache::device::{Device, Virtual};
+use gpucache::{Allocate, Array, Scope};
+use serde::Serialize;
+
+/// Tells how much memory a decoder with a growing cache takes.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Prompts that are answered, one after the other.
+    #[arg(long, default_value = "10")]
+    answers: NonZeroUsize,
+    /// Tokens of each answer.
+    #[arg(long, default_value = "512")]
+    tokens: NonZeroUsize,
+    /// Layers, each with a key and a value.
+    #[arg(long, default_value = "24")]
+    layers: NonZeroUsize,
+    /// Numbers (f32) in a row of a key or a value.
+    #[arg(long, default_value = "1024")]
+    width: NonZeroUsize,
+    /// The longest prompt, in tokens.
+    #[arg(long, default_value = "256")]
+    prompt: NonZeroUsize,
+    /// The largest batch.
+    #[arg(long, default_value = "4")]
+    batch: NonZeroUsize,
+    /// For the prompts' lengths and batches.
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What an answer took, or all of them.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    answers: usize,
+    /// Of the whole run.
+    peak_live_bytes: u64,
+    peak_reserved_bytes: u64,
+    reserved_over_live: f64,
+    /// What the second half of the answers reserved, over the most that any answer had alive.
+    steady_reserved_over_live: f64,
+    /// Of the arrays of the second half, those that a plan served.
+    steady_planned_share: f64,
+}
+
+type Bytes = Array<u8, Virtual>;
+
+/// Bytes that are alive now, and the most that ever were.
+#[derive(Debug, Default)]
+struct Live {
+    now: u64,
+    most: u64,
+}
+
+impl Live {
+    fn born(&mut self, device: &Virtual, bytes: usize) -> gpucache::Result<Bytes> {
+        let array = device.zeros::<u8>(bytes)?;
+        self.now += array.byte_len() as u64;
+        self.most = self.most.max(self.now);
+        Ok(array)
+    }
+
+    fn dies(&mut self, array: Bytes) {
+        self.now -= array.byte_len() as u64;
+    }
+}
+
+/// One token: each layer's projections, its cache with one row more, and what attention makes of it.
+fn token(device: &Virtual, live: &mut Live, cache: &mut [[Bytes; 2]], row: usize, rows: usize) -> gpucache::Result<()> {
+    let mut hidden = live.born(device, row)?;
+    for halves in cache {
+        for half in halves {
+            let new = live.born(device, row)?;
+            let longer = live.born(device, row * rows)?;
+            live.dies(std::mem::replace(half, longer));
+            live.dies(new);
+        }
+        let query = live.born(device, row)?;
+        // One number of each head of 64 for each row.
+        let scores = live.born(device, (row / 64) * rows)?;
+        live.dies(query);
+        let mixed = live.born(device, row)?;
+        live.dies(scores);
+        let wide = live.born(device, 4 * row)?;
+        live.dies(mixed);
+        let next = live.born(device, row)?;
+        live.dies(wide);
+        live.dies(std::mem::replace(&mut hidden, next));
+    }
+    live.dies(hidden);
+    Ok(())
+}
+
+/// A whole answer to a prompt of so many tokens, whose cache is dropped at its end.
+fn answer(device: &Virtual, options: &Options, live: &mut Live, prompt: usize, batch: usize) -> gpucache::Result<()> {
+    let row = batch * options.width.get() * size_of::<f32>();
+    let mut cache = Vec::new();
+    for _ in 0..options.layers.get() {
+        cache.push([live.born(device, row * prompt)?, live.born(device, row * prompt)?]);
+    }
+    for number in 1..=options.tokens.get() {
+        token(device, live, &mut cache, row, prompt + number)?;
+    }
+    cache.into_iter().flatten().for_each(|half| live.dies(half));
+    Ok(())
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+fn measure(options: &Options) -> gpucache::Result<Report> {
+    let device = Virtual::new(1 << 40);
+    let scope = Scope::new("answer");
+    let mut random = fastrand::Rng::with_seed(options.seed);
+    let (mut report, mut served) = (Report { answers: options.answers.get(), ..Report::default() }, [0; 2]);
+    let mut steady_reserved = 0;
+    for number in 0..options.answers.get() {
+        let prompt = random.usize(1..=options.prompt.get());
+        let batch = random.usize(1..=options.batch.get());
+        let before = scope.plan_stats().unwrap_or_default();
+        let allocations = scope.stats().map_or(0, |stats| stats.hits + stats.misses);
+        let mut live = Live::default();
+        scope.run(|| answer(&device, options, &mut live, prompt, batch))?;
+        let reserved = device.memory().bytes;
+        report.peak_live_bytes = report.peak_live_bytes.max(live.most);
+        if 2 * number >= options.answers.get() {
+            let now = scope.plan_stats().unwrap_or_default();
+            served[0] += now.planned - before.planned;
+            served[1] += scope.stats().map_or(0, |stats| stats.hits + stats.misses) - allocations;
+            steady_reserved = steady_reserved.max(reserved);
+        }
+    }
+    report.peak_reserved_bytes = device.memory().peak_bytes;
+    report.reserved_over_live = ratio(report.peak_reserved_bytes, report.peak_live_bytes);
+    report.steady_reserved_over_live = ratio(steady_reserved, report.peak_live_bytes);
+    report.steady_planned_share = ratio(served[0], served[1]);
+    Ok(report)
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match measure(&options) {
+        Ok(report) if options.json => println!("{}", serde_json::to_string(&report).unwrap_or_default()),
+        Ok(report) => println!(
+            "{} answers: {:.4} of what is alive reserved, {:.4} of it once warm; {:.4} of the arrays planned",
+            report.answers, report.reserved_over_live, report.steady_reserved_over_live, report.steady_planned_share
+        ),
+        Err(error) => {
+            eprintln!("decode: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
