@@ -177,7 +177,21 @@ impl Streams {
     /// As for [`claim`](Streams::claim).
     pub(crate) fn order(&mut self, stream: &Stream, other: &Stream, epoch: Epoch) -> Result<()> {
         let (mine, other) = (self.slot(stream), self.slot(other));
+        // What comes next on this stream waits for others' work, and whoever asked for the end of the epoch need not.
+        if self.slots[mine].is_mine_to_record() && self.slots[mine].take_wish() {
+            self.end_epochs(mine);
+        }
         self.follow(mine, other, epoch)
+    }
+
+    /// Ends the open epochs of a stream, and of the others over its queue in which memory was used.
+    #[cold]
+    fn end_epochs(&mut self, place: usize) {
+        self.slots[place].use_now();
+        let queue = self.slots[place].queue;
+        // Whoever works on a queue sees to all streams over it.
+        let of_this_queue = self.slots.iter_mut().filter(|slot| slot.queue == queue);
+        of_this_queue.for_each(|slot| slot.end_epoch(&self.meter));
     }
 
     /// The calling thread works on `stream`: ends its open epoch if another one asked for that.
@@ -187,9 +201,7 @@ impl Streams {
         let place = self.slot(stream);
         self.slots[place].attend();
         if self.slots[place].take_wish() {
-            // Whoever works on a queue sees to all streams over it.
-            let of_this_queue = self.slots.iter_mut().filter(|slot| slot.queue == stream.queue());
-            of_this_queue.for_each(|slot| slot.end_epoch(&self.meter));
+            self.end_epochs(place);
         }
         Place(place)
     }

@@ -89,6 +89,26 @@ impl Record {
         self.known_uses().into_iter().flat_map(|uses| uses.users())
     }
 
+    /// The array was dropped: whoever uses the memory then is who its next life waits for, up to the work of that moment. Calls
+    /// no device. Returns whether there is anybody.
+    pub(crate) fn note_last_uses(&mut self) -> bool {
+        let Some(uses) = self.known_uses() else { return false };
+        uses.end();
+        uses.users().next().is_some()
+    }
+
+    /// Asks the streams that may still use the memory to end their epochs before they do anything else: what is put behind
+    /// them then does not wait for that. Calls no device.
+    pub(crate) fn ask_users(&mut self) {
+        self.users().for_each(Stream::ask_for_end);
+    }
+
+    /// The streams that may still use the memory, as of its array's drop, each with the epoch in which the last use is at the
+    /// latest; 0 if that was not counted.
+    pub(crate) fn last_uses(&mut self) -> impl Iterator<Item = (&Stream, u64)> {
+        self.known_uses().into_iter().flat_map(|uses| uses.ends())
+    }
+
     fn known_uses(&mut self) -> Option<&mut Uses> {
         Some(self.uses.get_mut()?.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
