@@ -134,6 +134,12 @@ impl Streams {
         }
     }
 
+    /// Whether a stream freed memory of this tag itself, and nobody else uses it.
+    #[inline]
+    pub(crate) fn is_own(&self, me: Place, tag: Tag) -> bool {
+        matches!(tag.users(), Users::One(slot, _) if slot == me.0)
+    }
+
     /// As [`may_use`](Streams::may_use); asks others how far they are, each once until [`attend`](Streams::attend) is called
     /// again.
     ///

@@ -18,6 +18,8 @@ use crate::order::Tag;
 
 /// Blocks of at least 1/4 of a granule count as large: they decide how many pages there are, while many smaller ones share one.
 const LARGE_BLOCK_SHARE: u64 = 4;
+/// A span that is longer than a block by this share of it fits nearly as well as one of its length.
+const NEAR: u64 = 8;
 
 /// Counters of a range. Sizes in bytes, blocks rounded up to [`ALIGN`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,6 +167,14 @@ impl<P: Pages> Range<P> {
             self.count(bytes);
         }
         Ok(block)
+    }
+
+    /// As [`reuse_if`](Range::reuse_if), of spans that are longer by [`NEAR`] at most, and never at the range's end.
+    pub(super) fn reuse_near(&mut self, bytes: u64, most: usize, accepts: impl Fn(Tag) -> bool) -> Option<Block> {
+        let bytes = self.rounded(bytes)?;
+        let block = self.fit.allocate_near(bytes, bytes.saturating_add(bytes / NEAR), most, accepts)?;
+        self.count(bytes);
+        Some(block)
     }
 
     /// `bytes` as a block has them, unless they overflow or there are as many nodes as can be.
