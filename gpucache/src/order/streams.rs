@@ -25,6 +25,14 @@ pub(crate) struct Streams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(usize);
 
+impl Place {
+    /// Whether the stream freed memory of this tag itself, and no other one uses it.
+    #[inline]
+    pub(crate) fn owns(self, tag: Tag) -> bool {
+        matches!(tag.users(), Users::One(slot, _) if slot == self.0)
+    }
+}
+
 /// What brings a stream behind an epoch of another one that is not known to be complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Means {
@@ -132,12 +140,6 @@ impl Streams {
             Users::One(slot, epoch) => self.is_behind(me, slot, epoch),
             Users::Several => (0..self.slots.len()).all(|slot| self.is_behind(me, slot, self.slots[slot].freed)),
         }
-    }
-
-    /// Whether a stream freed memory of this tag itself, and nobody else uses it.
-    #[inline]
-    pub(crate) fn is_own(&self, me: Place, tag: Tag) -> bool {
-        matches!(tag.users(), Users::One(slot, _) if slot == me.0)
     }
 
     /// As [`may_use`](Streams::may_use); asks others how far they are, each once until [`attend`](Streams::attend) is called

@@ -169,12 +169,28 @@ impl<P: Pages> Range<P> {
         Ok(block)
     }
 
-    /// As [`reuse_if`](Range::reuse_if), of spans that are longer by [`NEAR`] at most, and never at the range's end.
-    pub(super) fn reuse_near(&mut self, bytes: u64, most: usize, accepts: impl Fn(Tag) -> bool) -> Option<Block> {
-        let bytes = self.rounded(bytes)?;
-        let block = self.fit.allocate_near(bytes, bytes.saturating_add(bytes / NEAR), most, accepts)?;
-        self.count(bytes);
-        Some(block)
+    /// As [`reuse_if`](Range::reuse_if), but what the asking stream itself freed comes first if it fits nearly as well: nobody
+    /// is asked for it, and nobody who works at the same time lacks it.
+    ///
+    /// # Errors
+    /// The first that `accepts` returned; nothing has changed then.
+    pub(super) fn reuse_own_first<E>(
+        &mut self,
+        bytes: u64,
+        most: usize,
+        is_own: Option<impl Fn(Tag) -> bool>,
+        accepts: impl FnMut(Tag) -> Result<bool, E>,
+    ) -> Result<Option<Block>, E> {
+        let Some((is_own, rounded)) = is_own.zip(self.rounded(bytes)) else {
+            return self.reuse_if(bytes, most, accepts);
+        };
+        match self.fit.allocate_near(rounded, rounded.saturating_add(rounded / NEAR), most, is_own) {
+            None => self.reuse_if(bytes, most, accepts),
+            own => {
+                self.count(rounded);
+                Ok(own)
+            }
+        }
     }
 
     /// `bytes` as a block has them, unless they overflow or there are as many nodes as can be.
