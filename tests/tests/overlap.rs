@@ -4,7 +4,7 @@
 //! Gates hold work back until a test opens them, so that every wait too many shows whatever the timing.
 #![allow(clippy::unwrap_used)]
 
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use gpucache::device::OrderUse;
@@ -16,15 +16,6 @@ use gpucache_tests::turn;
 const LONG: Duration = Duration::from_secs(20);
 /// Entries after which a scope has its plan, and a ring for what is carried.
 const WARM: usize = 24;
-
-/// Holds the stream's work back until it is opened, or dropped.
-struct Gate(#[allow(dead_code)] Sender<()>);
-
-fn gate(stream: &Host) -> Gate {
-    let (open, opened) = channel::<()>();
-    stream.launch((), move |()| assert!(opened.recv().is_err())).unwrap();
-    Gate(open)
-}
 
 /// Events and questions, and times that a stream was put behind another one, so far.
 fn calls(stream: &Host) -> [u64; 3] {
@@ -50,9 +41,14 @@ fn load(loader: &Host, number: u32) -> Array<u32, Host> {
     batch
 }
 
-fn train(trainer: &Host, sum: &mut Array<u32, Host>, batch: &Array<u32, Host>) {
+/// Its work on the batch begins once the gate is opened, or gone.
+fn train(trainer: &Host, sum: &mut Array<u32, Host>, batch: &Array<u32, Host>, gate: Receiver<()>) {
     let mut gradient = Array::<u32, _>::zeros(trainer, 10_000).unwrap();
-    trainer.launch((&mut gradient, batch), |(gradient, batch)| gradient.copy_from_slice(batch)).unwrap();
+    let work = move |(gradient, batch): (&mut [u32], &[u32])| {
+        assert!(gate.recv().is_err());
+        gradient.copy_from_slice(batch);
+    };
+    trainer.launch((&mut gradient, batch), work).unwrap();
     trainer
         .launch((sum, &gradient), |(sum, gradient)| sum.iter_mut().zip(gradient).for_each(|(s, g)| *s += g))
         .unwrap();
@@ -61,8 +57,8 @@ fn train(trainer: &Host, sum: &mut Array<u32, Host>, batch: &Array<u32, Host>) {
 /// Loads a batch ahead, and holds each step of the training back until the batch after it is loaded.
 fn load_ahead(name: &str, recycle: Recycle) -> [u64; 3] {
     let (loader, trainer) = (Host::new_stream().unwrap(), Host::new_stream().unwrap());
-    let loading = Scope::new(format!("{name}, loading")).recycle(recycle);
-    let training = Scope::new(format!("{name}, training"));
+    let names = ["loading", "training"].map(|what| format!("{name}, {what}"));
+    let (loading, training) = (Scope::new(&names[0]).recycle(recycle), Scope::new(&names[1]));
     let mut sum = Array::zeros(&trainer, 10_000).unwrap();
     let mut batch = loading.run(|| load(&loader, 1));
     let mut before = [0; 3];
@@ -70,15 +66,15 @@ fn load_ahead(name: &str, recycle: Recycle) -> [u64; 3] {
         if step == WARM {
             before = calls(&loader);
         }
-        let gate = (step >= WARM).then(|| gate(&trainer));
-        training.run(|| train(&trainer, &mut sum, &batch));
+        let (open, gate) = channel();
+        training.run(|| train(&trainer, &mut sum, &batch, gate));
         batch = loading.run(|| load(&loader, step as u32 + 1));
         assert!(is_done(&loader), "{name}: batch {step} waits for the step before it");
-        drop(gate);
+        drop(open);
     }
     let used = since(&loader, before);
     assert_eq!(sum[9_999] as usize, (1..2 * WARM).sum());
-    let supplied = |scope: &Scope| gpucache_tests::supplied(scope.stats().unwrap());
+    let supplied = |scope: &Scope<'_>| gpucache_tests::supplied(scope.stats().unwrap());
     assert!(supplied(&loading) <= WARM as u64 && supplied(&training) <= WARM as u64);
     used
 }
@@ -107,7 +103,8 @@ fn work(stream: &Host, salt: usize) {
 /// What two scopes cost that are entered in turn, each on a stream of its own, once they are warm.
 fn in_turn(name: &str, varies: bool, waits_for_the_host: bool) -> ([u64; 3], u64) {
     let streams = [Host::new_stream().unwrap(), Host::new_stream().unwrap()];
-    let scopes = ["one", "other"].map(|which| Scope::new(format!("{name}, {which}")));
+    let names = ["one", "other"].map(|which| format!("{name}, {which}"));
+    let scopes = names.each_ref().map(|name| Scope::new(name));
     let served = || scopes.iter().map(|scope| scope.plan_stats().unwrap().planned).sum::<u64>();
     let (mut before, mut planned) = ([0; 3], 0);
     for entry in 0..3 * WARM {

@@ -325,12 +325,7 @@ impl Stream {
         self.0.wanted.load(Relaxed)
     }
 
-    /// Asks whoever works on the stream to end the open epoch before it puts more work on it. Calls no device.
-    pub(crate) fn ask_for_end(&self) {
-        self.0.wanted.store(true, Relaxed);
-    }
-
-    /// Where others ask for the end of the open epoch.
+    /// Where others ask for the end of the open epoch. Calls no device.
     pub(crate) fn wanted_cell(&self) -> &Arc<AtomicBool> {
         &self.0.wanted
     }

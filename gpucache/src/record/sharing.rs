@@ -2,6 +2,7 @@
 //!
 //! Invariant: the outcome that is kept is of the present life if `last_write` says that there is one.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
 use super::fence::{self, Fence};
@@ -100,7 +101,7 @@ impl Record {
     /// Asks the streams that may still use the memory to end their epochs before they do anything else: what is put behind
     /// them then does not wait for that. Calls no device.
     pub(crate) fn ask_users(&mut self) {
-        self.users().for_each(Stream::ask_for_end);
+        self.users().for_each(|user| user.wanted_cell().store(true, Relaxed));
     }
 
     /// The streams that may still use the memory, as of its array's drop, each with the epoch in which the last use is at the

@@ -143,7 +143,7 @@ impl Program {
         let epoch = self.streams.used(&user);
         self.note(user_lane, epoch);
         if work_between > 0 {
-            user.ask_for_end();
+            user.wanted_cell().store(true, Relaxed);
         }
         (0..work_between).for_each(|_| _ = self.world.work(user_lane));
         if self.streams.order(&owner, &user, epoch).is_ok() {

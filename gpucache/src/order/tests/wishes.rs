@@ -12,7 +12,7 @@ fn who_takes_memory_back_does_not_wait_for_what_came_since() {
     streams.attend(&b);
     let read = world.work(reader);
     let dropped = b.epoch();
-    b.ask_for_end();
+    b.wanted_cell().store(true, Relaxed);
     // The next array of `a` is read by work that comes behind it.
     world.work(home);
     let written = streams.used(&a);
@@ -41,7 +41,7 @@ fn an_epoch_that_nobody_ended_is_waited_for_as_a_whole() {
 fn an_event_for_whatever_reason_is_what_was_asked_for() {
     let (world, memory, mut streams, [(a, _), (b, reader)]) = some();
     world.work(reader);
-    b.ask_for_end();
+    b.wanted_cell().store(true, Relaxed);
     let tag = streams.free(&b);
     streams.claim(&a, tag).unwrap();
     assert!(!b.is_wanted());
@@ -54,7 +54,7 @@ fn another_threads_stream_and_one_that_is_captured_keep_their_epoch() {
     let (world, memory, mut streams, [(a, _), (b, reader)]) = some();
     world.is_strict.store(true, Relaxed);
     world.capturing.lock().unwrap().insert(reader);
-    b.ask_for_end();
+    b.wanted_cell().store(true, Relaxed);
     let written = streams.used(&a);
     assert!(streams.order(&b, &a, written).unwrap_err().is_unavailable());
     world.capturing.lock().unwrap().clear();
@@ -64,7 +64,7 @@ fn another_threads_stream_and_one_that_is_captured_keep_their_epoch() {
         let (streams, b) = (&mut streams, &b);
         let worker = threads.spawn(move || {
             streams.attend(b);
-            b.ask_for_end();
+            b.wanted_cell().store(true, Relaxed);
             tell.send(streams).unwrap();
             let _ = ends.recv();
         });
