@@ -28,7 +28,7 @@ enum Freed {
 fn program(places: &[(u64, Freed)]) -> Program {
     let mut streams = Streams::new(Arc::<Memory>::default().meter().clone());
     let (mine, other) = (Virtual::new(1), Virtual::new(1));
-    let mut range = range(Backing::Span, 1024 * GRANULE);
+    let mut range = range(Backing::Span, 64 * GRANULE);
     let blocks: Vec<Block> = places
         .iter()
         .map(|&(bytes, _)| {
@@ -61,9 +61,9 @@ impl Program {
     }
 }
 
-const BYTES: u64 = 64 * ALIGN;
-const NEAR: u64 = 72 * ALIGN;
-const FAR: u64 = 73 * ALIGN;
+const BYTES: u64 = 8 * ALIGN;
+const NEAR: u64 = 9 * ALIGN;
+const FAR: u64 = 10 * ALIGN;
 
 #[test]
 fn own_memory_comes_first_if_it_fits_nearly_as_well_and_then_what_is_done() {
