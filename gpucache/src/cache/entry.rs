@@ -8,7 +8,7 @@ use crate::device::Stream;
 use crate::planner::{Begin, Effects, Refused, Trim, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
-use crate::pressure::reclaim::{self, Idle};
+use crate::pressure::reclaim;
 use crate::pressure::transit::{InNeed, Transit};
 use crate::range::{Carved, DeviceRange, Limit, Occupancy, Patience};
 
@@ -157,7 +157,8 @@ impl Owner {
 fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
     // Pages that are idle move before any are added.
     let gather = || range.gather(stream, bytes, Limit { aim: 0, most }).ok().flatten();
-    gather().or_else(|| if reclaim::release_idle(Idle::Budgeted, stream.memory_id(), 0) > 0 { gather() } else { None })
+    let release = || reclaim::release_idle(supply::idle_for(range, stream, bytes), stream.memory_id(), 0);
+    gather().or_else(|| if release() > 0 { gather() } else { None })
 }
 
 /// Gives back what the scopes are not likely to need again, if that is worth a call, and something was freed since the

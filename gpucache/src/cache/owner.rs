@@ -188,10 +188,16 @@ impl Keeper for Cache {
 
     fn take_back(&'static self, mut record: Box<Record>) {
         record.leave_view();
+        let is_used = record.note_last_uses();
         match self.owner() {
-            Some(owner) if record.users().next().is_some() => owner.defer(record),
+            Some(owner) if is_used => owner.defer(record),
             Some(owner) => owner.put(record),
-            None => self.give_back_from_outside(record),
+            None => {
+                // The next entry may want the memory when its users have long gone on to other work. Within an entry, one
+                // event for all that comes back in it is less.
+                record.ask_users();
+                self.give_back_from_outside(record);
+            }
         }
     }
 }

@@ -150,10 +150,15 @@ fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> 
 
 /// What is free once the idle memory of scopes that keep a budget went back.
 fn reclaimed(range: &DeviceRange, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
-    match reclaim::release_idle(Idle::Budgeted, stream.memory_id(), bytes) {
+    match reclaim::release_idle(idle_for(range, stream, bytes), stream.memory_id(), bytes) {
         0 => Ok(None),
         _ => range.reuse(stream, bytes),
     }
+}
+
+/// Which idle memory goes back for so many bytes.
+pub(super) fn idle_for(range: &DeviceRange, stream: &Stream, bytes: u64) -> Idle {
+    if range.has_room(bytes) { Idle::OfQueue(stream.queue()) } else { Idle::Budgeted }
 }
 
 /// A block under which pages move, so that no more are reserved. A failure of that is none of the request.

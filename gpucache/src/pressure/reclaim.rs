@@ -20,6 +20,9 @@ use crate::range::{DeviceRange, Patience};
 pub(crate) enum Idle {
     /// Those of scopes that keep a budget anyway.
     Budgeted,
+    /// As `Budgeted`, where the range may grow instead: a plan keeps its block unless its stream goes through this queue. What
+    /// works on two streams at the same time would take it from each other in turn.
+    OfQueue(u64),
     All,
 }
 

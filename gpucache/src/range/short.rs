@@ -5,7 +5,7 @@ use super::ordered::Carved;
 use super::patience::Patience;
 use super::shared::DeviceRange;
 use crate::base::error::Result;
-use crate::device::Stream;
+use crate::device::{Pages, Stream};
 
 impl DeviceRange {
     /// Memory for `bytes` for which free pages move, as few as do, waiting for nobody. `None` if those that no work uses are
@@ -33,6 +33,11 @@ impl DeviceRange {
     pub(crate) fn give_back(&self, bytes: u64) -> Result<u64> {
         let given = self.trim(self.occupancy().reserved.saturating_sub(bytes), Patience::None)?;
         Ok(given + if given < bytes { self.trim(0, Patience::None)? } else { 0 })
+    }
+
+    /// Whether the range may grow by so many bytes, as far as is known of the device and its limit.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.inner().range.pages().room() >= bytes
     }
 
     /// The device has no memory left: ends the epochs of all streams, so that it can be found out what they still use.
