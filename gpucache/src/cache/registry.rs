@@ -9,6 +9,7 @@
 //! Invariants: a cache is in use by one thread, stands in its scope's `orphans`, or in `UNUSED`. A scope that is gone has no
 //! caches, and gets none.
 
+use std::panic::Location;
 use std::sync::{Arc, PoisonError};
 
 use hashbrown::HashMap;
@@ -65,13 +66,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl NamedCaches {
     /// The scope of this name, made if there is none, and a cache of it for a thread that has none yet: one whose thread has
-    /// ended, as it was left, or a new one.
-    pub(crate) fn adopt(name: &str) -> (Arc<NamedCaches>, &'static Cache) {
+    /// ended, as it was left, or a new one, which is of the scope that was made at `site`.
+    pub(crate) fn adopt(name: &str, site: &'static Location<'static>) -> (Arc<NamedCaches>, &'static Cache) {
         loop {
             let (scope, left) = scopes().of(name);
             left.iter().for_each(|scope| scope.forget_orphans());
             // Gone only if it was forgotten since.
-            if let Some(cache) = scope.take_cache() {
+            if let Some(cache) = scope.take_cache(site) {
                 return (scope, cache);
             }
         }
@@ -89,7 +90,7 @@ impl NamedCaches {
         &self.name
     }
 
-    fn take_cache(&self) -> Option<&'static Cache> {
+    fn take_cache(&self, site: &'static Location<'static>) -> Option<&'static Cache> {
         let mut threads = lock(&self.threads);
         if threads.is_gone {
             return None;
@@ -97,7 +98,7 @@ impl NamedCaches {
         Some(threads.orphans.pop().unwrap_or_else(|| {
             let unused = lock(&UNUSED).pop();
             let cache = unused.unwrap_or_else(Cache::leak);
-            cache.rename(&self.name);
+            cache.rename(&self.name, site);
             threads.caches.push(cache);
             cache
         }))

@@ -2,6 +2,7 @@
 //!
 //! Whoever asks holds the cache for the moment ([`hold`](crate::home::hold)), or leaves it to the thread that is inside.
 
+use std::panic::Location;
 use std::sync::Arc;
 
 use super::local::Local;
@@ -143,6 +144,10 @@ impl Holder for Cache {
 
     fn name(&self) -> Option<Arc<str>> {
         self.scope_name()
+    }
+
+    fn site(&self) -> Option<&'static Location<'static>> {
+        self.title().map(|(_, site)| site)
     }
 
     /// Not while another thread is inside the scope.

@@ -117,6 +117,14 @@ impl Memory {
         }
     }
 
+    /// How many bytes of the device are held elsewhere: by other processes, by other libraries of this one, and by the driver. `None`
+    /// where the device does not tell.
+    pub(crate) fn held_elsewhere(&self) -> Option<u64> {
+        let pages = self.pages()?;
+        let held = pages.capacity()?.saturating_sub(pages.available()?);
+        Some(held.saturating_sub(self.meter.held()))
+    }
+
     /// Names the device, for the life of the process.
     #[inline]
     pub(crate) fn id(&self) -> u64 {

@@ -3,6 +3,7 @@
 //! Invariant: whoever holds memory stands in `HOLDERS`, and knows whether it does. One that is found to hold nothing is taken
 //! out, so that a walk costs by what is held and not by how many names there are.
 
+use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError};
 
@@ -41,6 +42,9 @@ pub(crate) trait Holder: Sync {
 
     /// The name of its scope.
     fn name(&self) -> Option<Arc<str>>;
+
+    /// Where its scope was made.
+    fn site(&self) -> Option<&'static Location<'static>>;
 
     /// Whether it held nothing, and need not be found any more.
     fn forget_holding(&'static self) -> bool;

@@ -13,7 +13,11 @@ pub(crate) fn told(error: Error, asked: &Asked<'_>) -> Error {
         bytes,
         shape: dims.to_vec(),
         scope: holder.and_then(|holder| holder.name()),
+        scope_site: holder.and_then(|holder| holder.site()),
+        stream: stream.id(),
         held_bytes: stream.meter().held(),
+        // A driver that is asked while a graph is captured may end the capture.
+        elsewhere_bytes: if stream.is_capturing() { None } else { stream.memory().held_elsewhere() },
         ..Shortage::default()
     };
     if let Some(range) = DeviceRange::of(stream) {
