@@ -24,7 +24,7 @@ fn a_shortage_names_the_request_and_not_the_pages_that_were_missing() {
     assert!(error.is_out_of_memory());
     let expected = "an array of u8 of shape [2, 2097152], 4194304 bytes (4.00 MiB) in the scope `message: full` could not be \
                     allocated: the virtual device has no 4.00 MiB left (6291456 of 8388608 bytes are taken): ";
-    let figures = "\nthe device's memory: 8.00 MiB, of which 6.00 MiB are held; 0 bytes of the device elsewhere\n\
+    let figures = "\nthe device's memory: 8.00 MiB, of which 6.00 MiB are held; 0 bytes of it elsewhere\n\
                    scopes share 6.00 MiB: 6.00 MiB live, 0 bytes idle, 0 bytes in the longest free stretch\n  \
                    `message: full`: 6.00 MiB in use, 0 bytes idle\nasked for on stream ";
     let shortage = error.shortage().unwrap();

@@ -46,6 +46,8 @@ pub struct Shortage {
     pub most_bytes: Option<u64>,
     /// Held of the device through this crate.
     pub held_bytes: u64,
+    /// Held of all devices through this crate.
+    pub process_bytes: u64,
     /// Held of the device by others: other processes, other libraries of this one, and the driver itself. `None` where the device
     /// does not tell, and while a graph is captured on the stream.
     pub elsewhere_bytes: Option<u64>,
@@ -74,6 +76,8 @@ pub enum Bound {
     Capacity,
     /// The limit of the device: [`limit`](crate::limit), or `GPUCACHE_LIMIT`.
     Limit,
+    /// The limit of the process over all devices: [`limit_process`](crate::limit_process).
+    Process,
     /// The limit of the scope.
     Scope,
 }
@@ -122,6 +126,7 @@ impl fmt::Display for Bound {
         f.write_str(match self {
             Bound::Capacity => "the device's memory",
             Bound::Limit => "the device's limit",
+            Bound::Process => "the process's limit",
             Bound::Scope => "the scope's limit",
         })
     }
@@ -135,7 +140,10 @@ impl fmt::Display for Shortage {
             Some(most) => write!(f, "{bound}: {}, of which {} are held", Bytes(most), Bytes(*held_bytes))?,
             None => write!(f, "{bound}: {} are held", Bytes(*held_bytes))?,
         }
-        self.elsewhere_bytes.map_or(Ok(()), |bytes| write!(f, "; {} of the device elsewhere", Bytes(bytes)))?;
+        if *bound == Bound::Process {
+            write!(f, " of the device, {} of all", Bytes(self.process_bytes))?;
+        }
+        self.elsewhere_bytes.map_or(Ok(()), |bytes| write!(f, "; {} of it elsewhere", Bytes(bytes)))?;
         write!(
             f,
             "\nscopes share {}: {} live, {} idle",

@@ -13,8 +13,8 @@ use super::survey;
 use super::tally::Tally;
 use super::transit::{self, InNeed};
 use crate::base::error::{Error, Result};
-use crate::device::Stream;
-use crate::range::{DeviceRange, Patience};
+use crate::device::{Stream, process, softly};
+use crate::range::{DeviceRange, Patience, give_back_elsewhere};
 
 /// How often it is made again while others give memory back, each time too late: with so many threads in need at once one of them
 /// still gets an error that another attempt would have spared it.
@@ -26,16 +26,32 @@ const LEAST: u64 = 2 << 20;
 /// fails at once, and takes nothing from anybody. The range had freed something
 /// `frees` times before; 0 if that is not known, as to ask may have to wait.
 pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A::Memory> {
-    let seen = Seen::with(frees, 0);
+    let (seen, memory) = (Seen::with(frees, 0), asked.stream.memory());
+    if memory.meter().soft_limit() < u64::MAX
+        && asked.bytes <= memory.most()
+        && let Some(memory) = insist_softly(asked, seen, ask)?
+    {
+        return Ok(memory);
+    }
     match ask.ask(false) {
         Err(error) if error.is_beyond_all(asked.bytes) => {
-            Tally::default().end(asked.stream.memory(), None);
+            Tally::default().end(memory, None);
             Err(survey::told(error, &asked))
         }
         Err(error) if error.is_out_of_memory() => {
             Climb { asked, ask, seen, error, tally: Tally::default(), rung: Rung::Pages }.run()
         }
         answer => answer,
+    }
+}
+
+/// As [`insist`], with no more held than the soft limit says. `None` if what is idle does not suffice for that.
+fn insist_softly<A: Ask>(asked: Asked<'_>, seen: Seen, ask: &A) -> Result<Option<A::Memory>> {
+    match softly(|| ask.ask(false)) {
+        Err(error) if error.is_out_of_memory() => {
+            Climb { asked, ask, seen, error, tally: Tally::default(), rung: Rung::Pages }.run_softly()
+        }
+        answer => answer.map(Some),
     }
 }
 
@@ -57,7 +73,12 @@ impl Seen {
     /// device itself tells what it has, and refuses this thread too.
     fn after(error: &Error, stream: &Stream) -> Seen {
         let frees = DeviceRange::of(stream).map_or(0, |range| range.occupancy().frees);
-        Seen::with(frees, if error.is_of_limit() { stream.meter().undone() } else { 0 })
+        let undone = match error.is_of_limit() {
+            true if error.is_of_process() => process::undone(),
+            true => stream.meter().undone(),
+            false => 0,
+        };
+        Seen::with(frees, undone)
     }
 }
 
@@ -95,6 +116,23 @@ impl<A: Ask> Climb<'_, A> {
         }
     }
 
+    /// The rungs that take what is idle, and make nobody wait.
+    #[cold]
+    fn run_softly(mut self) -> Result<Option<A::Memory>> {
+        age::tick();
+        let mut served = None;
+        for rung in [Rung::Pages, Rung::Own, Rung::Others] {
+            if served.is_none() {
+                served = softly(|| self.step(rung))?;
+            }
+        }
+        match served {
+            Some(_) => self.tally.end(self.asked.stream.memory(), Some(self.rung)),
+            None => self.tally.end_beyond(self.asked.stream.memory()),
+        }
+        Ok(served)
+    }
+
     /// Up the ladder, and up again whenever the program gave something up.
     fn climb(&mut self) -> Result<Option<A::Memory>> {
         let mut handlers = handlers::of(self.asked.stream);
@@ -123,7 +161,10 @@ impl<A: Ask> Climb<'_, A> {
         match rung {
             Rung::Pages => self.ask.ask_for_free(),
             Rung::Own => self.release(rung, holder),
-            Rung::Others => self.release(rung, reclaim::by_age(stream.memory_id(), holder)),
+            Rung::Others => match self.release(rung, reclaim::by_age(stream.memory_id(), holder))? {
+                None if self.error.is_of_process() => self.release_elsewhere(),
+                served => Ok(served),
+            },
             // A range has what other streams still use, which it gives to whoever insists.
             Rung::Streams => self.retry(Patience::None, DeviceRange::of(stream).is_some()),
             Rung::Waiting => self.retry(Patience::Some, false),
@@ -155,6 +196,22 @@ impl<A: Ask> Climb<'_, A> {
             }
         }
         Ok(None)
+    }
+
+    /// Has other devices have their idle memory back, where the process may not hold more of all of them: free pages first, then
+    /// what scopes keep, one after the other.
+    fn release_elsewhere(&mut self) -> Result<Option<A::Memory>> {
+        let Asked { stream, bytes, .. } = self.asked;
+        let mut holders = reclaim::all_by_age().into_iter();
+        loop {
+            if give_back_elsewhere(stream.memory_id(), bytes) > 0
+                && let Some(memory) = self.ask.ask_for_free()?
+            {
+                return Ok(Some(memory));
+            }
+            let Some(holder) = holders.next() else { return Ok(None) };
+            self.tally.freed(Rung::Others, holder.release_some(bytes.max(LEAST)));
+        }
     }
 
     /// Makes the call again if memory was given back since it was made last, or there may be some that was not asked for.

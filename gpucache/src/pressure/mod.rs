@@ -18,7 +18,7 @@
 //! | `age` | which scope was entered least recently |
 //! | `reclaim` | who holds memory, and how idle memory is had from all of them; [`trim`] |
 //! | `demand` | how much of each device is likely to be needed again |
-//! | `limits` | how much may be held, and how much may stay idle: [`limit`], [`limit_idle`] |
+//! | `limits` | how much may be held, and how much may stay idle: [`limit`], [`limit_soft`], [`limit_process`], [`limit_idle`] |
 //! | `lease` | how an arena is taken from a thread that is inside, without a lock on its side |
 //! | `barrier` | a barrier that costs one side nothing |
 //! | `transit` | arenas that are found neither with the range nor with a holder |
@@ -40,6 +40,6 @@ mod tally;
 
 pub use handlers::{Need, PressureHandler, on_pressure};
 pub use ladder::{Cost, Rung};
-pub use limits::{limit, limit_idle};
+pub use limits::{limit, limit_idle, limit_process, limit_soft, share_of};
 pub use reclaim::trim;
 pub use tally::{Climbs, RungUse, climbs};

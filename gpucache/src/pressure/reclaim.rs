@@ -171,6 +171,13 @@ pub(crate) fn by_age(device: u64, own: Option<&'static dyn Holder>) -> Vec<&'sta
     holders
 }
 
+/// Whoever may have memory, of whatever device, in that order.
+pub(crate) fn all_by_age() -> Vec<&'static dyn Holder> {
+    let mut holders = holders().clone();
+    holders.sort_by_cached_key(|holder| holder.age());
+    holders
+}
+
 /// What the scopes of a device hold.
 pub(super) fn holdings(device: u64) -> Vec<Holding> {
     let holding = |holder: &'static dyn Holder| {

@@ -42,6 +42,8 @@ pub struct RungUse {
 pub struct Climbs {
     /// Allocations that no rung served: each returned an error.
     pub failed: u64,
+    /// Allocations for which more than the soft limit of the device is held, as nothing idle could serve them.
+    pub beyond_soft: u64,
     rungs: [RungUse; Rung::ALL.len()],
 }
 
@@ -75,6 +77,9 @@ impl fmt::Display for Climbs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let begun = Count(self.begun(), "shortage", "shortages");
         write!(f, "{begun}, {} of them errors", self.failed)?;
+        if self.beyond_soft > 0 {
+            write!(f, "; {} beyond the soft limit", self.beyond_soft)?;
+        }
         for (rung, used) in Rung::ALL.iter().zip(&self.rungs).filter(|(_, used)| used.tried > 0) {
             write!(f, "; {rung}: {} of {} served", used.served, used.tried)?;
             if used.freed_bytes > 0 {
@@ -133,6 +138,16 @@ impl Tally {
             Some(rung) => self.0.rungs[rung as usize].served = 1,
             None => self.0.failed = 1,
         }
+        self.count(memory);
+    }
+
+    /// Nothing idle served it, and more than the soft limit is to be held.
+    pub(super) fn end_beyond(mut self, memory: &Arc<Memory>) {
+        self.0.beyond_soft = 1;
+        self.count(memory);
+    }
+
+    fn count(&self, memory: &Arc<Memory>) {
         let mut tallies = tallies();
         let place = tallies.iter().position(|(other, _)| is(other, memory));
         let place = place.unwrap_or_else(|| {
@@ -149,6 +164,7 @@ impl Tally {
 impl Climbs {
     fn add(&mut self, more: &Climbs) {
         self.failed += more.failed;
+        self.beyond_soft += more.beyond_soft;
         for (sum, more) in self.rungs.iter_mut().zip(&more.rungs) {
             sum.tried += more.tried;
             sum.served += more.served;
