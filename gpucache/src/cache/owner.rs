@@ -22,7 +22,7 @@ use crate::device::Stream;
 use crate::home::ForeignCounters;
 use crate::home::hold::{Duties, Hold};
 use crate::home::{PlanStats, ScopeStats, Shared, Visit};
-use crate::pressure::{age, demand, limits};
+use crate::pressure::{Climbs, age, demand, limits};
 use crate::range::Taken;
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
@@ -156,6 +156,16 @@ impl Cache {
     pub(crate) fn plan_stats(&'static self) -> PlanStats {
         self.publish();
         self.shared.counters.read_plans()
+    }
+
+    /// How its allocations were served when memory was short.
+    pub(super) fn climbs(&self) -> Climbs {
+        *self.shared.climbs()
+    }
+
+    /// The same, and counts anew from now on.
+    pub(super) fn take_climbs(&self) -> Climbs {
+        std::mem::take(&mut *self.shared.climbs())
     }
 
     /// Tells what a plan has served so far, if this thread knows.

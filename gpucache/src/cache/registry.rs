@@ -17,6 +17,7 @@ use hashbrown::HashMap;
 use super::owner::Cache;
 use crate::base::sync::{LazyLock, Mutex, MutexGuard};
 use crate::home::{PlanStats, ScopeStats};
+use crate::pressure::Climbs;
 
 /// The caches of one name.
 pub(crate) struct NamedCaches {
@@ -33,6 +34,7 @@ struct Threads {
     orphans: Vec<&'static Cache>,
     /// What caches did that went to other names.
     past: (ScopeStats, PlanStats),
+    past_climbs: Climbs,
     /// How many names there had been when the last thread ended.
     orphaned: u64,
     is_gone: bool,
@@ -120,6 +122,7 @@ impl NamedCaches {
         let mut threads = lock(&self.threads);
         threads.past.0 += past.0;
         threads.past.1 += past.1;
+        threads.past_climbs.add(&cache.take_climbs());
         threads.caches.retain(|other| !std::ptr::eq(*other, cache));
         drop(threads);
         lock(&UNUSED).push(cache);
@@ -158,6 +161,14 @@ impl NamedCaches {
         let past = lock(&self.threads).past.1;
         self.caches().into_iter().map(Cache::plan_stats).fold(past, |mut sum, one| {
             sum += one;
+            sum
+        })
+    }
+
+    pub(crate) fn climbs(&self) -> Climbs {
+        let past = lock(&self.threads).past_climbs;
+        self.caches().into_iter().map(Cache::climbs).fold(past, |mut sum, one| {
+            sum.add(&one);
             sum
         })
     }

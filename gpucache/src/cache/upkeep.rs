@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::local::Local;
 use super::owner::{Cache, Owner};
 use crate::home::{PlanStats, ScopeStats};
+use crate::pressure::Climbs;
 use crate::pressure::age::Age;
 use crate::pressure::demand;
 use crate::pressure::lease::Lease;
@@ -144,6 +145,10 @@ impl Holder for Cache {
 
     fn name(&self) -> Option<Arc<str>> {
         self.scope_name()
+    }
+
+    fn count_climb(&self, climb: &Climbs) {
+        self.shared.climbs().add(climb);
     }
 
     fn site(&self) -> Option<&'static Location<'static>> {

@@ -8,6 +8,7 @@ use super::age;
 use super::ask::{Ask, Asked};
 use super::handlers::{self, Need};
 use super::ladder::Rung;
+use super::patience::Pauses;
 use super::reclaim::{self, Holder, Idle};
 use super::survey;
 use super::tally::Tally;
@@ -35,7 +36,7 @@ pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A:
     }
     match ask.ask(false) {
         Err(error) if error.is_beyond_all(asked.bytes) => {
-            Tally::default().end(memory, None);
+            Tally::default().end(&asked, None);
             Err(survey::told(error, &asked))
         }
         Err(error) if error.is_out_of_memory() => {
@@ -99,18 +100,17 @@ impl<A: Ask> Climb<'_, A> {
     fn run(mut self) -> Result<A::Memory> {
         age::tick();
         let served = self.climb();
-        let memory = self.asked.stream.memory();
         match served {
             Ok(Some(served)) => {
-                self.tally.end(memory, Some(self.rung));
+                self.tally.end(&self.asked, Some(self.rung));
                 Ok(served)
             }
             Ok(None) => {
-                self.tally.end(memory, None);
+                self.tally.end(&self.asked, None);
                 Err(survey::told(self.error, &self.asked))
             }
             Err(error) => {
-                self.tally.end(memory, None);
+                self.tally.end(&self.asked, None);
                 Err(error)
             }
         }
@@ -127,35 +127,50 @@ impl<A: Ask> Climb<'_, A> {
             }
         }
         match served {
-            Some(_) => self.tally.end(self.asked.stream.memory(), Some(self.rung)),
-            None => self.tally.end_beyond(self.asked.stream.memory()),
+            Some(_) => self.tally.end(&self.asked, Some(self.rung)),
+            None => self.tally.end_beyond(&self.asked),
         }
         Ok(served)
     }
 
-    /// Up the ladder, and up again whenever the program gave something up.
+    /// Up the ladder, and up again as long as others are waited for, and whenever the program gave something up.
     fn climb(&mut self) -> Result<Option<A::Memory>> {
         let mut handlers = handlers::of(self.asked.stream);
+        let mut pauses = Pauses::of(self.asked.stream.memory());
         loop {
-            for rung in Rung::ALL.into_iter().filter(|&rung| rung != Rung::Handlers) {
+            for rung in self.rungs() {
                 if let Some(memory) = self.step(rung)? {
                     return Ok(Some(memory));
                 }
             }
+            if pauses.pause() {
+                self.reach(Rung::Patience);
+                continue;
+            }
             let Some(handler) = handlers.next() else { return Ok(None) };
-            self.rung = Rung::Handlers;
-            self.tally.tried(Rung::Handlers);
+            self.reach(Rung::Handlers);
             let Asked { bytes, dims, holder, .. } = self.asked;
             let scope = holder.and_then(|holder| holder.name());
             handler.call(&Need { bytes, shape: dims, scope, freed_bytes: self.tally.freed_bytes() });
         }
     }
 
+    /// Those that need nobody else. Who waits for other threads does not wait for work beside that, which may take longer.
+    fn rungs(&self) -> impl Iterator<Item = Rung> + use<A> {
+        let is_patient = self.rung == Rung::Patience;
+        let alone = |rung: &Rung| !matches!(rung, Rung::Patience | Rung::Handlers);
+        Rung::ALL.into_iter().filter(alone).filter(move |&rung| !(is_patient && rung == Rung::Waiting))
+    }
+
+    fn reach(&mut self, rung: Rung) {
+        self.rung = rung;
+        self.tally.tried(rung);
+    }
+
     fn step(&mut self, rung: Rung) -> Result<Option<A::Memory>> {
-        // What is served once a handler ran is that one's merit.
-        if self.rung != Rung::Handlers {
-            self.rung = rung;
-            self.tally.tried(rung);
+        // What is served once others were waited for, or a handler ran, is their merit.
+        if !matches!(self.rung, Rung::Patience | Rung::Handlers) {
+            self.reach(rung);
         }
         let Asked { stream, holder, .. } = self.asked;
         match rung {
@@ -169,7 +184,7 @@ impl<A: Ask> Climb<'_, A> {
             Rung::Streams => self.retry(Patience::None, DeviceRange::of(stream).is_some()),
             Rung::Waiting => self.retry(Patience::Some, false),
             Rung::Arenas => self.revoke(),
-            Rung::Handlers => Ok(None),
+            Rung::Patience | Rung::Handlers => Ok(None),
         }
     }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError};
 
 use super::age::Age;
+use super::climbs::Climbs;
 use super::lease::{self, Lease, Leased};
 use super::transit::Transit;
 use crate::base::error::Result;
@@ -42,6 +43,9 @@ pub(crate) trait Holder: Sync {
 
     /// The name of its scope.
     fn name(&self) -> Option<Arc<str>>;
+
+    /// An allocation of its scope climbed the ladder.
+    fn count_climb(&self, climb: &Climbs);
 
     /// Where its scope was made.
     fn site(&self) -> Option<&'static Location<'static>>;
