@@ -121,7 +121,7 @@ impl<A: Ask> Climb<'_, A> {
     fn run_softly(mut self) -> Result<Option<A::Memory>> {
         age::tick();
         let mut served = None;
-        for rung in [Rung::Pages, Rung::Own, Rung::Others] {
+        for rung in [Rung::Pages, Rung::Others, Rung::Own] {
             if served.is_none() {
                 served = softly(|| self.step(rung))?;
             }

@@ -11,7 +11,7 @@ use std::fmt;
 /// use gpucache::{Cost, Rung};
 ///
 /// let names: Vec<_> = Rung::ALL.iter().map(|rung| rung.name()).collect();
-/// assert_eq!(names, ["pages", "own", "others", "streams", "waiting", "arenas", "patience", "handlers"]);
+/// assert_eq!(names, ["pages", "others", "own", "streams", "waiting", "arenas", "patience", "handlers"]);
 /// assert!(Rung::ALL.iter().is_sorted_by_key(|rung| rung.cost()));
 /// assert_eq!(Rung::Handlers.cost(), Cost::Program);
 /// ```
@@ -20,11 +20,11 @@ use std::fmt;
 pub enum Rung {
     /// Pages in which nothing lies move to where the allocation fits.
     Pages,
-    /// The asking scope's own idle memory: its lists, what was idle longest first, then its plan's block.
-    Own,
     /// Other scopes' idle memory, one scope after the other: those of threads that have ended, then the one that was
     /// entered least recently.
     Others,
+    /// The asking scope's own idle memory: its lists, what was idle longest first, then its plan's block.
+    Own,
     /// Memory that other streams freed and may still use: the asking stream comes behind them.
     Streams,
     /// Memory whose work is done in a moment, for which the thread waits.
@@ -70,8 +70,8 @@ impl Rung {
     /// ```
     pub const ALL: [Rung; 8] = [
         Rung::Pages,
-        Rung::Own,
         Rung::Others,
+        Rung::Own,
         Rung::Streams,
         Rung::Waiting,
         Rung::Arenas,
