@@ -4,7 +4,7 @@
 //! [`climb`](crate::pressure::climb)'s affair.
 
 use crate::base::error::{Error, Result};
-use crate::device::Stream;
+use crate::device::{Stream, softly};
 use crate::pressure::ask::{Ask, Asked};
 use crate::pressure::climb::insist;
 use crate::pressure::reclaim::{self, Holder, Idle};
@@ -166,8 +166,8 @@ fn moved(range: &DeviceRange, stream: &Stream, bytes: u64, reserved: u64, moves:
     let moved = match moves {
         _ if bytes <= reserved / MOVED => Ok(None),
         Moves::Never => Ok(None),
-        Moves::WhereFar => range.exchange(stream, bytes),
-        Moves::First => range.gather(stream, bytes, Limit { aim: reserved, most: u64::MAX }),
+        Moves::WhereFar => softly(|| range.exchange(stream, bytes)),
+        Moves::First => softly(|| range.gather(stream, bytes, Limit { aim: reserved, most: u64::MAX })),
     };
     moved.ok().flatten()
 }

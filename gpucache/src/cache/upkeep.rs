@@ -2,11 +2,13 @@
 //!
 //! Whoever asks holds the cache for the moment ([`hold`](crate::home::hold)), or leaves it to the thread that is inside.
 
+use std::panic::Location;
 use std::sync::Arc;
 
 use super::local::Local;
 use super::owner::{Cache, Owner};
 use crate::home::{PlanStats, ScopeStats};
+use crate::pressure::Climbs;
 use crate::pressure::age::Age;
 use crate::pressure::demand;
 use crate::pressure::lease::Lease;
@@ -151,6 +153,14 @@ impl Holder for Cache {
 
     fn name(&self) -> Option<Arc<str>> {
         self.scope_name()
+    }
+
+    fn count_climb(&self, climb: &Climbs) {
+        self.shared.climbs().add(climb);
+    }
+
+    fn site(&self) -> Option<&'static Location<'static>> {
+        self.title().map(|(_, site)| site)
     }
 
     /// Not while another thread is inside the scope.

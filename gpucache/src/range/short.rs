@@ -3,7 +3,7 @@
 use super::Limit;
 use super::ordered::Carved;
 use super::patience::Patience;
-use super::shared::DeviceRange;
+use super::shared::{DeviceRange, memories};
 use crate::base::error::Result;
 use crate::device::{Pages, Stream};
 
@@ -52,4 +52,18 @@ impl DeviceRange {
     pub(crate) fn longest_free(&self) -> u64 {
         self.inner().range.longest_free()
     }
+}
+
+/// Gives free pages of so many bytes back to their devices, of whatever device but one; or all that no work uses. Returns the bytes.
+/// A failure is the device's, which the next call there meets as well.
+pub(crate) fn give_back_elsewhere(but: u64, bytes: u64) -> u64 {
+    let mut given = 0;
+    for memory in memories().into_iter().filter(|memory| memory.id() != but) {
+        if given < bytes
+            && let Some(range) = memory.known_range::<DeviceRange>()
+        {
+            given += range.give_back(bytes - given).unwrap_or(0);
+        }
+    }
+    given
 }
