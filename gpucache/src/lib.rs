@@ -56,6 +56,7 @@ mod pressure;
 mod range;
 mod record;
 mod scope;
+pub mod trace;
 
 #[cfg(feature = "cuda")]
 pub use cudarc;

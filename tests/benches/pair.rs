@@ -1,4 +1,5 @@
-//! One allocation and its drop, in nanoseconds: warm scopes beside mimalloc, in turn in one run.
+//! One allocation and its drop, in nanoseconds: warm scopes beside mimalloc, and beside themselves while a trace is on, in turn
+//! in one run.
 //!
 //! `cargo bench --bench pair -- --json`. Each figure is the median over rounds that alternate between the subjects, so
 //! that a machine whose speed drifts treats them alike.
@@ -9,7 +10,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use gpucache::prelude::*;
+use gpucache::{prelude::*, trace};
 use mimalloc::MiMalloc;
 
 const ROUNDS: usize = 101;
@@ -20,6 +21,8 @@ const ENTRY: usize = 1024;
 /// Entries from which the scope that plans learns its order.
 const WARM: usize = 16;
 const SHAPES: usize = 64;
+/// Events that a trace keeps.
+const TRACED: usize = 4096;
 
 #[derive(Parser)]
 struct Options {
@@ -67,6 +70,14 @@ fn pair(host: &Host, index: usize) {
     drop(black_box(array));
 }
 
+/// Of [`planned_pairs`], while a trace is on. Its end is not timed.
+fn traced_nanoseconds_per_pair(host: &Host) -> f64 {
+    trace::start(TRACED);
+    let figure = nanoseconds_per_pair(|| planned_pairs(host));
+    black_box(trace::stop());
+    figure
+}
+
 /// How many allocations of the scope a plan served so far.
 fn planned_so_far() -> u64 {
     gpucache::plan_stats("planned_pair").unwrap_or_default().planned
@@ -97,27 +108,29 @@ fn main() {
     keyed_pairs(&host);
     (0..WARM).for_each(|_| planned_entry(&host));
     let planned_before = planned_so_far();
-    let [mut keyed, mut planned, mut mimalloc] = [const { Vec::new() }; 3];
+    let [mut keyed, mut planned, mut traced, mut mimalloc] = [const { Vec::new() }; 4];
     for _ in 0..ROUNDS {
         keyed.push(nanoseconds_per_pair(|| keyed_pairs(&host)));
         planned.push(nanoseconds_per_pair(|| planned_pairs(&host)));
+        traced.push(traced_nanoseconds_per_pair(&host));
         mimalloc.push(nanoseconds_per_pair(mimalloc_pairs));
     }
-    warn_unless_planned((planned_so_far() - planned_before) as f64 / (ROUNDS * PAIRS) as f64);
-    let [keyed, planned, mimalloc] = [keyed, planned, mimalloc].map(median);
+    warn_unless_planned((planned_so_far() - planned_before) as f64 / (2 * ROUNDS * PAIRS) as f64);
+    let [keyed, planned, traced, mimalloc] = [keyed, planned, traced, mimalloc].map(median);
     match options.json {
         true => println!(
             "{}",
             serde_json::json!({
                 "keyed_pair_ns": keyed,
                 "planned_pair_ns": planned,
+                "traced_pair_ns": traced,
                 "mimalloc_64b_pair_ns": mimalloc,
                 "keyed_over_mimalloc": keyed / mimalloc,
                 "planned_over_mimalloc": planned / mimalloc,
             })
         ),
         false => println!(
-            "keyed {keyed:.1} ns, planned {planned:.1} ns, mimalloc {mimalloc:.1} ns, ratios {:.2} and {:.2}",
+            "keyed {keyed:.1} ns, planned {planned:.1} ns, traced {traced:.1} ns, mimalloc {mimalloc:.1} ns, ratios {:.2} and {:.2}",
             keyed / mimalloc,
             planned / mimalloc
         ),

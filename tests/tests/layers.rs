@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Spacing, TokenStream, TokenTree};
 
 /// The layers, from the top. Those of one line stand beside each other.
-const LAYERS: [&[&str]; 11] = [
+const LAYERS: [&[&str]; 12] = [
     &["scope"],
     &["array", "foreign"],
     &["cache"],
@@ -20,6 +20,7 @@ const LAYERS: [&[&str]; 11] = [
     &["range"],
     &["order"],
     &["device"],
+    &["trace"],
     &["base", "plan"],
 ];
 

@@ -43,7 +43,8 @@ fn none<T>(dims: &[usize]) -> Result<usize> {
 /// What an array of this shape asks for.
 #[cfg(feature = "cuda")]
 pub(super) fn request<T: 'static>(dims: &[usize]) -> Result<Request<'_>> {
-    Ok(Request { dtype: TypeId::of::<T>(), dims, bytes: elements::<T>(dims)? * size_of::<T>() })
+    let bytes = elements::<T>(dims)? * size_of::<T>();
+    Ok(Request { dtype: TypeId::of::<T>(), type_name: std::any::type_name::<T>(), dims, bytes })
 }
 
 pub(super) fn same_len<T>(dims: &[usize], len: usize) -> Result<()> {

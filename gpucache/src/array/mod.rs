@@ -162,8 +162,8 @@ impl<T: Element, D: Device> Array<T, D> {
     #[inline(never)]
     fn serve(device: &D, dims: &[usize], bytes: usize) -> Result<Self> {
         const { assert!(align_of::<T>() as u64 <= ALIGNMENT, "an element is aligned to at most 256 bytes, as blocks are") };
-        let request = Request { dtype: TypeId::of::<T>(), dims, bytes };
-        let refused = |error| current::refused(error, std::any::type_name::<T>(), &request);
+        let request = Request { dtype: TypeId::of::<T>(), type_name: std::any::type_name::<T>(), dims, bytes };
+        let refused = |error| current::refused(error, &request);
         let block = Block::allocate(device.stream_handle(), &request).map_err(refused)?;
         Ok(Array { block, typed: PhantomData })
     }

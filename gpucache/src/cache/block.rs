@@ -10,7 +10,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::{current, supply};
+use super::{current, supply, traced};
 use crate::base::error::Result;
 #[cfg(feature = "cuda")]
 use crate::base::sync::OnceLock;
@@ -18,6 +18,7 @@ use crate::device::Stream;
 #[cfg(feature = "cuda")]
 use crate::record::{Origin, View};
 use crate::record::{Outcome, Record, Request};
+use crate::trace;
 
 /// Memory on a stream, in use until dropped. A drop hands it back to the cache that served it, from any thread.
 pub(crate) struct Block(ManuallyDrop<Box<Record>>);
@@ -26,9 +27,13 @@ impl Block {
     /// Memory for `request` on `stream`: from the innermost scope's cache, or straight from the device where there is
     /// none.
     pub(crate) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Block> {
-        let record = match stream.has_notice() {
-            false => current::allocate(stream, request)?,
-            true => Block::allocate_noticed(stream, request)?,
+        let record = if trace::is_on() {
+            let listed = current::listed();
+            let outcome = Block::find(stream, request);
+            traced::note_allocation(listed, stream, request, outcome.as_deref());
+            outcome?
+        } else {
+            Block::find(stream, request)?
         };
         if stream.watches() {
             stream.handed_out(record.address, record.bytes);
@@ -36,12 +41,21 @@ impl Block {
         Ok(Block::of(record))
     }
 
-    /// As [`allocate`](Block::allocate), where there is a failure to return, or memory is reserved.
+    /// A record for [`allocate`](Block::allocate).
+    #[inline(always)]
+    fn find(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+        match stream.has_notice() {
+            false => current::allocate(stream, request),
+            true => Block::find_noticed(stream, request),
+        }
+    }
+
+    /// As [`find`](Block::find), where there is a failure to return, or memory is reserved.
     #[cold]
-    fn allocate_noticed(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+    fn find_noticed(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         stream.check()?;
         if let Some(here) = stream.here()? {
-            return Ok(Block::allocate(&here, request)?.into_record());
+            return Block::find(&here, request);
         }
         match stream.instead() {
             None => current::allocate(stream, request),
@@ -307,6 +321,9 @@ fn give_back(record: Box<Record>) {
 
 #[inline(never)]
 fn give_back_unplanned(record: Box<Record>) {
+    if trace::is_on() {
+        traced::note_drop(&record);
+    }
     if record.needs_care() {
         return give_back_with_care(record);
     }

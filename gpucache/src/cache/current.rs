@@ -15,6 +15,7 @@ use crate::device::Stream;
 #[cfg(feature = "foreign")]
 use crate::home::ForeignCounters;
 use crate::record::{Record, Request};
+use crate::trace;
 
 /// A scope that is entered: its cache, and what becomes of blocks allocated in it.
 #[derive(Clone, Copy)]
@@ -28,7 +29,7 @@ thread_local! {
     static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
     /// The cache of `CURRENT`, if it keeps blocks.
     static KEEPING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
-    /// The cache of `CURRENT`, if it plans.
+    /// The cache of `CURRENT`, if it plans and no trace was on when it came to stand there.
     static PLANNING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
 }
 
@@ -41,15 +42,25 @@ pub(crate) unsafe fn set(current: Option<Current>) {
     let that =
         |does: fn(Recycle) -> bool| current.filter(|current| does(current.terms.recycle)).map(|current| current.cache);
     KEEPING.set(that(|recycle| recycle != Recycle::Off));
-    PLANNING.set(that(|recycle| recycle == Recycle::Auto));
+    // While a trace is on, nothing is served but by the ways that tell it.
+    let is_traced = trace::is_on();
+    PLANNING.set(if is_traced { None } else { that(|recycle| recycle == Recycle::Auto) });
+    if is_traced {
+        trace::inside(current.and_then(|current| current.cache.title()).as_ref());
+    }
 }
 
-/// An error that an allocation met, with what was asked for: elements of a type of this name, and the innermost scope.
+/// How many allocations the lists of the innermost scope have served.
+pub(super) fn listed() -> u64 {
+    KEEPING.get().map_or(0, Cache::listed)
+}
+
+/// An error that an allocation met, with what was asked for, and the innermost scope.
 #[cold]
-pub(crate) fn refused(error: Error, dtype: &str, request: &Request<'_>) -> Error {
+pub(crate) fn refused(error: Error, request: &Request<'_>) -> Error {
     let scope = CURRENT.get().and_then(|current| current.cache.scope_name());
     let place = scope.map_or_else(String::new, |name| format!(" in the scope `{name}`"));
-    let Request { dims, bytes, .. } = *request;
+    let Request { type_name: dtype, dims, bytes, .. } = *request;
     error.stopping(format!("an array of {dtype} of shape {dims:?}, {:#}{place}", Bytes(bytes as u64)), dtype, bytes)
 }
 

@@ -62,7 +62,12 @@ mod tests {
     use super::*;
 
     fn of<T: 'static>(dims: &[usize]) -> Request<'_> {
-        Request { dtype: TypeId::of::<T>(), dims, bytes: dims.iter().product::<usize>() * size_of::<T>() }
+        Request {
+            dtype: TypeId::of::<T>(),
+            type_name: "",
+            dims,
+            bytes: dims.iter().product::<usize>() * size_of::<T>(),
+        }
     }
 
     #[test]

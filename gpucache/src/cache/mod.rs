@@ -18,6 +18,7 @@
 //! | `lists`, `key` | idle blocks by key |
 //! | `policy` | what a scope keeps: pure |
 //! | `supply` | the steps of a supply |
+//! | `traced` | what a trace is told |
 //! | `registry` | all scopes by name, and the caches of all threads in each |
 //! | `allowance` | the limit of a scope |
 //! | `reservation` | memory that stays reserved for a graph |
@@ -42,6 +43,7 @@ mod ring;
 mod supply;
 #[cfg(test)]
 mod tests;
+mod traced;
 mod upkeep;
 
 pub(crate) use block::Block;

@@ -83,6 +83,11 @@ impl Cache {
         &self.shared.foreign
     }
 
+    /// How many allocations its lists have served.
+    pub(super) fn listed(&self) -> u64 {
+        self.shared.counters.hits.get()
+    }
+
     /// How often the scope was entered.
     #[cfg(feature = "foreign")]
     #[inline]

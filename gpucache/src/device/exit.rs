@@ -5,6 +5,9 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+#[cfg(any(unix, windows))]
+use crate::trace;
+
 static EXITS: AtomicBool = AtomicBool::new(false);
 
 /// Asks the C library to tell when the process exits. A device calls this once its driver is loaded: exit handlers run
@@ -13,8 +16,8 @@ static EXITS: AtomicBool = AtomicBool::new(false);
 pub(super) fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
-        // SAFETY: `at_exit` is a plain `extern "C"` function without arguments that lives as long as the process, only
-        // stores to a static, and cannot unwind. A refused registration leaves the flag down, as before the call.
+        // SAFETY: `at_exit` is a plain `extern "C"` function without arguments that lives as long as the process, touches no
+        // thread's locals and cannot unwind. A refused registration leaves the flag down, as before the call.
         unsafe { libc::atexit(at_exit) };
     });
 }
@@ -22,6 +25,7 @@ pub(super) fn watch() {
 #[cfg(any(unix, windows))]
 extern "C" fn at_exit() {
     process_exits_now();
+    trace::write_at_exit();
 }
 
 /// Elsewhere, as in a module of WebAssembly, nobody tells, and there is no driver that would go first.

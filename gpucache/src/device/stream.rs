@@ -20,6 +20,7 @@ use super::memory::Memory;
 use super::meter::Meter;
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard};
+use crate::trace;
 
 /// One stream of one device, without its type. Cheap to clone; equal ids are the same stream.
 ///
@@ -92,6 +93,7 @@ impl Stream {
     /// ```
     pub unsafe fn new(memory: Arc<Memory>, backend: impl Backend) -> Stream {
         super::exit::watch();
+        trace::start_from_environment();
         let id = NEXT_STREAM.fetch_add(1, Relaxed);
         let (watches, runs_closures, can_capture) = (backend.watches(), backend.runs_closures(), backend.can_capture());
         let refusal = memory.take_refusal();

@@ -6,6 +6,7 @@ use std::any::TypeId;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) dtype: TypeId,
+    pub(crate) type_name: &'static str,
     pub(crate) dims: &'a [usize],
     pub(crate) bytes: usize,
 }

@@ -17,6 +17,7 @@ use crate::cache::registry::{self, NamedCaches};
 use crate::cache::{Cache, Recycle, Terms};
 use crate::device::{process_exits_now, thread_is_main};
 use crate::home::Visit;
+use crate::trace;
 
 /// Inside a scope, or outside all of them, until dropped. It stays on its thread.
 ///
@@ -80,6 +81,9 @@ impl ScopeGuard {
         ScopeGuard::of(|stack| {
             let cache = stack.cache(name, site);
             cache.enter(terms, visit);
+            if trace::is_on() {
+                cache.note_entered();
+            }
             stack.push(Some(Current { cache, terms }))
         })
     }
@@ -191,6 +195,9 @@ impl Stack {
         self.serve_from_top();
         if let Some(Current { cache, .. }) = left.current {
             cache.leave(open);
+            if trace::is_on() {
+                cache.note_left();
+            }
         }
     }
 

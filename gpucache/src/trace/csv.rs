@@ -1,0 +1,127 @@
+//! The file of a trace: lines of comma-separated fields. The first five are those that the program `replay` needs.
+
+use std::io::{self, Write};
+
+use super::event::{Action, ServedBy, TraceEvent};
+use super::whole::Trace;
+
+const HEADER: &str = "step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site";
+
+impl Trace {
+    /// Writes the trace as a text of comma-separated fields, a line for each event.
+    ///
+    /// | field | meaning |
+    /// |---|---|
+    /// | `step` | how often a thread had entered a scope while it was in none |
+    /// | `op` | `a` allocated, `f` freed, `enter` and `leave` a scope, `short` of memory; a last line `lost`, if events were |
+    /// | `id` | names an allocation, in its free too; 0 otherwise |
+    /// | `bytes` | of the array; how many events were `lost` |
+    /// | `stream`, `thread` | by number |
+    /// | `time_ns` | since the trace began, in nanoseconds: [`TraceEvent::time`] |
+    /// | `scope` | entered or left, or the innermost one; empty for none |
+    /// | `served` | what served an allocation: `plan`, `list`, `range` or `device` |
+    /// | `address` | as `0x` and hexadecimal digits |
+    /// | `dtype`, `shape` | of an allocation, as `f32` and `2x3` |
+    /// | `site` | where the scope is named in the program |
+    ///
+    /// A `%`, a comma, a quotation mark and what does not print is written as `%` and two hexadecimal digits for each of its bytes.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    ///
+    /// ```
+    /// use gpucache::{cache_scope, prelude::*, trace};
+    ///
+    /// trace::start(1000);
+    /// cache_scope!("encode, decode", { drop(Host::new().zeros::<f32>([2, 3])?) });
+    /// let mut file = Vec::new();
+    /// trace::stop().write_csv(&mut file)?;
+    /// let file = String::from_utf8(file)?;
+    /// assert_eq!(file.lines().count(), 5);
+    /// assert!(file.lines().nth(2).unwrap().starts_with("1,a,1,24,"), "{file}");
+    /// assert!(file.contains(",encode%2C decode,range,0x") && file.contains(",f32,2x3,"), "{file}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn write_csv(&self, mut to: impl Write) -> io::Result<()> {
+        writeln!(to, "{HEADER}")?;
+        let mut steps = Steps::default();
+        for event in &self.events {
+            line(&mut to, steps.of(event), event)?;
+        }
+        if self.lost > 0 {
+            writeln!(to, "{},lost,0,{},0,0,0,,,0x0,,,", steps.number, self.lost)?;
+        }
+        to.flush()
+    }
+}
+
+fn line(to: &mut impl Write, step: u64, event: &TraceEvent) -> io::Result<()> {
+    let TraceEvent { id, bytes, stream, thread, address, .. } = *event;
+    write!(to, "{step},{},{id},{bytes},{stream},{},{thread},", word(event.action), event.time.as_nanos())?;
+    write!(to, "{},", escaped(event.scope.as_deref().unwrap_or_default()))?;
+    write!(to, "{},{address:#x},", event.served_by.map_or("", ServedBy::word))?;
+    let shape: Vec<String> = event.shape.iter().map(usize::to_string).collect();
+    let site = event.scope_site.map(ToString::to_string).unwrap_or_default();
+    writeln!(to, "{},{},{}", escaped(event.dtype), shape.join("x"), escaped(&site))
+}
+
+fn word(action: Action) -> &'static str {
+    match action {
+        Action::Allocated => "a",
+        Action::Freed => "f",
+        Action::Entered => "enter",
+        Action::Left => "leave",
+        Action::Short => "short",
+    }
+}
+
+fn escaped(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_control() || matches!(letter, '%' | ',' | '"') {
+            let mut bytes = [0; 4];
+            letter.encode_utf8(&mut bytes).bytes().for_each(|byte| plain.push_str(&format!("%{byte:02X}")));
+        } else {
+            plain.push(letter);
+        }
+    }
+    plain
+}
+
+/// Counts the entries of threads that were in no scope.
+#[derive(Default)]
+struct Steps {
+    number: u64,
+    depths: Vec<usize>,
+}
+
+impl Steps {
+    fn of(&mut self, event: &TraceEvent) -> u64 {
+        let thread = event.thread as usize;
+        if self.depths.len() <= thread {
+            self.depths.resize(thread + 1, 0);
+        }
+        let depth = &mut self.depths[thread];
+        match event.action {
+            Action::Entered => {
+                self.number += u64::from(*depth == 0);
+                *depth += 1;
+            }
+            // What was entered before the trace began may be left in it.
+            Action::Left => *depth = depth.saturating_sub(1),
+            Action::Allocated | Action::Freed | Action::Short => {}
+        }
+        self.number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escaped;
+
+    #[test]
+    fn names_stay_in_their_field() {
+        assert_eq!(escaped("plain::näme 7"), "plain::näme 7");
+        assert_eq!(escaped("a,b\"c\n%\u{85}"), "a%2Cb%22c%0A%25%C2%85");
+    }
+}

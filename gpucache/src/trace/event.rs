@@ -1,0 +1,122 @@
+//! What a trace tells: one event each for what was allocated and freed, and for scopes that were entered and left.
+
+use std::panic::Location;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Something that happened to memory or to a scope.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*, trace};
+/// use gpucache::trace::{Action, ServedBy};
+///
+/// trace::start(1000);
+/// cache_scope!(decode, { drop(Host::new().zeros::<f32>([2, 3])?) });
+/// let events = trace::stop().events;
+/// let actions: Vec<Action> = events.iter().map(|event| event.action).collect();
+/// assert_eq!(actions, [Action::Entered, Action::Allocated, Action::Freed, Action::Left]);
+/// let allocated = &events[1];
+/// assert_eq!((allocated.scope.as_deref(), allocated.dtype, allocated.bytes), (Some("decode"), "f32", 24));
+/// assert_eq!((&*allocated.shape, allocated.served_by), (&[2, 3][..], Some(ServedBy::Range)));
+/// assert_eq!((events[2].id, events[2].address), (allocated.id, allocated.address));
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TraceEvent {
+    /// Since the trace began. The clock is read where a scope is entered or left, and at each sixteenth event of a thread: any
+    /// other event has the time that its thread read last.
+    pub time: Duration,
+    /// The thread, by a number that counts the threads of the trace from 0.
+    pub thread: u32,
+    /// What happened.
+    pub action: Action,
+    /// Names one allocation and its free, from 1; 0 for what is neither.
+    pub id: u64,
+    /// Of the array; for a shortage, what was asked for. 0 for a scope.
+    pub bytes: u64,
+    /// Where the array lies; 0 for what has no memory.
+    pub address: u64,
+    /// The number of the stream, as `{:?}` shows a [`Stream`](crate::device::Stream).
+    pub stream: u64,
+    /// The scope that was entered or left; else the innermost one of the thread, if it was in any.
+    pub scope: Option<Arc<str>>,
+    /// Where that scope is named in the program.
+    pub scope_site: Option<&'static Location<'static>>,
+    /// The type of the elements of what was allocated; empty for other events.
+    pub dtype: &'static str,
+    /// The shape of what was allocated. Where it has more than six dimensions, or one of 2³² or more among more than three,
+    /// the first of them are multiplied.
+    pub shape: Vec<usize>,
+    /// What served an allocation.
+    pub served_by: Option<ServedBy>,
+}
+
+/// What an event tells of.
+///
+/// ```
+/// use gpucache::{device::Virtual, prelude::*, trace, trace::Action};
+///
+/// trace::start(1000);
+/// assert!(Virtual::new(1 << 20).zeros::<u8>(2 << 20).is_err());
+/// assert!(trace::stop().events.iter().any(|event| event.action == Action::Short && event.bytes == 2 << 20));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Action {
+    /// An array got memory.
+    Allocated,
+    /// An array was dropped.
+    Freed,
+    /// A scope was entered.
+    Entered,
+    /// A scope was left.
+    Left,
+    /// An allocation found no memory.
+    Short,
+}
+
+/// What served an allocation.
+///
+/// ```
+/// use gpucache::{prelude::*, trace, trace::ServedBy};
+///
+/// trace::start(1000);
+/// let outside = Host::new().zeros::<u8>(100)?; // of no scope
+/// assert_eq!(trace::stop().events[0].served_by, Some(ServedBy::Device));
+/// # drop(outside);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ServedBy {
+    /// The plan of its scope.
+    Plan,
+    /// The lists of its scope.
+    List,
+    /// The range of addresses that scopes share.
+    Range,
+    /// The device itself.
+    Device,
+}
+
+impl Action {
+    /// All of them, by their numbers in a ring.
+    pub(super) const ALL: [Action; 5] =
+        [Action::Allocated, Action::Freed, Action::Entered, Action::Left, Action::Short];
+}
+
+impl ServedBy {
+    /// All of them, by their numbers in a ring.
+    pub(super) const ALL: [ServedBy; 4] = [ServedBy::Plan, ServedBy::List, ServedBy::Range, ServedBy::Device];
+
+    /// The word for it in a file.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            ServedBy::Plan => "plan",
+            ServedBy::List => "list",
+            ServedBy::Range => "range",
+            ServedBy::Device => "device",
+        }
+    }
+}

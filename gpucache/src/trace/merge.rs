@@ -1,0 +1,122 @@
+//! The events of several threads in one order.
+//!
+//! Each thread's events are in order, and an event happened after its thread read the clock, and before it read it again. Within
+//! that, what one thread allocates and another one frees, or the other way round, is put in the only order that it can have had: an
+//! address is in use once at a time.
+
+use std::collections::HashSet;
+use std::iter::Peekable;
+use std::vec::IntoIter;
+
+use super::event::Action;
+use super::packed::Packed;
+
+/// An event, and the thread that it is of.
+pub(super) type Told = (u32, Packed);
+
+/// The events of one thread that are to come, each with the time before which it happened.
+type Source = Peekable<IntoIter<(Packed, u64)>>;
+
+/// All events in one order; times never fall.
+pub(super) fn merge(threads: Vec<Vec<Packed>>) -> Vec<Told> {
+    let all = threads.iter().map(Vec::len).sum();
+    let mut sources: Vec<Source> = threads.into_iter().map(|events| bounded(events).into_iter().peekable()).collect();
+    let (mut merged, mut live, mut time) = (Vec::with_capacity(all), HashSet::new(), 0);
+    while let Some(thread) = next(&mut sources, &live) {
+        let Some((mut event, _)) = sources[thread].next() else { break };
+        match event.action {
+            Action::Allocated => _ = live.insert(event.address),
+            Action::Freed => _ = live.remove(&event.address),
+            Action::Entered | Action::Left | Action::Short => {}
+        }
+        time = event.time.max(time);
+        event.time = time;
+        merged.push((thread as u32, event));
+    }
+    merged
+}
+
+/// Each event with the time that its thread read next.
+fn bounded(events: Vec<Packed>) -> Vec<(Packed, u64)> {
+    let (mut reading, mut bound) = (u64::MAX, u64::MAX);
+    let backwards = events.into_iter().rev().map(|event| {
+        if event.time != reading {
+            bound = reading;
+            reading = event.time;
+        }
+        (event, bound)
+    });
+    let mut bounded: Vec<_> = backwards.collect();
+    bounded.reverse();
+    bounded
+}
+
+/// The thread whose event comes next: the earliest one, unless its address says that another one came before it, and that one
+/// can have.
+fn next(sources: &mut [Source], live: &HashSet<u64>) -> Option<usize> {
+    let mut heads: Vec<(u64, usize, u64, bool)> = Vec::with_capacity(sources.len());
+    for (thread, source) in sources.iter_mut().enumerate() {
+        if let Some((event, bound)) = source.peek() {
+            heads.push((event.time, thread, *bound, fits(event, live)));
+        }
+    }
+    let (_, first, bound, is_fit) = *heads.iter().min()?;
+    if is_fit {
+        return Some(first);
+    }
+    let other = heads.iter().filter(|(time, _, _, is_fit)| *is_fit && *time <= bound).min();
+    Some(other.map_or(first, |(_, thread, _, _)| *thread))
+}
+
+/// Whether an event can follow while these addresses are in use.
+fn fits(event: &Packed, live: &HashSet<u64>) -> bool {
+    match event.action {
+        Action::Allocated => !live.contains(&event.address),
+        Action::Freed => live.contains(&event.address),
+        Action::Entered | Action::Left | Action::Short => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::packed::Shape;
+    use super::*;
+
+    fn event(time: u64, action: Action, address: u64) -> Packed {
+        let (dtype, scope, bytes, stream, shape) = (0, 0, 8, 0, Shape::default());
+        Packed { time, action, served_by: None, dtype, scope, address, bytes, stream, shape }
+    }
+
+    fn order(threads: Vec<Vec<Packed>>) -> Vec<(u32, Action, u64)> {
+        let merged = merge(threads);
+        assert!(merged.is_sorted_by_key(|(_, event)| event.time), "times fall");
+        merged.into_iter().map(|(thread, event)| (thread, event.action, event.address)).collect()
+    }
+
+    #[test]
+    fn events_come_by_their_times() {
+        use Action::{Allocated, Freed};
+        let one = vec![event(1, Allocated, 10), event(5, Freed, 10)];
+        let other = vec![event(2, Allocated, 20), event(3, Freed, 20)];
+        let expected = [(0, Allocated, 10), (1, Allocated, 20), (1, Freed, 20), (0, Freed, 10)];
+        assert_eq!(order(vec![one, other]), expected);
+    }
+
+    #[test]
+    fn what_was_handed_on_is_allocated_before_it_is_freed_and_freed_before_it_is_allocated() {
+        use Action::{Allocated, Freed};
+        // The first thread read its clock at 1 and at 9; the other one freed between what that allocated, and it got it again.
+        let one = vec![event(1, Allocated, 10), event(1, Allocated, 10), event(9, Freed, 30)];
+        let other = vec![event(0, Freed, 10), event(8, Freed, 10)];
+        let expected = [(0, Allocated, 10), (1, Freed, 10), (0, Allocated, 10), (1, Freed, 10), (0, Freed, 30)];
+        assert_eq!(order(vec![one, other]), expected);
+    }
+
+    #[test]
+    fn a_free_of_before_the_trace_waits_for_nobody() {
+        use Action::{Allocated, Freed};
+        let one = vec![event(1, Freed, 99), event(2, Allocated, 10)];
+        let other = vec![event(500, Allocated, 20)];
+        assert_eq!(order(vec![one, other]), [(0, Freed, 99), (0, Allocated, 10), (1, Allocated, 20)]);
+    }
+}

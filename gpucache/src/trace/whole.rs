@@ -1,0 +1,106 @@
+//! A trace that has ended: its events in order, each free with the allocation that it ends.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::event::{Action, TraceEvent};
+use super::merge::{Told, merge};
+use super::packed::Packed;
+use super::ring::Kept;
+use super::session::{Session, Title};
+
+/// What happened while a trace was on: of [`stop`](super::stop).
+///
+/// What was allocated when the trace was not on has no free in it, and an allocation whose free was lost ends where its address is
+/// allocated anew. So each free comes after its allocation, and no address is in use twice.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*, trace};
+///
+/// trace::start(4);
+/// cache_scope!(epoch, { drop(Host::new().zeros::<f32>(16)?) });
+/// let trace = trace::stop();
+/// assert_eq!((trace.events.len(), trace.lost), (4, 0));
+///
+/// let mut file = Vec::new();
+/// trace.write_csv(&mut file)?;
+/// assert!(file.starts_with(b"step,op,id,bytes,stream,"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Trace {
+    /// All events that were kept, in order.
+    pub events: Vec<TraceEvent>,
+    /// Events that were not: those for which newer ones of the same thread left no room, and those of threads that were ending.
+    pub lost: u64,
+}
+
+impl Trace {
+    pub(super) fn of(session: &Session, unwritten: u64) -> Trace {
+        let kept: Vec<Kept> = session.rings.iter().map(|ring| ring.read()).collect();
+        let lost = unwritten + kept.iter().map(|kept| kept.lost).sum::<u64>();
+        let told = merge(kept.into_iter().map(|kept| kept.events).collect());
+        let mut pairing =
+            Pairing { session, live: HashMap::new(), allocations: 0, events: Vec::with_capacity(told.len()) };
+        told.into_iter().for_each(|told| pairing.take(told));
+        Trace { events: pairing.events, lost }
+    }
+}
+
+/// Finds the allocation that each free ends.
+struct Pairing<'s> {
+    session: &'s Session,
+    /// By its address, the place among the events of what is in use.
+    live: HashMap<u64, usize>,
+    allocations: u64,
+    events: Vec<TraceEvent>,
+}
+
+impl Pairing<'_> {
+    fn take(&mut self, (thread, event): Told) {
+        let id = match event.action {
+            Action::Allocated => self.begin(thread, &event),
+            Action::Freed => match self.live.remove(&event.address) {
+                Some(place) => self.events[place].id,
+                None => return,
+            },
+            Action::Entered | Action::Left | Action::Short => 0,
+        };
+        self.events.push(unpacked(self.session, thread, &event, id));
+    }
+
+    /// An allocation, before which the one is freed whose free was lost.
+    fn begin(&mut self, thread: u32, event: &Packed) -> u64 {
+        if let Some(place) = self.live.remove(&event.address) {
+            let TraceEvent { id, bytes, stream, .. } = self.events[place];
+            let freed = Packed { action: Action::Freed, bytes, stream, dtype: 0, served_by: None, ..*event };
+            self.events.push(unpacked(self.session, thread, &freed, id));
+        }
+        self.live.insert(event.address, self.events.len());
+        self.allocations += 1;
+        self.allocations
+    }
+}
+
+/// An event with its names.
+fn unpacked(session: &Session, thread: u32, event: &Packed, id: u64) -> TraceEvent {
+    let Packed { time, action, served_by, address, bytes, stream, .. } = *event;
+    let title: Option<&Title> = (event.scope as usize).checked_sub(1).and_then(|place| session.scopes.get(place));
+    let dtype = usize::from(event.dtype).checked_sub(1).and_then(|place| session.dtypes.get(place));
+    let is_allocation = matches!(action, Action::Allocated | Action::Short);
+    TraceEvent {
+        time: Duration::from_nanos(time),
+        thread,
+        action,
+        id,
+        bytes,
+        address,
+        stream,
+        scope: title.map(|title| title.0.clone()),
+        scope_site: title.map(|title| title.1),
+        dtype: dtype.copied().unwrap_or_default(),
+        shape: if is_allocation { event.shape.dims() } else { Vec::new() },
+        served_by,
+    }
+}

@@ -1,0 +1,164 @@
+//! The writing side of a thread: its ring, the names that it has numbers of, and the clock, which it reads now and then.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hashbrown::HashMap;
+
+use super::event::{Action, ServedBy};
+use super::packed::{Packed, Shape};
+use super::ring::Ring;
+use super::session::{self, Joined, Title};
+
+/// Events between two looks at the clock, each of which takes longer than all else that an event takes.
+const LOOK_IN: u8 = 16;
+
+/// An allocation that was served, or not.
+pub(crate) struct Allocation<'a> {
+    pub(crate) dtype: &'static str,
+    pub(crate) dims: &'a [usize],
+    pub(crate) bytes: usize,
+    /// 0 if it was not served.
+    pub(crate) address: u64,
+    pub(crate) stream: u64,
+    pub(crate) served_by: Option<ServedBy>,
+}
+
+struct Writer {
+    session: u64,
+    began: Instant,
+    ring: Arc<Ring>,
+    next: usize,
+    /// The clock when it was read last, and events until it is read again.
+    time: u64,
+    look_in: u8,
+    /// The innermost scope.
+    scope: u32,
+    scopes: HashMap<Arc<str>, u32>,
+    dtypes: Vec<(&'static str, u16)>,
+}
+
+thread_local! {
+    static WRITER: RefCell<Option<Writer>> = const { RefCell::new(None) };
+}
+
+/// Runs `act` on the thread's side of the trace that is on; counts what a thread that ends has no place for.
+#[inline]
+fn write(act: impl FnOnce(&mut Writer)) {
+    if !with(act) {
+        session::note_unwritten();
+    }
+}
+
+/// As [`write`]. Whether the thread has a side.
+#[inline]
+fn with(act: impl FnOnce(&mut Writer)) -> bool {
+    let there = WRITER.try_with(|writer| {
+        let Ok(mut writer) = writer.try_borrow_mut() else { return };
+        match &mut *writer {
+            Some(writer) if writer.session == session::number() => act(writer),
+            writer => {
+                *writer = Writer::join();
+                if let Some(writer) = writer {
+                    act(writer);
+                }
+            }
+        }
+    });
+    there.is_ok()
+}
+
+/// An array got memory, or none was found.
+#[inline]
+pub(crate) fn allocated(allocation: &Allocation<'_>) {
+    write(|writer| {
+        let Allocation { dtype, dims, bytes, address, stream, served_by } = *allocation;
+        let action = if served_by.is_some() { Action::Allocated } else { Action::Short };
+        let (time, dtype, scope) = (writer.time(), writer.dtype(dtype), writer.scope);
+        let (bytes, shape) = (bytes as u64, Shape::new(dims));
+        writer.push(&Packed { time, action, served_by, dtype, scope, address, bytes, stream, shape });
+    });
+}
+
+/// An array was dropped.
+#[inline]
+pub(crate) fn freed(address: u64, bytes: usize, stream: u64) {
+    write(|writer| {
+        let (time, scope, shape) = (writer.time(), writer.scope, Shape::default());
+        let (action, bytes) = (Action::Freed, bytes as u64);
+        writer.push(&Packed { time, action, served_by: None, dtype: 0, scope, address, bytes, stream, shape });
+    });
+}
+
+/// A scope was entered.
+pub(crate) fn entered(title: &Title) {
+    turned(Action::Entered, title);
+}
+
+/// A scope was left.
+pub(crate) fn left(title: &Title) {
+    turned(Action::Left, title);
+}
+
+fn turned(action: Action, title: &Title) {
+    write(|writer| {
+        writer.look_in = 0;
+        let (time, scope, shape) = (writer.time(), writer.number_of(title), Shape::default());
+        let event = Packed { time, action, served_by: None, dtype: 0, scope, address: 0, bytes: 0, stream: 0, shape };
+        writer.push(&event);
+    });
+}
+
+/// The thread's innermost scope is this one from now on, or none.
+pub(crate) fn inside(title: Option<&Title>) {
+    // A thread that ends is inside of nothing.
+    let _ = with(|writer| writer.scope = title.map_or(0, |title| writer.number_of(title)));
+}
+
+impl Writer {
+    fn join() -> Option<Writer> {
+        let Joined { number, began, ring } = session::join()?;
+        let (scopes, dtypes) = (HashMap::new(), Vec::new());
+        Some(Writer { session: number, began, ring, next: 0, time: 0, look_in: 0, scope: 0, scopes, dtypes })
+    }
+
+    #[inline]
+    fn push(&mut self, event: &Packed) {
+        self.next = self.ring.push(self.next, event);
+    }
+
+    #[inline]
+    fn time(&mut self) -> u64 {
+        if self.look_in == 0 {
+            self.look_in = LOOK_IN;
+            self.time = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        }
+        self.look_in -= 1;
+        self.time
+    }
+
+    #[inline]
+    fn dtype(&mut self, name: &'static str) -> u16 {
+        match self.dtypes.iter().find(|known| std::ptr::eq(known.0, name)) {
+            Some((_, number)) => *number,
+            None => self.learn_dtype(name),
+        }
+    }
+
+    #[cold]
+    fn learn_dtype(&mut self, name: &'static str) -> u16 {
+        let number = session::dtype(self.session, name);
+        self.dtypes.push((name, number));
+        number
+    }
+
+    fn number_of(&mut self, title: &Title) -> u32 {
+        if let Some(number) = self.scopes.get(&title.0) {
+            return *number;
+        }
+        let number = session::scope(self.session, title);
+        self.scopes.insert(title.0.clone(), number);
+        number
+    }
+}
