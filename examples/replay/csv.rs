@@ -1,25 +1,66 @@
-//! The format of the traces in `examples/traces`: an `a` allocates, an `f` frees, and an id names one allocation for good.
+//! The format of the traces in `examples/traces`, and of those that the library writes: an `a` allocates, an `f` frees, and an id
+//! names one allocation for good.
+//!
+//! Of the columns after the first five two are read, wherever they stand: `scope` and `thread`. Where there are scopes, `enter` and
+//! `leave` say when one is entered and left, and each allocation is made in its own; a scope has a cache of its own for each thread.
 
-use crate::file::{Format, fields, number};
+use crate::file::{Format, number};
 use crate::trace::Builder;
 
 pub(crate) const HEADER: &str = "step,op,id,bytes,stream";
 
 #[derive(Debug)]
-pub(crate) struct Csv;
+pub(crate) struct Csv {
+    columns: usize,
+    /// Where these columns are, if they are there.
+    scope: Option<usize>,
+    thread: Option<usize>,
+}
+
+impl Csv {
+    /// The format of files with this first line, if they have one.
+    pub(crate) fn of(header: &str) -> Option<Csv> {
+        let more = header.strip_prefix(HEADER)?;
+        if !more.is_empty() && !more.starts_with(',') {
+            return None;
+        }
+        let place = |name| header.split(',').position(|column| column == name);
+        Some(Csv { columns: header.split(',').count(), scope: place("scope"), thread: place("thread") })
+    }
+}
 
 impl Format for Csv {
     fn line(&mut self, line: &str, trace: &mut Builder) -> Result<(), String> {
-        let [step, op, id, bytes, stream] = fields(line)?;
+        let fields: Vec<&str> = line.split(',').collect();
+        let [step, op, id, bytes, stream, ..] = fields[..] else {
+            return Err(format!("there are {} fields, not {}", fields.len(), self.columns));
+        };
+        if fields.len() != self.columns {
+            return Err(format!("there are {} fields, not {}", fields.len(), self.columns));
+        }
         let (step, id, bytes) = (number("step", step)?, number("id", id)?, number("bytes", bytes)?);
         // All streams are replayed on one, but a field that is not what it should be means a damaged line.
         number::<u32>("stream", stream)?;
         trace.step(step)?;
-        match op {
-            "a" => trace.allocate(id, bytes),
-            "f" => trace.free(id, bytes),
+        let scope = self.scope.map(|place| name(fields[place], self.thread.map(|place| fields[place])));
+        match (op, scope) {
+            ("a", None) => trace.allocate(id, bytes),
+            ("a", Some(scope)) => trace.allocate_in(scope.as_deref(), id, bytes),
+            ("f", _) => trace.free(id, bytes),
+            ("enter", Some(Some(scope))) => trace.enter(&scope),
+            ("leave", Some(Some(scope))) => trace.leave(&scope),
+            ("short" | "lost", Some(_)) => Ok(()),
             _ => Err(format!("op is {op:?}, not a or f")),
         }
+    }
+}
+
+/// The name of a scope on a thread; none for no scope.
+fn name(scope: &str, thread: Option<&str>) -> Option<String> {
+    match thread {
+        _ if scope.is_empty() => None,
+        None | Some("0") => Some(scope.to_owned()),
+        Some(thread) => Some(format!("{scope} of thread {thread}")),
     }
 }
 
@@ -30,7 +71,8 @@ mod tests {
 
     fn parse(lines: &[&str]) -> Result<Trace, String> {
         let mut builder = Builder::default();
-        lines.iter().try_for_each(|line| Csv.line(line, &mut builder))?;
+        let mut csv = Csv::of(HEADER).unwrap();
+        lines.iter().try_for_each(|line| csv.line(line, &mut builder))?;
         builder.finish(String::new())
     }
 
@@ -40,6 +82,31 @@ mod tests {
         let [first, second] = &trace.steps[..] else { panic!("{} steps", trace.steps.len()) };
         assert_eq!(first[..], [Op::Allocate { slot: 0, bytes: 100 }, Op::Allocate { slot: 1, bytes: 200 }]);
         assert_eq!(second[..], [Op::Free { slot: 0 }, Op::Allocate { slot: 0, bytes: 300 }]);
+    }
+
+    #[test]
+    fn scopes_are_read_and_other_columns_are_not() {
+        let mut csv = Csv::of("step,op,id,bytes,stream,time_ns,scope,served,thread").unwrap();
+        let mut builder = Builder::default();
+        let lines = [
+            "0,a,1,8,0,7,,device,0",
+            "1,enter,0,0,0,8,train,,0",
+            "1,a,2,16,0,9,train,plan,0",
+            "1,short,0,99,0,9,train,,0",
+            "2,enter,0,0,0,9,train,,3",
+            "2,leave,0,0,0,9,train,,0",
+            "2,f,2,16,0,9,,,0",
+            "2,lost,0,5,0,0,,,0",
+        ];
+        lines.iter().try_for_each(|line| csv.line(line, &mut builder)).unwrap();
+        let trace = builder.finish(String::new()).unwrap();
+        assert_eq!(trace.scopes, ["train", "train of thread 3"]);
+        let (train, other) = (Some(0), Some(1));
+        let [enter, leave] = [Op::Enter { scope: train }, Op::Leave { scope: train }];
+        assert_eq!(trace.steps[1], [enter, Op::Allocate { slot: 1, bytes: 16 }]);
+        assert_eq!(trace.steps[2], [Op::Enter { scope: other }, leave, Op::Free { slot: 1 }]);
+        assert!(Csv::of("step,op,id,bytes,stream2").is_none());
+        assert!(csv.line("2,enter,0,0,0,9,,,0", &mut Builder::default()).is_err(), "no scope is entered");
     }
 
     #[test]

@@ -55,9 +55,8 @@ fn parse(bytes: &[u8], name: String) -> Result<Trace, (usize, String)> {
 
 fn format_of(header: &str) -> Option<Box<dyn Format>> {
     match header {
-        csv::HEADER => Some(Box::new(Csv)),
         rmm::HEADER => Some(Box::<Rmm>::default()),
-        _ => None,
+        _ => Csv::of(header).map(|csv| Box::new(csv) as Box<dyn Format>),
     }
 }
 

@@ -37,7 +37,8 @@ use crate::replay::Policy;
 use crate::report::Report;
 use crate::target::{Limit, Target};
 
-/// Replays allocation traces: each step is one entry of a scope, and what is alive when a pass ends is freed then.
+/// Replays allocation traces: each step is one entry of a scope, and what is alive when a pass ends is freed then. In a trace that
+/// knows scopes, each is entered where it was. All threads' events are replayed on one, in their order.
 ///
 /// An allocation is one operation, and so is a free; a trace's operations are its lines. The steady state is the last three
 /// steps of a pass; its time is that of the engine alone, entering and leaving the scope included, without looking at
@@ -50,7 +51,8 @@ use crate::target::{Limit, Target};
 /// The exit status says whether every allocation found memory.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Files with a trace: `step,op,id,bytes,stream` or the log of RMM's logging_resource_adaptor, packed by gzip or not.
+    /// Files with a trace: `step,op,id,bytes,stream` with more columns or without, as GPUCACHE_TRACE has it written, or the log
+    /// of RMM's logging_resource_adaptor; packed by gzip or not.
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// Where: virtual (addresses without memory), host, cuda:N, or auto (the first GPU, else the host).

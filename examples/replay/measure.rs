@@ -5,7 +5,7 @@ use gpucache::prelude::*;
 
 use crate::check::Contents;
 use crate::common::Result;
-use crate::replay::{Policy, Replay};
+use crate::replay::{Policy, Replay, scopes};
 use crate::served::{Counted, Served};
 use crate::trace::{Trace, operations};
 use crate::watched::Watched;
@@ -45,7 +45,7 @@ pub(crate) fn measure<D: Contents>(
 }
 
 fn watched_run<D: Contents>(device: &D, trace: &Trace, policy: Policy, passes: usize) -> Result<Outcome> {
-    let mut replay = Replay::new(device, trace, policy, format!("{} watched", trace.name));
+    let mut replay = Replay::new(device, trace, policy, &format!("{} watched", trace.name));
     let mut watched = Watched::new(device, trace.slots);
     for pass in 1..=passes {
         watched.look_at_contents(pass == 1 || pass == passes);
@@ -64,9 +64,9 @@ fn watched_run<D: Contents>(device: &D, trace: &Trace, policy: Policy, passes: u
 }
 
 fn timed_run<D: Device>(device: &D, trace: &Trace, policy: Policy, passes: usize) -> Result<(f64, u64, Served)> {
-    let scope = format!("{} timed", trace.name);
-    let mut counted = Counted::new(scope.clone());
-    let mut replay = Replay::new(device, trace, policy, scope);
+    let run = format!("{} timed", trace.name);
+    let mut counted = Counted::new(scopes(trace, &run));
+    let mut replay = Replay::new(device, trace, policy, &run);
     let times = (0..passes).map(|_| Ok(replay.pass(&mut counted)?.as_nanos() as f64)).collect::<Result<Vec<f64>>>()?;
     let (failed, served) = (replay.failed(), counted.served());
     end(device)?;

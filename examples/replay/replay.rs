@@ -42,21 +42,32 @@ pub(crate) trait Watch<D: Device> {
     fn steady_state_ended(&mut self);
 }
 
+/// The names under which a run enters the scopes of a trace.
+pub(crate) fn scopes(trace: &Trace, run: &str) -> Vec<String> {
+    match &trace.scopes[..] {
+        [] => vec![run.to_owned()],
+        scopes => scopes.iter().map(|scope| format!("{run}: {scope}")).collect(),
+    }
+}
+
 /// A trace, and where it is replayed.
 #[derive(Debug)]
 pub(crate) struct Replay<'t, D: Device> {
     device: &'t D,
     trace: &'t Trace,
     policy: Policy,
-    scope: String,
+    /// The trace's scopes, or the one of all steps.
+    scopes: Vec<String>,
+    entered: Vec<(Option<u32>, ScopeGuard)>,
     slots: Vec<Option<Array<u8, D>>>,
     failed: u64,
 }
 
 impl<'t, D: Device> Replay<'t, D> {
-    pub(crate) fn new(device: &'t D, trace: &'t Trace, policy: Policy, scope: String) -> Self {
+    /// Names of scopes begin with `run`.
+    pub(crate) fn new(device: &'t D, trace: &'t Trace, policy: Policy, run: &str) -> Self {
         let slots = (0..trace.slots).map(|_| None).collect();
-        Self { device, trace, policy, scope, slots, failed: 0 }
+        Self { device, trace, policy, scopes: scopes(trace, run), entered: Vec::new(), slots, failed: 0 }
     }
 
     /// How many allocations found no memory; they and their frees were skipped.
@@ -76,16 +87,28 @@ impl<'t, D: Device> Replay<'t, D> {
         steady.iter().try_for_each(|step| self.step(step, watch))?;
         let time = start.elapsed();
         watch.steady_state_ended();
+        self.entered.clear();
         (0..self.trace.slots as u32).try_for_each(|slot| self.free(slot, watch))?;
         self.device.synchronize()?;
         Ok(time)
     }
 
     fn step(&mut self, ops: &[Op], watch: &mut impl Watch<D>) -> Result<()> {
-        let _scope = self.policy.enter(&self.scope);
+        let _scope = self.trace.scopes.is_empty().then(|| self.policy.enter(&self.scopes[0]));
         ops.iter().try_for_each(|&op| match op {
             Op::Allocate { slot, bytes } => self.allocate(slot, bytes, watch),
             Op::Free { slot } => self.free(slot, watch),
+            Op::Enter { scope } => {
+                let guard =
+                    scope.map_or_else(ScopeGuard::outside, |scope| self.policy.enter(&self.scopes[scope as usize]));
+                self.entered.push((scope, guard));
+                Ok(())
+            }
+            Op::Leave { scope } => {
+                let place = self.entered.iter().rposition(|entered| entered.0 == scope);
+                place.into_iter().for_each(|place| drop(self.entered.remove(place)));
+                Ok(())
+            }
         })
     }
 

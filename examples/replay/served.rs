@@ -1,11 +1,10 @@
-//! What served the allocations of the timed run, as its scope counts them.
+//! What served the allocations of the timed run, as its scopes count them.
 //!
 //! Invariants: the counters are read between what is timed, never within; only differences are told, as the counters go
 //! on from earlier runs under the same name.
 
 use std::time::Duration;
 
-use gpucache::PlanStats;
 use gpucache::prelude::*;
 
 use crate::common::Result;
@@ -31,28 +30,38 @@ pub(crate) struct Served {
     pub(crate) planning: Duration,
 }
 
+/// What the scopes of a run have counted, in sum.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    planned: u64,
+    listed: u64,
+    ranged: u64,
+    deviations: u64,
+    planning: Duration,
+}
+
 /// The watch of the run that is timed: an allocation and a free cost it nothing.
 #[derive(Debug)]
 pub(crate) struct Counted {
-    scope: String,
-    run_began: PlanStats,
-    steady_began: PlanStats,
-    steady_ended: PlanStats,
+    scopes: Vec<String>,
+    run_began: Counts,
+    steady_began: Counts,
+    steady_ended: Counts,
 }
 
 impl Counted {
-    pub(crate) fn new(scope: String) -> Self {
-        let run_began = counters(&scope);
-        Self { scope, run_began, steady_began: run_began, steady_ended: run_began }
+    pub(crate) fn new(scopes: Vec<String>) -> Self {
+        let run_began = counts(&scopes);
+        Self { scopes, run_began, steady_began: run_began, steady_ended: run_began }
     }
 
     /// What served the passes since this was made.
     pub(crate) fn served(&self) -> Served {
-        let (began, now) = (&self.run_began, counters(&self.scope));
+        let (began, now) = (&self.run_began, counts(&self.scopes));
         Served {
             steady: shares(&self.steady_began, &self.steady_ended),
-            deviations: now.deviations.total().saturating_sub(began.deviations.total()),
-            planning: now.planning_time.saturating_sub(began.planning_time),
+            deviations: now.deviations.saturating_sub(began.deviations),
+            planning: now.planning.saturating_sub(began.planning),
         }
     }
 }
@@ -67,23 +76,29 @@ impl<D: Device> Watch<D> for Counted {
     }
 
     fn steady_state_begins(&mut self) {
-        self.steady_began = counters(&self.scope);
+        self.steady_began = counts(&self.scopes);
     }
 
     fn steady_state_ended(&mut self) {
-        self.steady_ended = counters(&self.scope);
+        self.steady_ended = counts(&self.scopes);
     }
 }
 
-/// All zero for a scope that was never entered.
-fn counters(scope: &str) -> PlanStats {
-    gpucache::plan_stats(scope).unwrap_or_default()
+/// All zero for scopes that were never entered.
+fn counts(scopes: &[String]) -> Counts {
+    scopes.iter().filter_map(gpucache::plan_stats).fold(Counts::default(), |sum, one| Counts {
+        planned: sum.planned + one.planned,
+        listed: sum.listed + one.listed,
+        ranged: sum.ranged + one.recycled + one.misses,
+        deviations: sum.deviations + one.deviations.total(),
+        planning: sum.planning + one.planning_time,
+    })
 }
 
-fn shares(before: &PlanStats, after: &PlanStats) -> Shares {
-    let since = |count: fn(&PlanStats) -> u64| count(after).saturating_sub(count(before)) as f64;
+fn shares(before: &Counts, after: &Counts) -> Shares {
+    let since = |count: fn(&Counts) -> u64| count(after).saturating_sub(count(before)) as f64;
     let [planned, listed, ranged] =
-        [since(|stats| stats.planned), since(|stats| stats.listed), since(|stats| stats.recycled + stats.misses)];
+        [since(|counts| counts.planned), since(|counts| counts.listed), since(|counts| counts.ranged)];
     let all = (planned + listed + ranged).max(1.0);
     Shares { planned: planned / all, listed: listed / all, ranged: ranged / all }
 }
@@ -92,10 +107,8 @@ fn shares(before: &PlanStats, after: &PlanStats) -> Shares {
 mod tests {
     use super::*;
 
-    fn stats(planned: u64, listed: u64, ranged: u64) -> PlanStats {
-        let mut stats = PlanStats::default();
-        (stats.planned, stats.listed, stats.recycled) = (planned, listed, ranged);
-        stats
+    fn counts(planned: u64, listed: u64, ranged: u64) -> Counts {
+        Counts { planned, listed, ranged, ..Counts::default() }
     }
 
     #[test]
@@ -104,13 +117,13 @@ mod tests {
             let Shares { planned, listed, ranged } = shares(&before, &after);
             [planned, listed, ranged]
         };
-        assert_eq!(shares(stats(7, 8, 9), stats(12, 11, 11)), [0.5, 0.3, 0.2]);
-        assert_eq!(shares(stats(7, 8, 9), stats(7, 8, 10)), [0.0, 0.0, 1.0]);
-        assert_eq!(shares(stats(7, 8, 9), stats(7, 8, 9)), [0.0; 3]);
+        assert_eq!(shares(counts(7, 8, 9), counts(12, 11, 11)), [0.5, 0.3, 0.2]);
+        assert_eq!(shares(counts(7, 8, 9), counts(7, 8, 10)), [0.0, 0.0, 1.0]);
+        assert_eq!(shares(counts(7, 8, 9), counts(7, 8, 9)), [0.0; 3]);
     }
 
     #[test]
     fn a_scope_that_was_never_entered_served_nothing() {
-        assert_eq!(Counted::new("never entered".to_owned()).served(), Served::default());
+        assert_eq!(Counted::new(vec!["never entered".to_owned()]).served(), Served::default());
     }
 }

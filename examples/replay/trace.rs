@@ -1,7 +1,7 @@
 //! A trace as it is replayed: checked as a whole before anything is allocated.
 //!
-//! Invariants: a slot holds one allocation at a time and is below `slots`; a free names a slot that holds one; a step has
-//! at least one operation. Live bytes count each allocation rounded up to 256, as allocators of GPU memory do.
+//! Invariants: a slot holds one allocation at a time and is below `slots`; a free names a slot that holds one; a scope is one of
+//! `scopes`, and is left as often as it was entered, at most. Live bytes count each allocation rounded up to 256, as allocators of GPU memory do.
 
 use std::collections::HashMap;
 
@@ -16,17 +16,32 @@ pub(crate) struct Trace {
     /// The file's name without its endings.
     pub(crate) name: String,
     pub(crate) steps: Vec<Vec<Op>>,
+    /// The scopes that the steps enter and leave. Without any, each step is an entry of one scope.
+    pub(crate) scopes: Vec<String>,
     /// How many slots the operations name.
     pub(crate) slots: usize,
     /// The largest sum of live bytes.
     pub(crate) peak_live_bytes: u64,
 }
 
-/// One line of a trace.
+/// What a trace has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
-    Allocate { slot: u32, bytes: usize },
-    Free { slot: u32 },
+    Allocate {
+        slot: u32,
+        bytes: usize,
+    },
+    Free {
+        slot: u32,
+    },
+    /// Enters a scope, by its place among the trace's, or goes outside of all.
+    Enter {
+        scope: Option<u32>,
+    },
+    /// Ends the newest entry of that kind.
+    Leave {
+        scope: Option<u32>,
+    },
 }
 
 /// A trace that is being read, line by line.
@@ -37,6 +52,9 @@ pub(crate) struct Builder {
     lives: HashMap<u64, Life>,
     free_slots: Vec<u32>,
     slots: u32,
+    scopes: Vec<String>,
+    /// What is entered and not left.
+    entered: Vec<Option<u32>>,
     live_bytes: u64,
     peak_live_bytes: u64,
 }
@@ -48,7 +66,7 @@ enum Life {
 }
 
 impl Trace {
-    /// How many lines the trace has: an allocation is one operation, and so is a free.
+    /// How much the trace has to do: an allocation is one operation, and so is a free.
     pub(crate) fn operations(&self) -> usize {
         operations(&self.steps)
     }
@@ -61,7 +79,8 @@ impl Trace {
 
 /// The operations of some steps.
 pub(crate) fn operations(steps: &[Vec<Op>]) -> usize {
-    steps.iter().map(Vec::len).sum()
+    let is_operation = |op: &&Op| matches!(op, Op::Allocate { .. } | Op::Free { .. });
+    steps.iter().flatten().filter(is_operation).count()
 }
 
 impl Builder {
@@ -105,6 +124,46 @@ impl Builder {
         self.push(Op::Free { slot })
     }
 
+    /// Enters a scope, which is called so.
+    pub(crate) fn enter(&mut self, name: &str) -> Result<(), String> {
+        let scope = self.scope(name)?;
+        self.go(Some(scope))
+    }
+
+    /// Leaves a scope; nothing if it was entered before the trace began.
+    pub(crate) fn leave(&mut self, name: &str) -> Result<(), String> {
+        let scope = Some(self.scope(name)?);
+        let Some(place) = self.entered.iter().rposition(|entered| *entered == scope) else { return Ok(()) };
+        self.entered.remove(place);
+        self.push(Op::Leave { scope })
+    }
+
+    /// As [`allocate`](Builder::allocate), in the scope of this name or in none, whatever was entered last.
+    pub(crate) fn allocate_in(&mut self, name: Option<&str>, id: u64, bytes: u64) -> Result<(), String> {
+        let scope = name.map(|name| self.scope(name)).transpose()?;
+        if self.entered.last().copied().flatten() == scope {
+            return self.allocate(id, bytes);
+        }
+        self.go(scope)?;
+        self.allocate(id, bytes)?;
+        self.entered.pop();
+        self.push(Op::Leave { scope })
+    }
+
+    fn go(&mut self, scope: Option<u32>) -> Result<(), String> {
+        self.entered.push(scope);
+        self.push(Op::Enter { scope })
+    }
+
+    /// The number of a scope, which a name that is new gets.
+    fn scope(&mut self, name: &str) -> Result<u32, String> {
+        let place = self.scopes.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.scopes.push(name.to_owned());
+            self.scopes.len() - 1
+        });
+        u32::try_from(place).map_err(|_| "too many scopes".to_owned())
+    }
+
     /// The slot that was freed last, which is likely still in the processor's cache, or a new one.
     fn free_slot(&mut self) -> Result<u32, String> {
         if let Some(slot) = self.free_slots.pop() {
@@ -121,11 +180,11 @@ impl Builder {
     }
 
     pub(crate) fn finish(self, name: String) -> Result<Trace, String> {
-        if self.steps.iter().all(Vec::is_empty) {
+        if operations(&self.steps) == 0 {
             return Err("there is nothing to replay".to_owned());
         }
-        let Self { steps, slots, peak_live_bytes, .. } = self;
-        Ok(Trace { name, steps, slots: slots as usize, peak_live_bytes })
+        let Self { steps, slots, scopes, peak_live_bytes, .. } = self;
+        Ok(Trace { name, steps, scopes, slots: slots as usize, peak_live_bytes })
     }
 }
 
@@ -152,6 +211,30 @@ mod tests {
         builder.allocate(14, 300).unwrap(); // 768
         let trace = builder.finish("tiny".to_owned()).unwrap();
         assert_eq!((trace.peak_live_bytes, trace.operations(), trace.steps.len()), (768, 7, 2));
+    }
+
+    #[test]
+    fn an_allocation_is_made_in_its_scope_whatever_was_entered_last() {
+        let mut builder = Builder::default();
+        builder.step(0).unwrap();
+        builder.leave("of before").unwrap();
+        builder.enter("one").unwrap();
+        builder.enter("other").unwrap();
+        builder.allocate_in(Some("other"), 0, 8).unwrap();
+        builder.allocate_in(Some("one"), 1, 8).unwrap();
+        builder.leave("one").unwrap();
+        builder.allocate_in(None, 2, 8).unwrap();
+        builder.leave("other").unwrap();
+        builder.allocate_in(None, 3, 8).unwrap();
+        let trace = builder.finish(String::new()).unwrap();
+        assert_eq!(trace.scopes, ["of before", "one", "other"]);
+        let allocate = |slot| Op::Allocate { slot, bytes: 8 };
+        let [enter, leave] = [|scope| Op::Enter { scope }, |scope| Op::Leave { scope }] as [fn(Option<u32>) -> Op; 2];
+        let (one, other) = (Some(1), Some(2));
+        let inside = [enter(one), enter(other), allocate(0), enter(one), allocate(1), leave(one), leave(one)];
+        let outside = [enter(None), allocate(2), leave(None), leave(other), allocate(3)];
+        assert_eq!(trace.steps, [[&inside[..], &outside].concat()]);
+        assert_eq!(trace.operations(), 4);
     }
 
     #[test]

@@ -115,7 +115,7 @@ mod tests {
         builder.step(0).unwrap();
         builder.allocate(7, 1000).unwrap();
         let (host, trace) = (Host::new(), builder.finish("vandal".to_owned()).unwrap());
-        let mut replay = Replay::new(&host, &trace, Policy::Direct, trace.name.clone());
+        let mut replay = Replay::new(&host, &trace, Policy::Direct, &trace.name);
         let mut vandal = Vandal(Watched::new(&host, trace.slots));
         replay.pass(&mut vandal).unwrap();
         vandal.0.look_at_contents(true);
