@@ -28,10 +28,7 @@ impl Block {
     /// none.
     pub(crate) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Block> {
         let record = if trace::is_on() {
-            let listed = current::listed();
-            let outcome = Block::find(stream, request);
-            traced::note_allocation(listed, stream, request, outcome.as_deref());
-            outcome?
+            traced::allocate(stream, request, || Block::find(stream, request))?
         } else {
             Block::find(stream, request)?
         };
@@ -321,9 +318,17 @@ fn give_back(record: Box<Record>) {
 
 #[inline(never)]
 fn give_back_unplanned(record: Box<Record>) {
-    if trace::is_on() {
-        traced::note_drop(&record);
+    if !trace::is_on() {
+        return give_back_untold(record);
     }
+    if let Some(record) = traced::give_back(record) {
+        give_back_untold(record);
+    }
+}
+
+/// As [`give_back_unplanned`], once a trace that is on was told.
+#[inline]
+fn give_back_untold(record: Box<Record>) {
     if record.needs_care() {
         return give_back_with_care(record);
     }

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
+use std::thread::LocalKey;
 
 use super::owner::{Cache, Owner};
 use super::policy::{Recycle, Terms};
@@ -31,7 +32,12 @@ thread_local! {
     static KEEPING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
     /// The cache of `CURRENT`, if it plans and no trace was on when it came to stand there.
     static PLANNING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
+    /// The cache of `CURRENT`, if it plans and a trace was on.
+    static TRACED: Cell<Option<&'static Cache>> = const { Cell::new(None) };
 }
+
+/// Where a cache stands that serves this thread.
+type Standing = LocalKey<Cell<Option<&'static Cache>>>;
 
 /// Makes `current` serve this thread, or nobody.
 ///
@@ -44,7 +50,9 @@ pub(crate) unsafe fn set(current: Option<Current>) {
     KEEPING.set(that(|recycle| recycle != Recycle::Off));
     // While a trace is on, nothing is served but by the ways that tell it.
     let is_traced = trace::is_on();
-    PLANNING.set(if is_traced { None } else { that(|recycle| recycle == Recycle::Auto) });
+    let planning = that(|recycle| recycle == Recycle::Auto);
+    PLANNING.set(planning.filter(|_| !is_traced));
+    TRACED.set(planning.filter(|_| is_traced));
     if is_traced {
         trace::inside(current.and_then(|current| current.cache.title()).as_ref());
     }
@@ -64,20 +72,41 @@ pub(crate) fn refused(error: Error, request: &Request<'_>) -> Error {
     error.stopping(format!("an array of {dtype} of shape {dims:?}, {:#}{place}", Bytes(bytes as u64)), dtype, bytes)
 }
 
-/// What the plan of the innermost scope expects next, if this is it.
+/// What the plan of the innermost scope expects next, if this is it; nothing while a trace is on.
 #[inline(always)]
 pub(crate) fn serve_planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
-    let cache = PLANNING.get()?;
-    // SAFETY: a cache that stands in `PLANNING` was entered by this thread, which so owns it, and serving a position touches
+    serve_by_plan(&PLANNING, stream, dims, bytes)
+}
+
+/// As [`serve_planned`], while a trace is on, for who tells it.
+pub(super) fn serve_traced(stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
+    serve_by_plan(&TRACED, stream, request.dims, request.bytes)
+}
+
+#[inline(always)]
+fn serve_by_plan(standing: &'static Standing, stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
+    let cache = standing.get()?;
+    // SAFETY: a cache that stands in `PLANNING` or `TRACED` was entered by this thread, which so owns it, and serving a position touches
     // plain data alone, which comes back to no cache.
     unsafe { cache.local.owned(|local| local.planner.serve(&cache.shared, stream, dims, bytes)) }
 }
 
-/// Takes back what the plan of the innermost scope served, if that is all there is to do; hands out any other record.
+/// Takes back what the plan of the innermost scope served, if that is all there is to do; hands out any other record, and all while
+/// a trace is on.
 #[inline(always)]
 pub(super) fn take_back_planned(record: Box<Record>) -> Option<Box<Record>> {
-    let Some(cache) = PLANNING.get() else { return Some(record) };
-    // SAFETY: a cache that stands in `PLANNING` was entered by this thread, which so owns it, and taking a position back touches
+    take_back_by_plan(&PLANNING, record)
+}
+
+/// As [`take_back_planned`], while a trace is on, for who has told it.
+pub(super) fn take_back_traced(record: Box<Record>) -> Option<Box<Record>> {
+    take_back_by_plan(&TRACED, record)
+}
+
+#[inline(always)]
+fn take_back_by_plan(standing: &'static Standing, record: Box<Record>) -> Option<Box<Record>> {
+    let Some(cache) = standing.get() else { return Some(record) };
+    // SAFETY: a cache that stands in `PLANNING` or `TRACED` was entered by this thread, which so owns it, and taking a position back touches
     // plain data alone: the record goes on a stack, and is not dropped.
     unsafe { cache.local.owned(|local| local.planner.take_back(&cache.shared, record)) }
 }

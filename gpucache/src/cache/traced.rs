@@ -2,18 +2,36 @@
 
 use super::current;
 use super::owner::Cache;
-use crate::base::error::Error;
+use crate::base::error::Result;
 use crate::device::Stream;
 use crate::record::{Origin, Record, Request};
 use crate::trace::{self, Allocation, ServedBy};
 
-/// A request was served, by lists of the scope if they have served more than before, or was not.
-pub(super) fn note_allocation(listed: u64, stream: &Stream, request: &Request<'_>, outcome: Result<&Record, &Error>) {
-    let (address, stream, served_by) = match outcome {
-        Ok(record) => (record.address, record.stream().id(), Some(served_by(record, current::listed() != listed))),
-        Err(error) if error.is_out_of_memory() => (0, stream.id(), None),
-        Err(_) => return,
-    };
+/// A record for a request: what the plan expects, else what `find` finds.
+pub(super) fn allocate(
+    stream: &Stream,
+    request: &Request<'_>,
+    find: impl FnOnce() -> Result<Box<Record>>,
+) -> Result<Box<Record>> {
+    if let Some(record) = current::serve_traced(stream, request) {
+        tell(request, record.address, stream.id(), Some(ServedBy::Plan));
+        return Ok(record);
+    }
+    let listed = current::listed();
+    let outcome = find();
+    match &outcome {
+        Ok(record) => {
+            let served_by = served_by(record, current::listed() != listed);
+            tell(request, record.address, record.stream().id(), Some(served_by));
+        }
+        Err(error) if error.is_out_of_memory() => tell(request, 0, stream.id(), None),
+        Err(_) => {}
+    }
+    outcome
+}
+
+#[inline]
+fn tell(request: &Request<'_>, address: u64, stream: u64, served_by: Option<ServedBy>) {
     let Request { type_name, dims, bytes, .. } = *request;
     if bytes > 0 {
         trace::allocated(&Allocation { dtype: type_name, dims, bytes, address, stream, served_by });
@@ -29,11 +47,12 @@ fn served_by(record: &Record, is_listed: bool) -> ServedBy {
     }
 }
 
-/// An array was dropped.
-pub(super) fn note_drop(record: &Record) {
+/// An array was dropped. Hands out a record that the plan does not take back.
+pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
     if record.bytes() > 0 {
         trace::freed(record.address, record.bytes(), record.stream().id());
     }
+    current::take_back_traced(record)
 }
 
 impl Cache {

@@ -34,7 +34,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(dims: &[usize]) -> Shape {
         match dims.len() {
             0..=SHAPE => Shape::wide(dims),
@@ -43,13 +43,13 @@ impl Shape {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn wide(dims: &[usize]) -> Shape {
-        let mut words = [0; SHAPE];
-        std::iter::zip(&mut words, dims).for_each(|(word, dim)| *word = *dim as u64);
-        Shape { rank: dims.len() as u8, words }
+        let word = |place: usize| dims.get(place).map_or(0, |dim| *dim as u64);
+        Shape { rank: dims.len() as u8, words: [word(0), word(1), word(2)] }
     }
 
+    #[inline(never)]
     fn narrow(dims: &[usize]) -> Shape {
         let mut words = [0; SHAPE];
         for (place, dim) in dims.iter().enumerate() {
@@ -75,7 +75,7 @@ impl Shape {
 }
 
 impl Packed {
-    #[inline]
+    #[inline(always)]
     pub(super) fn words(&self) -> [u64; WORDS] {
         let served_by = self.served_by.map_or(NO_SERVER, |served_by| served_by as u64);
         let kinds = self.action as u64 | served_by << 4 | u64::from(self.shape.rank) << 8;

@@ -40,12 +40,14 @@ impl Ring {
     }
 
     /// Writes the next event into the slot `next`, and returns the slot after it. For the ring's own thread alone.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&self, next: usize, event: &Packed) -> usize {
         let slots = self.chunks[next / CHUNK].get_or_init(chunk);
         // Who reads one of these words then finds `written` as it is before.
         fence(Release);
-        std::iter::zip(&slots[next % CHUNK], event.words()).for_each(|(slot, word)| slot.store(word, Relaxed));
+        let slot = &slots[next % CHUNK];
+        let words = event.words();
+        (0..WORDS).for_each(|word| slot[word].store(words[word], Relaxed));
         self.written.store(self.written.load(Relaxed) + 1, Release);
         if next + 1 < self.slots() { next + 1 } else { 0 }
     }

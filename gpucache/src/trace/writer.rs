@@ -12,7 +12,7 @@ use super::ring::Ring;
 use super::session::{self, Joined, Title};
 
 /// Events between two looks at the clock, each of which takes longer than all else that an event takes.
-const LOOK_IN: u8 = 16;
+const LOOK_IN: u8 = 32;
 
 /// An allocation that was served, or not.
 pub(crate) struct Allocation<'a> {
@@ -44,7 +44,7 @@ thread_local! {
 }
 
 /// Runs `act` on the thread's side of the trace that is on; counts what a thread that ends has no place for.
-#[inline]
+#[inline(always)]
 fn write(act: impl FnOnce(&mut Writer)) {
     if !with(act) {
         session::note_unwritten();
@@ -52,21 +52,25 @@ fn write(act: impl FnOnce(&mut Writer)) {
 }
 
 /// As [`write`]. Whether the thread has a side.
-#[inline]
+#[inline(always)]
 fn with(act: impl FnOnce(&mut Writer)) -> bool {
     let there = WRITER.try_with(|writer| {
         let Ok(mut writer) = writer.try_borrow_mut() else { return };
-        match &mut *writer {
-            Some(writer) if writer.session == session::number() => act(writer),
-            writer => {
-                *writer = Writer::join();
-                if let Some(writer) = writer {
-                    act(writer);
-                }
-            }
+        if !writer.as_ref().is_some_and(|writer| writer.session == session::number()) {
+            rejoin(&mut writer);
+        }
+        if let Some(writer) = &mut *writer {
+            act(writer);
         }
     });
     there.is_ok()
+}
+
+/// Joins the session that is on, if one is.
+#[cold]
+#[inline(never)]
+fn rejoin(writer: &mut Option<Writer>) {
+    *writer = Writer::join();
 }
 
 /// An array got memory, or none was found.
@@ -123,22 +127,27 @@ impl Writer {
         Some(Writer { session: number, began, ring, next: 0, time: 0, look_in: 0, scope: 0, scopes, dtypes })
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, event: &Packed) {
         self.next = self.ring.push(self.next, event);
     }
 
-    #[inline]
+    #[inline(always)]
     fn time(&mut self) -> u64 {
         if self.look_in == 0 {
-            self.look_in = LOOK_IN;
-            self.time = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.look();
         }
         self.look_in -= 1;
         self.time
     }
 
-    #[inline]
+    #[cold]
+    fn look(&mut self) {
+        self.look_in = LOOK_IN;
+        self.time = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    }
+
+    #[inline(always)]
     fn dtype(&mut self, name: &'static str) -> u16 {
         match self.dtypes.iter().find(|known| std::ptr::eq(known.0, name)) {
             Some((_, number)) => *number,
