@@ -1,0 +1,87 @@
+//! A value of JSON as a pickle of protocol 2, by no more opcodes than PyTorch's viewer of memory snapshots reads.
+
+use serde_json::Value;
+
+/// An integer beyond what both opcodes for one hold, or a float, which no snapshot has.
+#[derive(Debug, PartialEq)]
+pub(crate) struct NoInteger(pub(crate) String);
+
+impl std::fmt::Display for NoInteger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} is not an integer of 64 bits", self.0)
+    }
+}
+
+impl std::error::Error for NoInteger {}
+
+/// The value as a pickle.
+///
+/// # Errors
+/// For a number that is not an `i64`.
+pub(crate) fn pickle(value: &Value) -> Result<Vec<u8>, NoInteger> {
+    let mut to = b"\x80\x02".to_vec();
+    put(value, &mut to)?;
+    to.push(b'.');
+    Ok(to)
+}
+
+fn put(value: &Value, to: &mut Vec<u8>) -> Result<(), NoInteger> {
+    match value {
+        Value::Null => to.push(b'N'),
+        Value::Bool(true) => to.push(b'\x88'),
+        Value::Bool(false) => to.push(b'\x89'),
+        Value::Number(number) => put_integer(number.as_i64().ok_or_else(|| NoInteger(number.to_string()))?, to),
+        Value::String(text) => put_text(text, to),
+        Value::Array(values) => {
+            to.extend(b"](");
+            values.iter().try_for_each(|value| put(value, to))?;
+            to.push(b'e');
+        }
+        Value::Object(fields) => {
+            to.extend(b"}(");
+            for (name, value) in fields {
+                put_text(name, to);
+                put(value, to)?;
+            }
+            to.push(b'u');
+        }
+    }
+    Ok(())
+}
+
+/// In 32 bits where that suffices, else as a long integer of eight bytes.
+fn put_integer(number: i64, to: &mut Vec<u8>) {
+    match i32::try_from(number) {
+        Ok(number) => {
+            to.push(b'J');
+            to.extend(number.to_le_bytes());
+        }
+        Err(_) => {
+            to.extend(b"\x8a\x08");
+            to.extend(number.to_le_bytes());
+        }
+    }
+}
+
+fn put_text(text: &str, to: &mut Vec<u8>) {
+    to.push(b'X');
+    to.extend((text.len() as u32).to_le_bytes());
+    to.extend(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_kind_of_value_has_its_opcodes() {
+        let bytes = |value| pickle(&value).unwrap();
+        assert_eq!(bytes(json!(null)), b"\x80\x02N.");
+        assert_eq!(bytes(json!([true, false])), b"\x80\x02](\x88\x89e.");
+        assert_eq!(bytes(json!({ "a": -2 })), b"\x80\x02}(X\x01\0\0\0aJ\xfe\xff\xff\xffu.");
+        assert_eq!(bytes(json!(1u64 << 40)), b"\x80\x02\x8a\x08\0\0\0\0\0\x01\0\0.");
+        assert_eq!(pickle(&json!(1.5)), Err(NoInteger("1.5".to_owned())));
+    }
+}

@@ -1,0 +1,160 @@
+//! The run as a memory snapshot of PyTorch's, for its viewer (pytorch.org/memory_viz) and its `_memory_viz.py`.
+//!
+//! The trace knows arrays, and not the pages below them. So a segment is a stretch of addresses in which the trace has seen arrays, of
+//! whole pages, and counts as allocated before the first of them. A frame is a scope: its name, and where it stands in the program.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Value, json};
+
+use crate::run::{Event, Op, Run};
+
+/// Segments are of whole pages of this size, as GPUs map them.
+const PAGE: u64 = 2 << 20;
+
+/// The snapshot at the end of the run, with its history.
+pub(crate) fn snapshot(run: &Run) -> Value {
+    let stretches = stretches(run);
+    let history = history(run, &stretches);
+    let segments: Vec<Value> = stretches.iter().map(|stretch| segment(run, stretch)).collect();
+    json!({ "segments": segments, "device_traces": [history], "allocator_settings": {}, "external_annotations": [] })
+}
+
+/// Addresses of whole pages without a gap.
+struct Stretch {
+    begin: u64,
+    end: u64,
+}
+
+impl Stretch {
+    fn has(&self, address: u64) -> bool {
+        (self.begin..self.end).contains(&address)
+    }
+}
+
+/// The stretches in which arrays lay, by address.
+fn stretches(run: &Run) -> Vec<Stretch> {
+    let allocations = run.events.iter().filter(|event| event.op == Op::Allocate);
+    let mut pages: Vec<(u64, u64)> = allocations
+        .map(|event| (event.address / PAGE * PAGE, (event.address + event.bytes.max(1)).next_multiple_of(PAGE)))
+        .collect();
+    pages.sort_unstable();
+    pages.dedup();
+    let mut stretches: Vec<Stretch> = Vec::new();
+    for (begin, end) in pages {
+        match stretches.last_mut() {
+            Some(last) if begin <= last.end => last.end = last.end.max(end),
+            _ => stretches.push(Stretch { begin, end }),
+        }
+    }
+    stretches
+}
+
+/// What the viewer shows as a call stack: the innermost scope first, then those around it.
+fn frames(scopes: &[(String, String)]) -> Value {
+    let frame = |(name, site): &(String, String)| {
+        // `file:line:column`
+        let mut parts = site.rsplitn(3, ':').skip(1);
+        let line: u32 = parts.next().and_then(|line| line.parse().ok()).unwrap_or(0);
+        json!({ "name": name, "filename": parts.next().unwrap_or_default(), "line": line })
+    };
+    scopes.iter().rev().map(frame).collect()
+}
+
+/// The scopes that each thread is inside of.
+#[derive(Default)]
+struct Inside(HashMap<u64, Vec<(String, String)>>);
+
+impl Inside {
+    fn take(&mut self, event: &Event) {
+        let scopes = self.0.entry(event.thread).or_default();
+        match event.op {
+            Op::Enter => scopes.push((event.scope.clone(), event.site.clone())),
+            Op::Leave => {
+                if let Some(place) = scopes.iter().rposition(|(name, _)| *name == event.scope) {
+                    scopes.remove(place);
+                }
+            }
+            Op::Allocate | Op::Free | Op::Short => {}
+        }
+    }
+
+    fn frames(&self, event: &Event) -> Value {
+        self.0.get(&event.thread).map_or_else(|| json!([]), |scopes| frames(scopes))
+    }
+}
+
+/// The actions of a trace, in PyTorch's words.
+fn history(run: &Run, stretches: &[Stretch]) -> Vec<Value> {
+    let (mut inside, mut history, mut seen) = (Inside::default(), Vec::new(), vec![false; stretches.len()]);
+    for event in &run.events {
+        inside.take(event);
+        let frames = inside.frames(event);
+        let mut tell = |action: &str, address: u64, bytes: u64| {
+            let (stream, time_us) = (event.stream, event.time_ns / 1000);
+            history.push(json!({
+                "action": action, "addr": address, "size": bytes, "stream": stream, "time_us": time_us, "frames": frames,
+            }));
+        };
+        match event.op {
+            Op::Allocate => {
+                let place = stretches.partition_point(|stretch| stretch.end <= event.address);
+                if !std::mem::replace(&mut seen[place], true) {
+                    tell("segment_alloc", stretches[place].begin, stretches[place].end - stretches[place].begin);
+                }
+                tell("alloc", event.address, event.bytes);
+            }
+            Op::Free => {
+                tell("free_requested", event.address, event.bytes);
+                tell("free_completed", event.address, event.bytes);
+            }
+            Op::Short => history.push(json!({
+                "action": "oom", "size": event.bytes, "stream": event.stream, "time_us": event.time_ns / 1000,
+                "device_free": 0, "frames": frames,
+            })),
+            Op::Enter | Op::Leave => {}
+        }
+    }
+    history
+}
+
+/// A segment with what is alive in it at the end, and the free stretches between.
+fn segment(run: &Run, stretch: &Stretch) -> Value {
+    let (mut inside, mut alive, mut stream) = (Inside::default(), BTreeMap::new(), None);
+    for event in &run.events {
+        inside.take(event);
+        if !stretch.has(event.address) {
+            continue;
+        }
+        stream.get_or_insert(event.stream);
+        match event.op {
+            Op::Allocate => _ = alive.insert(event.address, (event.bytes, inside.frames(event))),
+            Op::Free => _ = alive.remove(&event.address),
+            Op::Enter | Op::Leave | Op::Short => {}
+        }
+    }
+    let allocated: u64 = alive.values().map(|(bytes, _)| bytes).sum();
+    let mut blocks = Vec::new();
+    let mut end = stretch.begin;
+    for (address, (bytes, frames)) in alive {
+        free_until(&mut blocks, end, address);
+        end = address + bytes;
+        blocks.push(block(address, bytes, "active_allocated", frames));
+    }
+    free_until(&mut blocks, end, stretch.end);
+    json!({
+        "device": 0, "address": stretch.begin, "total_size": stretch.end - stretch.begin, "allocated_size": allocated,
+        "active_size": allocated, "requested_size": allocated, "stream": stream, "segment_type": "large",
+        "segment_pool_id": [0, 0], "is_expandable": false, "frames": [], "blocks": blocks,
+    })
+}
+
+fn free_until(blocks: &mut Vec<Value>, begin: u64, end: u64) {
+    if begin < end {
+        blocks.push(block(begin, end - begin, "inactive", json!([])));
+    }
+}
+
+fn block(address: u64, bytes: u64, state: &str, frames: Value) -> Value {
+    json!({ "address": address, "size": bytes, "requested_size": bytes, "state": state, "frames": frames })
+}
