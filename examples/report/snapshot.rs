@@ -14,9 +14,9 @@ const PAGE: u64 = 2 << 20;
 
 /// The snapshot at the end of the run, with its history.
 pub(crate) fn snapshot(run: &Run) -> Value {
-    let stretches = stretches(run);
+    let (stretches, alive) = (stretches(run), alive(run));
     let history = history(run, &stretches);
-    let segments: Vec<Value> = stretches.iter().map(|stretch| segment(run, stretch)).collect();
+    let segments: Vec<Value> = stretches.iter().map(|stretch| segment(stretch, &alive)).collect();
     json!({ "segments": segments, "device_traces": [history], "allocator_settings": {}, "external_annotations": [] })
 }
 
@@ -24,27 +24,28 @@ pub(crate) fn snapshot(run: &Run) -> Value {
 struct Stretch {
     begin: u64,
     end: u64,
+    /// Of an array that lay there.
+    stream: u64,
 }
 
-impl Stretch {
-    fn has(&self, address: u64) -> bool {
-        (self.begin..self.end).contains(&address)
-    }
-}
+/// By its address, what is alive at the end of a run: bytes, and the scopes in which it was allocated.
+type Alive = BTreeMap<u64, (u64, Value)>;
 
 /// The stretches in which arrays lay, by address.
 fn stretches(run: &Run) -> Vec<Stretch> {
     let allocations = run.events.iter().filter(|event| event.op == Op::Allocate);
-    let mut pages: Vec<(u64, u64)> = allocations
-        .map(|event| (event.address / PAGE * PAGE, (event.address + event.bytes.max(1)).next_multiple_of(PAGE)))
-        .collect();
-    pages.sort_unstable();
-    pages.dedup();
+    let pages = |event: &Event| Stretch {
+        begin: event.address / PAGE * PAGE,
+        end: (event.address + event.bytes.max(1)).next_multiple_of(PAGE),
+        stream: event.stream,
+    };
+    let mut pages: Vec<Stretch> = allocations.map(pages).collect();
+    pages.sort_by_key(|stretch| stretch.begin);
     let mut stretches: Vec<Stretch> = Vec::new();
-    for (begin, end) in pages {
+    for next in pages {
         match stretches.last_mut() {
-            Some(last) if begin <= last.end => last.end = last.end.max(end),
-            _ => stretches.push(Stretch { begin, end }),
+            Some(last) if next.begin <= last.end => last.end = last.end.max(next.end),
+            _ => stretches.push(next),
         }
     }
     stretches
@@ -118,33 +119,34 @@ fn history(run: &Run, stretches: &[Stretch]) -> Vec<Value> {
     history
 }
 
-/// A segment with what is alive in it at the end, and the free stretches between.
-fn segment(run: &Run, stretch: &Stretch) -> Value {
-    let (mut inside, mut alive, mut stream) = (Inside::default(), BTreeMap::new(), None);
+fn alive(run: &Run) -> Alive {
+    let (mut inside, mut alive) = (Inside::default(), BTreeMap::new());
     for event in &run.events {
         inside.take(event);
-        if !stretch.has(event.address) {
-            continue;
-        }
-        stream.get_or_insert(event.stream);
         match event.op {
             Op::Allocate => _ = alive.insert(event.address, (event.bytes, inside.frames(event))),
             Op::Free => _ = alive.remove(&event.address),
             Op::Enter | Op::Leave | Op::Short => {}
         }
     }
-    let allocated: u64 = alive.values().map(|(bytes, _)| bytes).sum();
+    alive
+}
+
+/// A segment with what is alive in it, and the free stretches between.
+fn segment(stretch: &Stretch, alive: &Alive) -> Value {
+    let alive = alive.range(stretch.begin..stretch.end);
+    let allocated: u64 = alive.clone().map(|(_, (bytes, _))| bytes).sum();
     let mut blocks = Vec::new();
     let mut end = stretch.begin;
-    for (address, (bytes, frames)) in alive {
+    for (&address, (bytes, frames)) in alive {
         free_until(&mut blocks, end, address);
         end = address + bytes;
-        blocks.push(block(address, bytes, "active_allocated", frames));
+        blocks.push(block(address, *bytes, "active_allocated", frames.clone()));
     }
     free_until(&mut blocks, end, stretch.end);
     json!({
         "device": 0, "address": stretch.begin, "total_size": stretch.end - stretch.begin, "allocated_size": allocated,
-        "active_size": allocated, "requested_size": allocated, "stream": stream, "segment_type": "large",
+        "active_size": allocated, "requested_size": allocated, "stream": stretch.stream, "segment_type": "large",
         "segment_pool_id": [0, 0], "is_expandable": false, "frames": [], "blocks": blocks,
     })
 }
