@@ -14,7 +14,7 @@ pub(super) fn allocate(
     find: impl FnOnce() -> Result<Box<Record>>,
 ) -> Result<Box<Record>> {
     if let Some(record) = current::serve_traced(stream, request) {
-        tell(request, record.address, stream.id(), Some(ServedBy::Plan));
+        tell(request, record.address, stream, Some(ServedBy::Plan));
         return Ok(record);
     }
     let listed = current::listed();
@@ -22,19 +22,20 @@ pub(super) fn allocate(
     match &outcome {
         Ok(record) => {
             let served_by = served_by(record, current::listed() != listed);
-            tell(request, record.address, record.stream().id(), Some(served_by));
+            tell(request, record.address, record.stream(), Some(served_by));
         }
-        Err(error) if error.is_out_of_memory() => tell(request, 0, stream.id(), None),
+        Err(error) if error.is_out_of_memory() => tell(request, 0, stream, None),
         Err(_) => {}
     }
     outcome
 }
 
 #[inline]
-fn tell(request: &Request<'_>, address: u64, stream: u64, served_by: Option<ServedBy>) {
+fn tell(request: &Request<'_>, address: u64, stream: &Stream, served_by: Option<ServedBy>) {
     let Request { type_name, dims, bytes, .. } = *request;
+    let (stream, device) = (stream.id(), stream.memory_id());
     if bytes > 0 {
-        trace::allocated(&Allocation { dtype: type_name, dims, bytes, address, stream, served_by });
+        trace::allocated(&Allocation { dtype: type_name, dims, bytes, address, stream, device, served_by });
     }
 }
 
@@ -50,7 +51,8 @@ fn served_by(record: &Record, is_listed: bool) -> ServedBy {
 /// An array was dropped. Hands out a record that the plan does not take back.
 pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
     if record.bytes() > 0 {
-        trace::freed(record.address, record.bytes(), record.stream().id());
+        let stream = record.stream();
+        trace::freed(record.address, record.bytes(), stream.id(), stream.memory_id());
     }
     current::take_back_traced(record)
 }

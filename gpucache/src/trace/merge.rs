@@ -9,7 +9,7 @@ use std::iter::Peekable;
 use std::vec::IntoIter;
 
 use super::event::Action;
-use super::packed::Packed;
+use super::packed::{Packed, Place};
 
 /// An event, and the thread that it is of.
 pub(super) type Told = (u32, Packed);
@@ -25,8 +25,8 @@ pub(super) fn merge(threads: Vec<Vec<Packed>>) -> Vec<Told> {
     while let Some(thread) = next(&mut sources, &live) {
         let Some((mut event, _)) = sources[thread].next() else { break };
         match event.action {
-            Action::Allocated => _ = live.insert(event.address),
-            Action::Freed => _ = live.remove(&event.address),
+            Action::Allocated => _ = live.insert(event.place()),
+            Action::Freed => _ = live.remove(&event.place()),
             Action::Entered | Action::Left | Action::Short => {}
         }
         time = event.time.max(time);
@@ -53,7 +53,7 @@ fn bounded(events: Vec<Packed>) -> Vec<(Packed, u64)> {
 
 /// The thread whose event comes next: the earliest one, unless its address says that another one came before it, and that one
 /// can have.
-fn next(sources: &mut [Source], live: &HashSet<u64>) -> Option<usize> {
+fn next(sources: &mut [Source], live: &HashSet<Place>) -> Option<usize> {
     let mut heads: Vec<(u64, usize, u64, bool)> = Vec::with_capacity(sources.len());
     for (thread, source) in sources.iter_mut().enumerate() {
         if let Some((event, bound)) = source.peek() {
@@ -69,10 +69,10 @@ fn next(sources: &mut [Source], live: &HashSet<u64>) -> Option<usize> {
 }
 
 /// Whether an event can follow while these addresses are in use.
-fn fits(event: &Packed, live: &HashSet<u64>) -> bool {
+fn fits(event: &Packed, live: &HashSet<Place>) -> bool {
     match event.action {
-        Action::Allocated => !live.contains(&event.address),
-        Action::Freed => live.contains(&event.address),
+        Action::Allocated => !live.contains(&event.place()),
+        Action::Freed => live.contains(&event.place()),
         Action::Entered | Action::Left | Action::Short => true,
     }
 }
@@ -84,7 +84,7 @@ mod tests {
 
     fn event(time: u64, action: Action, address: u64) -> Packed {
         let (dtype, scope, bytes, stream, shape) = (0, 0, 8, 0, Shape::default());
-        Packed { time, action, served_by: None, dtype, scope, address, bytes, stream, shape }
+        Packed { time, action, served_by: None, dtype, scope, device: 0, address, bytes, stream, shape }
     }
 
     fn order(threads: Vec<Vec<Packed>>) -> Vec<(u32, Action, u64)> {

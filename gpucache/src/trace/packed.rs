@@ -9,6 +9,8 @@ const SHAPE: usize = 3;
 /// Dimensions that have room there if each fits half a word.
 const MOST_DIMS: usize = 2 * SHAPE;
 const NO_SERVER: u64 = 15;
+/// More scopes than this have no number.
+pub(super) const MOST_SCOPES: u32 = (1 << 24) - 1;
 
 /// An event with names by number.
 #[derive(Clone, Copy, Debug)]
@@ -19,11 +21,21 @@ pub(super) struct Packed {
     pub(super) served_by: Option<ServedBy>,
     /// 0 for none; else one more than the place in the trace's table.
     pub(super) dtype: u16,
+    /// As `dtype`, in three bytes.
     pub(super) scope: u32,
+    /// The last byte of the device's number, as two devices may have the same addresses.
+    pub(super) device: u8,
     pub(super) address: u64,
     pub(super) bytes: u64,
     pub(super) stream: u64,
     pub(super) shape: Shape,
+}
+
+/// Where an array lies: in use by one at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    device: u8,
+    address: u64,
 }
 
 /// Up to three dimensions in a word each, or up to six in half a word each.
@@ -75,11 +87,15 @@ impl Shape {
 }
 
 impl Packed {
+    pub(super) fn place(&self) -> Place {
+        Place { device: self.device, address: self.address }
+    }
+
     #[inline(always)]
     pub(super) fn words(&self) -> [u64; WORDS] {
         let served_by = self.served_by.map_or(NO_SERVER, |served_by| served_by as u64);
         let kinds = self.action as u64 | served_by << 4 | u64::from(self.shape.rank) << 8;
-        let names = u64::from(self.dtype) << 16 | u64::from(self.scope) << 32;
+        let names = u64::from(self.dtype) << 16 | u64::from(self.scope) << 32 | u64::from(self.device) << 56;
         let [one, two, three] = self.shape.words;
         [self.time, kinds | names, self.address, self.bytes, self.stream, one, two, three]
     }
@@ -92,7 +108,8 @@ impl Packed {
             action: *Action::ALL.get((kinds & 15) as usize)?,
             served_by: ServedBy::ALL.get((kinds >> 4 & 15) as usize).copied(),
             dtype: (kinds >> 16) as u16,
-            scope: (kinds >> 32) as u32,
+            scope: (kinds >> 32) as u32 & MOST_SCOPES,
+            device: (kinds >> 56) as u8,
             address,
             bytes,
             stream,
@@ -121,8 +138,18 @@ mod tests {
         for (action, served_by) in [(Action::Allocated, Some(ServedBy::Device)), (Action::Short, None)] {
             let shape = Shape::new(&[2, 3, 4, 5]);
             let (time, address, bytes, stream) = (u64::MAX, 3 << 40, 1 << 50, 77);
-            let event =
-                Packed { time, action, served_by, dtype: 65535, scope: u32::MAX, address, bytes, stream, shape };
+            let event = Packed {
+                time,
+                action,
+                served_by,
+                dtype: 65535,
+                scope: MOST_SCOPES,
+                device: 255,
+                address,
+                bytes,
+                stream,
+                shape,
+            };
             let back = Packed::of(event.words()).unwrap();
             assert_eq!(format!("{back:?}"), format!("{event:?}"));
         }

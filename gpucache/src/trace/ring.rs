@@ -91,6 +91,7 @@ mod tests {
             served_by,
             dtype: 1,
             scope: 0,
+            device: 0,
             address: number,
             bytes: number,
             stream: number,

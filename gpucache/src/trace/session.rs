@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
+use super::packed::MOST_SCOPES;
 use super::ring::Ring;
 use crate::base::sync::{Mutex, MutexGuard};
 
@@ -83,7 +84,7 @@ pub(super) fn note_unwritten() {
 pub(super) fn scope(number: u64, title: &Title) -> u32 {
     let mut session = lock();
     let Some(session) = session.as_mut().filter(|session| session.number == number) else { return 0 };
-    place_of(&mut session.scopes, title) as u32
+    u32::try_from(place_of(&mut session.scopes, title)).ok().filter(|number| *number <= MOST_SCOPES).unwrap_or(0)
 }
 
 /// The number of a type's name in the session `number`; 0 if that has ended.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::event::{Action, TraceEvent};
 use super::merge::{Told, merge};
-use super::packed::Packed;
+use super::packed::{Packed, Place};
 use super::ring::Kept;
 use super::session::{Session, Title};
 
@@ -51,8 +51,8 @@ impl Trace {
 /// Finds the allocation that each free ends.
 struct Pairing<'s> {
     session: &'s Session,
-    /// By its address, the place among the events of what is in use.
-    live: HashMap<u64, usize>,
+    /// By where it lies, the place among the events of what is in use.
+    live: HashMap<Place, usize>,
     allocations: u64,
     events: Vec<TraceEvent>,
 }
@@ -61,7 +61,7 @@ impl Pairing<'_> {
     fn take(&mut self, (thread, event): Told) {
         let id = match event.action {
             Action::Allocated => self.begin(thread, &event),
-            Action::Freed => match self.live.remove(&event.address) {
+            Action::Freed => match self.live.remove(&event.place()) {
                 Some(place) => self.events[place].id,
                 None => return,
             },
@@ -72,12 +72,12 @@ impl Pairing<'_> {
 
     /// An allocation, before which the one is freed whose free was lost.
     fn begin(&mut self, thread: u32, event: &Packed) -> u64 {
-        if let Some(place) = self.live.remove(&event.address) {
+        if let Some(place) = self.live.remove(&event.place()) {
             let TraceEvent { id, bytes, stream, .. } = self.events[place];
             let freed = Packed { action: Action::Freed, bytes, stream, dtype: 0, served_by: None, ..*event };
             self.events.push(unpacked(self.session, thread, &freed, id));
         }
-        self.live.insert(event.address, self.events.len());
+        self.live.insert(event.place(), self.events.len());
         self.allocations += 1;
         self.allocations
     }

@@ -22,6 +22,8 @@ pub(crate) struct Allocation<'a> {
     /// 0 if it was not served.
     pub(crate) address: u64,
     pub(crate) stream: u64,
+    /// The number of its device.
+    pub(crate) device: u64,
     pub(crate) served_by: Option<ServedBy>,
 }
 
@@ -77,21 +79,21 @@ fn rejoin(writer: &mut Option<Writer>) {
 #[inline]
 pub(crate) fn allocated(allocation: &Allocation<'_>) {
     write(|writer| {
-        let Allocation { dtype, dims, bytes, address, stream, served_by } = *allocation;
+        let Allocation { dtype, dims, bytes, address, stream, device, served_by } = *allocation;
         let action = if served_by.is_some() { Action::Allocated } else { Action::Short };
         let (time, dtype, scope) = (writer.time(), writer.dtype(dtype), writer.scope);
-        let (bytes, shape) = (bytes as u64, Shape::new(dims));
-        writer.push(&Packed { time, action, served_by, dtype, scope, address, bytes, stream, shape });
+        let (bytes, device, shape) = (bytes as u64, device as u8, Shape::new(dims));
+        writer.push(&Packed { time, action, served_by, dtype, scope, device, address, bytes, stream, shape });
     });
 }
 
 /// An array was dropped.
 #[inline]
-pub(crate) fn freed(address: u64, bytes: usize, stream: u64) {
+pub(crate) fn freed(address: u64, bytes: usize, stream: u64, device: u64) {
     write(|writer| {
         let (time, scope, shape) = (writer.time(), writer.scope, Shape::default());
-        let (action, bytes) = (Action::Freed, bytes as u64);
-        writer.push(&Packed { time, action, served_by: None, dtype: 0, scope, address, bytes, stream, shape });
+        let (action, bytes, device) = (Action::Freed, bytes as u64, device as u8);
+        writer.push(&Packed { time, action, served_by: None, dtype: 0, scope, device, address, bytes, stream, shape });
     });
 }
 
@@ -109,7 +111,18 @@ fn turned(action: Action, title: &Title) {
     write(|writer| {
         writer.look_in = 0;
         let (time, scope, shape) = (writer.time(), writer.number_of(title), Shape::default());
-        let event = Packed { time, action, served_by: None, dtype: 0, scope, address: 0, bytes: 0, stream: 0, shape };
+        let event = Packed {
+            time,
+            action,
+            served_by: None,
+            dtype: 0,
+            scope,
+            device: 0,
+            address: 0,
+            bytes: 0,
+            stream: 0,
+            shape,
+        };
         writer.push(&event);
     });
 }
