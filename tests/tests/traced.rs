@@ -1,0 +1,156 @@
+//! A trace tells what happened, and changes nothing: each allocation with what served it, each free with its allocation, on each
+//! thread; and plans serve while it is on as they do otherwise.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+
+use gpucache::device::Virtual;
+use gpucache::trace::{self, Action, ServedBy, Trace, TraceEvent};
+use gpucache::{Recycle, Scope, ScopeGuard, prelude::*};
+
+/// There is one trace at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn served(trace: &Trace, scope: &str) -> HashMap<ServedBy, u64> {
+    let mut counts = HashMap::new();
+    for event in trace.events.iter().filter(|event| event.scope.as_deref() == Some(scope)) {
+        event.served_by.iter().for_each(|served_by| *counts.entry(*served_by).or_default() += 1);
+    }
+    counts
+}
+
+/// Each id is allocated once, freed once at most and then with the same bytes and address; no place is in use twice.
+fn assert_paired(trace: &Trace) {
+    let mut alive = HashMap::new();
+    for event in &trace.events {
+        match event.action {
+            Action::Allocated => assert!(alive.insert(event.id, (event.address, event.bytes)).is_none()),
+            Action::Freed => assert_eq!(alive.remove(&event.id), Some((event.address, event.bytes))),
+            _ => assert_eq!(event.id, 0),
+        }
+    }
+    assert!(trace.events.is_sorted_by_key(|event| event.time));
+}
+
+fn step(device: &Virtual, name: &str, sizes: &[usize]) -> gpucache::Result<()> {
+    let _inside = Scope::new(name).enter();
+    let arrays = sizes.iter().map(|bytes| device.zeros::<u8>(*bytes)).collect::<gpucache::Result<Vec<_>>>()?;
+    drop(device.zeros::<f32>([sizes[0], 2, 3, 4])?);
+    drop(arrays);
+    Ok(())
+}
+
+#[test]
+fn what_served_is_what_the_scope_counts() {
+    let _alone = alone();
+    let device = Virtual::new(1 << 30);
+    trace::start(100_000);
+    (0..20).for_each(|_| step(&device, "traced counts", &[5000, 70_000, 5000]).unwrap());
+    let trace = trace::stop();
+    let (counts, stats) = (served(&trace, "traced counts"), gpucache::plan_stats("traced counts").unwrap());
+    let count = |served_by| counts.get(&served_by).copied().unwrap_or(0);
+    assert_eq!(count(ServedBy::Plan), stats.planned);
+    assert_eq!(count(ServedBy::List), stats.listed);
+    assert_eq!(count(ServedBy::Range), stats.recycled + stats.misses);
+    assert!(stats.planned >= 60, "{stats:?}");
+    let entries = trace.events.iter().filter(|event| event.action == Action::Entered).count();
+    assert_eq!((entries, trace.lost), (20, 0));
+    let shaped = trace.events.iter().find(|event| event.dtype == "f32").unwrap();
+    assert_eq!((&*shaped.shape, shaped.bytes), (&[5000, 2, 3, 4][..], 5000 * 24 * 4));
+    assert!(shaped.scope_site.unwrap().file().ends_with("traced.rs"));
+    assert_paired(&trace);
+}
+
+#[test]
+fn plans_serve_as_without_a_trace() {
+    let _alone = alone();
+    let run = |name: &str, is_traced: bool| {
+        let device = Virtual::new(1 << 30);
+        if is_traced {
+            trace::start(10);
+        }
+        for entry in 0..40 {
+            step(&device, name, &[4096, 9000 + 512 * (entry % 3), 70_000]).unwrap();
+        }
+        let _ = trace::stop();
+        let stats = gpucache::plan_stats(name).unwrap();
+        let _ = gpucache::invalidate(name);
+        (stats.planned, stats.listed, stats.recycled, stats.misses, stats.deviations, device.memory().peak_bytes)
+    };
+    assert_eq!(run("traced", true), run("untraced", false));
+}
+
+#[test]
+fn lists_and_the_device_are_told() {
+    let _alone = alone();
+    let device = Virtual::new(1 << 30);
+    trace::start(100);
+    let keyed = Scope::new("traced, keyed").recycle(Recycle::Keyed);
+    (0..2).for_each(|_| keyed.run(|| drop(device.zeros::<u8>(777).unwrap())));
+    Scope::new("traced, off").recycle(Recycle::Off).run(|| drop(device.zeros::<u8>(777).unwrap()));
+    keyed.run(|| {
+        let _outside = ScopeGuard::outside();
+        drop(device.zeros::<u8>(778).unwrap());
+    });
+    let trace = trace::stop();
+    assert_eq!(served(&trace, "traced, keyed"), HashMap::from([(ServedBy::Range, 1), (ServedBy::List, 1)]));
+    assert_eq!(served(&trace, "traced, off"), HashMap::from([(ServedBy::Device, 1)]));
+    let outside = trace.events.iter().find(|event| event.bytes == 778).unwrap();
+    assert_eq!((outside.scope.as_deref(), outside.served_by), (None, Some(ServedBy::Device)));
+}
+
+#[test]
+fn what_threads_hand_on_is_freed_once_and_after_it_was_allocated() {
+    let _alone = alone();
+    let device = Virtual::new(1 << 30);
+    trace::start(100_000);
+    let (send, receive) = mpsc::sync_channel(4);
+    std::thread::scope(|threads| {
+        threads.spawn(move || receive.into_iter().for_each(drop::<Array<u8, Virtual>>));
+        for entry in 0..500 {
+            let _inside = Scope::new("traced, handed on").enter();
+            send.send(device.zeros::<u8>(1000 + entry % 7).unwrap()).unwrap();
+        }
+        drop(send);
+    });
+    let trace = trace::stop();
+    let of = |action| trace.events.iter().filter(move |event: &&TraceEvent| event.action == action);
+    assert_eq!((of(Action::Allocated).count(), of(Action::Freed).count(), trace.lost), (500, 500, 0));
+    let threads = |action| of(action).map(|event| event.thread).collect::<HashSet<_>>();
+    assert_ne!(threads(Action::Allocated), threads(Action::Freed));
+    assert_paired(&trace);
+}
+
+#[test]
+fn devices_with_the_same_addresses_are_told_apart() {
+    let _alone = alone();
+    let (one, other) = (Virtual::new(1 << 30), Virtual::new(1 << 30));
+    trace::start(100);
+    let arrays = [one.zeros::<u8>(1000).unwrap(), other.zeros::<u8>(2000).unwrap()];
+    drop(arrays);
+    let trace = trace::stop();
+    assert_eq!(trace.events[0].address, trace.events[1].address, "the test shows nothing");
+    let freed = |event: &&TraceEvent| event.action == Action::Freed;
+    assert_eq!(trace.events.iter().filter(freed).map(|event| event.bytes).collect::<Vec<_>>(), [1000, 2000]);
+}
+
+#[test]
+fn what_lived_before_is_not_freed_in_it_and_what_comes_after_is_not_told() {
+    let _alone = alone();
+    let device = Virtual::new(1 << 30);
+    let before = device.zeros::<u8>(1000).unwrap();
+    trace::start(3);
+    drop(before);
+    (0..4).for_each(|_| drop(device.zeros::<u8>(2000).unwrap()));
+    let trace = trace::stop();
+    assert_eq!((trace.events.len(), trace.lost), (2, 6), "an allocation that is lost has no free");
+    drop(device.zeros::<u8>(1000).unwrap());
+    assert!(trace::stop().events.is_empty());
+    trace::start(3);
+    drop(device.zeros::<u8>(3000).unwrap());
+    assert_eq!(trace::stop().events.iter().map(|event| event.bytes).collect::<Vec<_>>(), [3000, 3000]);
+}
