@@ -12,7 +12,7 @@ use super::session::{Session, Title};
 /// What happened while a trace was on: of [`stop`](super::stop).
 ///
 /// What was allocated when the trace was not on has no free in it, and an allocation whose free was lost ends where its address is
-/// allocated anew. So each free comes after its allocation, and no address is in use twice.
+/// allocated anew. So each free comes after its allocation, and no address of a device is in use twice.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*, trace};
