@@ -27,11 +27,20 @@ impl Block {
     /// Memory for `request` on `stream`: from the innermost scope's cache, or straight from the device where there is
     /// none.
     pub(crate) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Block> {
-        let record = if trace::is_on() {
-            traced::allocate(stream, request, || Block::find(stream, request))?
-        } else {
-            Block::find(stream, request)?
-        };
+        if trace::is_on() {
+            return Block::allocate_traced(stream, request);
+        }
+        let record = Block::find(stream, request)?;
+        if stream.watches() {
+            stream.handed_out(record.address, record.bytes);
+        }
+        Ok(Block::of(record))
+    }
+
+    /// As [`allocate`](Block::allocate), and tells the trace that is on.
+    #[inline(never)]
+    fn allocate_traced(stream: &Stream, request: &Request<'_>) -> Result<Block> {
+        let record = traced::allocate(stream, request, || Block::find(stream, request))?;
         if stream.watches() {
             stream.handed_out(record.address, record.bytes);
         }
@@ -318,16 +327,21 @@ fn give_back(record: Box<Record>) {
 
 #[inline(never)]
 fn give_back_unplanned(record: Box<Record>) {
-    if !trace::is_on() {
-        return give_back_untold(record);
+    if trace::is_on() {
+        return give_back_traced(record);
     }
+    give_back_untold(record);
+}
+
+/// As [`give_back_unplanned`], and tells the trace that is on.
+#[inline(never)]
+fn give_back_traced(record: Box<Record>) {
     if let Some(record) = traced::give_back(record) {
         give_back_untold(record);
     }
 }
 
-/// As [`give_back_unplanned`], once a trace that is on was told.
-#[inline]
+#[inline(always)]
 fn give_back_untold(record: Box<Record>) {
     if record.needs_care() {
         return give_back_with_care(record);

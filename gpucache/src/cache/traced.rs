@@ -8,15 +8,27 @@ use crate::record::{Origin, Record, Request};
 use crate::trace::{self, Allocation, ServedBy};
 
 /// A record for a request: what the plan expects, else what `find` finds.
+#[inline(always)]
 pub(super) fn allocate(
     stream: &Stream,
     request: &Request<'_>,
     find: impl FnOnce() -> Result<Box<Record>>,
 ) -> Result<Box<Record>> {
-    if let Some(record) = current::serve_traced(stream, request) {
-        tell(request, record.address, stream, Some(ServedBy::Plan));
-        return Ok(record);
+    match current::serve_traced(stream, request) {
+        Some(record) => {
+            tell(request, record.address, stream, Some(ServedBy::Plan));
+            Ok(record)
+        }
+        None => find_and_tell(stream, request, find),
     }
+}
+
+#[inline(never)]
+fn find_and_tell(
+    stream: &Stream,
+    request: &Request<'_>,
+    find: impl FnOnce() -> Result<Box<Record>>,
+) -> Result<Box<Record>> {
     let listed = current::listed();
     let outcome = find();
     match &outcome {
@@ -30,7 +42,7 @@ pub(super) fn allocate(
     outcome
 }
 
-#[inline]
+#[inline(always)]
 fn tell(request: &Request<'_>, address: u64, stream: &Stream, served_by: Option<ServedBy>) {
     let Request { type_name, dims, bytes, .. } = *request;
     let (stream, device) = (stream.id(), stream.memory_id());
@@ -49,6 +61,7 @@ fn served_by(record: &Record, is_listed: bool) -> ServedBy {
 }
 
 /// An array was dropped. Hands out a record that the plan does not take back.
+#[inline(always)]
 pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
     if record.bytes() > 0 {
         let stream = record.stream();
