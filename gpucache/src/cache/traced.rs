@@ -42,7 +42,8 @@ fn find_and_tell(
     outcome
 }
 
-#[inline(always)]
+/// Not in line: a copy of what the caller has just put in memory would be waited for.
+#[inline(never)]
 fn tell(request: &Request<'_>, address: u64, stream: &Stream, served_by: Option<ServedBy>) {
     let Request { type_name, dims, bytes, .. } = *request;
     let (stream, device) = (stream.id(), stream.memory_id());

@@ -58,7 +58,7 @@ fn write(act: impl FnOnce(&mut Writer)) {
 fn with(act: impl FnOnce(&mut Writer)) -> bool {
     let there = WRITER.try_with(|writer| {
         let Ok(mut writer) = writer.try_borrow_mut() else { return };
-        if !writer.as_ref().is_some_and(|writer| writer.session == session::number()) {
+        if writer.as_ref().is_none_or(|writer| writer.session != session::number()) {
             rejoin(&mut writer);
         }
         if let Some(writer) = &mut *writer {
