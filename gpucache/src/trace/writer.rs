@@ -53,7 +53,7 @@ fn write(act: impl FnOnce(&mut Writer)) {
     }
 }
 
-/// As [`write`]. Whether the thread has a side.
+/// As [`write()`]. Whether the thread has a side.
 #[inline(always)]
 fn with(act: impl FnOnce(&mut Writer)) -> bool {
     let there = WRITER.try_with(|writer| {
