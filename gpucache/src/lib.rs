@@ -50,6 +50,7 @@ pub mod device;
 pub mod foreign;
 mod home;
 mod order;
+mod placed;
 pub mod plan;
 mod planner;
 mod pressure;
@@ -67,6 +68,7 @@ pub use base::error::{Error, Result};
 pub use base::shortage::{Bound, Holding, Shortage};
 pub use cache::Recycle;
 pub use home::{Deviations, PlanStats, ScopeStats, Unplanned};
+pub use placed::{Fetched, FetchedMut, Placed, PlacedStats, Placement, placed_stats};
 pub use pressure::{Climbs, Cost, Need, PressureHandler, Rung, RungUse, climbs, limit, limit_idle, on_pressure, trim};
 pub use scope::{Invalidated, OwnedScope, Scope, ScopeGuard, invalidate, invalidate_all, plan_stats, scopes, stats};
 

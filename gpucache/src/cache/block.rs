@@ -36,6 +36,16 @@ impl Block {
         Ok(Block::of(record))
     }
 
+    /// Memory of no scope, from the device's range: for what outlives entries and comes back at any time.
+    pub(crate) fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Block> {
+        stream.check()?;
+        let record = supply::of_no_scope(stream, request)?;
+        if stream.watches() {
+            stream.handed_out(record.address, record.bytes);
+        }
+        Ok(Block::of(record))
+    }
+
     /// As [`allocate`](Block::allocate), where there is a failure to return, or memory is reserved.
     #[cold]
     fn allocate_noticed(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {

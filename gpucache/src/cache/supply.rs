@@ -93,6 +93,12 @@ pub(super) fn from_device(stream: &Stream, request: &Request<'_>, holder: Asking
     Ok(Box::new(Record::new(stream, request, address, Origin::Device)))
 }
 
+/// Memory of no scope, for which pages move rather than that the range grows.
+pub(super) fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+    let Supplied { record, .. } = from_range(stream, request, Store { spare: None, moves: Moves::WhereFar }, None)?;
+    Ok(record)
+}
+
 /// Memory on a stream whose memory is reserved, of no scope. Work that is repeated writes it at any time.
 pub(super) fn reserved(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
     let store = Store { spare: None, moves: Moves::Never };

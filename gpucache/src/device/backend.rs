@@ -5,6 +5,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use super::copies::Copies;
 use super::event::{Complete, Event};
 use crate::base::error::Result;
 
@@ -20,6 +21,8 @@ pub(crate) const ALIGNMENT: u64 = 256;
 /// [`allocate`](Backend::allocate) must return memory that nothing else uses and that stays valid until it is freed.
 /// On a machine whose arrays are read through pointers ([`Host`](super::Host)) it must be ordinary memory of the process.
 /// Behind a [`wait`](Backend::wait) for an event no work that it was recorded behind is under way.
+/// Both sides of [`copies`](Backend::copies) put their work on one queue; the device's works on this device's memory, and copies to
+/// and from what the host's side of any of its queues allocates.
 ///
 /// # Example
 /// A device of one's own, handle included:
@@ -183,6 +186,24 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()>;
+
+    /// A new queue for copies between the memory of this device and memory of the host that it copies to and from by itself,
+    /// as [`copy`](Backend::copy) of the queue's `device` side does with addresses of both. `None` for a device that has none,
+    /// whose arrays never leave it.
+    ///
+    /// # Errors
+    /// What the device answered.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// assert!(Plain.copies()?.is_none()); // it was not asked to have one
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    fn copies(&self) -> Result<Option<Copies>> {
+        Ok(None)
+    }
 
     /// Waits until all work on the stream is done.
     ///

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 mod backend;
+mod copies;
 mod event;
 mod exit;
 mod host;
@@ -24,6 +25,8 @@ use std::ptr::from_ref;
 
 pub(crate) use backend::ALIGNMENT;
 pub use backend::Backend;
+pub use copies::Copies;
+pub(crate) use copies::Lane;
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
 #[cfg(feature = "foreign")]

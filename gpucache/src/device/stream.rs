@@ -91,13 +91,19 @@ impl Stream {
     /// let stream = unsafe { Stream::new(Memory::default().into(), Plain) };
     /// ```
     pub unsafe fn new(memory: Arc<Memory>, backend: impl Backend) -> Stream {
+        Stream::over(memory, Arc::new(backend), None)
+    }
+
+    /// As [`new`](Stream::new), on the queue of another stream if there is one. The backend is one that the crate made, or that a
+    /// backend gave out for this memory.
+    pub(super) fn over(memory: Arc<Memory>, backend: Arc<dyn Backend>, queue: Option<u64>) -> Stream {
         super::exit::watch();
         let id = NEXT_STREAM.fetch_add(1, Relaxed);
         let (watches, runs_closures, can_capture) = (backend.watches(), backend.runs_closures(), backend.can_capture());
         let refusal = memory.take_refusal();
         let stream = Stream(Arc::new(StreamState {
             id,
-            queue: id,
+            queue: queue.unwrap_or(id),
             memory,
             watches,
             runs_closures,
@@ -109,7 +115,7 @@ impl Stream {
             notice: Mutex::default(),
             reserved: None,
             by_thread: None,
-            backend: Arc::new(backend),
+            backend,
         }));
         // A program that was to be limited does not run without.
         refusal.into_iter().for_each(|error| stream.refuse_next(error));

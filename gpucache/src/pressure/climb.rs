@@ -9,6 +9,7 @@ use super::ask::{Ask, Asked};
 use super::handlers::{self, Need};
 use super::ladder::Rung;
 use super::reclaim::{self, Holder, Idle};
+use super::spill;
 use super::survey;
 use super::tally::Tally;
 use super::transit::{self, InNeed};
@@ -127,6 +128,7 @@ impl<A: Ask> Climb<'_, A> {
             // A range has what other streams still use, which it gives to whoever insists.
             Rung::Streams => self.retry(Patience::None, DeviceRange::of(stream).is_some()),
             Rung::Waiting => self.retry(Patience::Some, false),
+            Rung::Spill => self.spill(),
             Rung::Arenas => self.revoke(),
             Rung::Handlers => Ok(None),
         }
@@ -177,6 +179,27 @@ impl<A: Ask> Climb<'_, A> {
                 Ok(None)
             }
             answer => answer.map(Some),
+        }
+    }
+
+    /// Has arrays leave for the host until what is free is enough, or none may leave any more.
+    fn spill(&mut self) -> Result<Option<A::Memory>> {
+        let (device, mut bytes) = (self.asked.stream.memory_id(), self.asked.bytes.max(LEAST));
+        loop {
+            let freed = spill::spill(device, bytes);
+            if freed == 0 {
+                return Ok(None);
+            }
+            self.tally.freed(Rung::Spill, freed);
+            let served = match self.ask.ask_for_free()? {
+                // The copies may be under way.
+                None => self.retry(Patience::Some, true)?,
+                served => served,
+            };
+            if served.is_some() {
+                return Ok(served);
+            }
+            bytes = bytes.saturating_mul(2);
         }
     }
 

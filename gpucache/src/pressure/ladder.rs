@@ -11,7 +11,7 @@ use std::fmt;
 /// use gpucache::{Cost, Rung};
 ///
 /// let names: Vec<_> = Rung::ALL.iter().map(|rung| rung.name()).collect();
-/// assert_eq!(names, ["pages", "own", "others", "streams", "waiting", "arenas", "handlers"]);
+/// assert_eq!(names, ["pages", "own", "others", "streams", "waiting", "spill", "arenas", "handlers"]);
 /// assert!(Rung::ALL.iter().is_sorted_by_key(|rung| rung.cost()));
 /// assert_eq!(Rung::Handlers.cost(), Cost::Program);
 /// ```
@@ -29,6 +29,8 @@ pub enum Rung {
     Streams,
     /// Memory whose work is done in a moment, for which the thread waits.
     Waiting,
+    /// Arrays in use that may rest on the host ([`Placed`](crate::Placed)): those that were used least recently leave.
+    Spill,
     /// The blocks of plans that other threads are inside of, where nothing in them is alive.
     Arenas,
     /// What the program gives up, by [`on_pressure`](crate::on_pressure).
@@ -52,6 +54,8 @@ pub enum Cost {
     Entries,
     /// Time: a thread or a stream waits for work.
     Time,
+    /// Copies to the host, and back when the arrays are used next.
+    Copies,
     /// A scope that a thread is inside of goes on without its plan.
     Plans,
     /// Whatever the program does.
@@ -62,10 +66,10 @@ impl Rung {
     /// All of them, from the bottom.
     ///
     /// ```
-    /// assert_eq!(gpucache::Rung::ALL.len(), 7);
+    /// assert_eq!(gpucache::Rung::ALL.len(), 8);
     /// ```
-    pub const ALL: [Rung; 7] =
-        [Rung::Pages, Rung::Own, Rung::Others, Rung::Streams, Rung::Waiting, Rung::Arenas, Rung::Handlers];
+    pub const ALL: [Rung; 8] =
+        [Rung::Pages, Rung::Own, Rung::Others, Rung::Streams, Rung::Waiting, Rung::Spill, Rung::Arenas, Rung::Handlers];
 
     /// Its name.
     ///
@@ -79,6 +83,7 @@ impl Rung {
             Rung::Others => "others",
             Rung::Streams => "streams",
             Rung::Waiting => "waiting",
+            Rung::Spill => "spill",
             Rung::Arenas => "arenas",
             Rung::Handlers => "handlers",
         }
@@ -94,6 +99,7 @@ impl Rung {
             Rung::Pages => Cost::Calls,
             Rung::Own | Rung::Others => Cost::Entries,
             Rung::Streams | Rung::Waiting => Cost::Time,
+            Rung::Spill => Cost::Copies,
             Rung::Arenas => Cost::Plans,
             Rung::Handlers => Cost::Program,
         }

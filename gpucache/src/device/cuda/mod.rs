@@ -16,6 +16,7 @@ mod memory;
 mod order;
 mod own_calls;
 mod pages;
+mod pinned;
 mod pool;
 mod queue;
 

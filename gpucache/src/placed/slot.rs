@@ -1,0 +1,182 @@
+//! Where an array is, and how it moves.
+//!
+//! Invariants: an array is on the device, or away, or both, and then both are equal unless it was written since it came (`is_clean`).
+//! It leaves only where nobody has it locked, and only once its copy on the host is complete in the order of the streams.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::placement::{Chosen, Placement};
+use super::yard::Yard;
+use crate::array::{Array, Away, Element};
+use crate::base::error::{Error, Result};
+use crate::device::Device;
+
+/// What a yard knows of a slot, whatever its elements and device.
+pub(super) trait Rests: Send + Sync {
+    fn tag(&self) -> &Tag;
+
+    /// Copies the array to the host if it was written since it was there, and keeps it on the device. Nothing where somebody has it
+    /// locked.
+    fn write_back(&self) -> Result<()>;
+
+    /// Has the array leave the device, once it is copied if need be. Returns the bytes that are free then: none where somebody has
+    /// it locked, or where it is away.
+    fn evict(&self) -> Result<u64>;
+
+    /// Has the array come, if it is away and nobody has it locked. Returns whether it came.
+    fn bring(&self) -> Result<bool>;
+}
+
+/// What is known of a slot without its lock.
+#[derive(Debug)]
+pub(super) struct Tag {
+    /// Never given again.
+    pub(super) id: u64,
+    pub(super) bytes: u64,
+    pub(super) placement: Chosen,
+    /// When it was fetched last, by the yard's clock.
+    pub(super) used: AtomicU64,
+}
+
+/// A slot for an array.
+pub(super) struct Slot<T, D> {
+    pub(super) tag: Tag,
+    pub(super) yard: Arc<Yard>,
+    device: D,
+    state: RwLock<State<T, D>>,
+}
+
+/// Where the array is.
+pub(super) struct State<T, D> {
+    pub(super) here: Option<Array<T, D>>,
+    pub(super) away: Option<Away<T>>,
+    pub(super) is_clean: bool,
+}
+
+static NEXT_SLOT: AtomicU64 = AtomicU64::new(1);
+
+impl<T: Element, D: Device> Slot<T, D> {
+    pub(super) fn new(yard: Arc<Yard>, array: Array<T, D>, placement: Placement) -> Arc<Slot<T, D>> {
+        let tag = Tag {
+            id: NEXT_SLOT.fetch_add(1, Relaxed),
+            bytes: array.byte_len() as u64,
+            placement: Chosen::new(placement),
+            used: AtomicU64::new(yard.now()),
+        };
+        yard.moves.resident.fetch_add(tag.bytes, Relaxed);
+        let device = array.device().clone();
+        let state = RwLock::new(State { here: Some(array), away: None, is_clean: false });
+        let slot = Arc::new(Slot { tag, yard: yard.clone(), device, state });
+        let known: Arc<dyn Rests> = slot.clone();
+        yard.add(Arc::downgrade(&known));
+        slot
+    }
+
+    pub(super) fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// The state, for somebody who reads the array.
+    #[inline]
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, State<T, D>> {
+        // Not behind a writer that waits: the thread may have the array lent already.
+        self.state.read_recursive()
+    }
+
+    pub(super) fn try_write(&self) -> Option<RwLockWriteGuard<'_, State<T, D>>> {
+        self.state.try_write()
+    }
+
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, State<T, D>> {
+        self.state.write()
+    }
+
+    /// Has the array come, which is away: makes room for it before.
+    pub(super) fn come(&self, state: &mut State<T, D>) -> Result<()> {
+        let (Some(away), None) = (&state.away, &state.here) else { return Ok(()) };
+        let lanes = self.yard.lanes()?;
+        self.yard.make_room(self.tag.bytes);
+        state.here = Some(away.copy_in(&self.device, &lanes.inward)?);
+        state.is_clean = true;
+        self.yard.moves.resident.fetch_add(self.tag.bytes, Relaxed);
+        self.yard.moves.bytes_in.fetch_add(self.tag.bytes, Relaxed);
+        Ok(())
+    }
+
+    /// The same for somebody who asks for the array now.
+    pub(super) fn come_for(&self, state: &mut State<T, D>) -> Result<()> {
+        if state.here.is_some() {
+            return Ok(());
+        }
+        self.yard.moves.demanded.fetch_add(1, Relaxed);
+        self.come(state)?;
+        if state.here.is_some() { Ok(()) } else { Err(gone()) }
+    }
+
+    fn copy_out(&self, state: &mut State<T, D>) -> Result<()> {
+        if let Some(here) = &state.here
+            && !state.is_clean
+        {
+            let lanes = self.yard.lanes()?;
+            state.away = Some(here.copy_out(&lanes.outward, state.away.take())?);
+            state.is_clean = true;
+            self.yard.moves.bytes_out.fetch_add(self.tag.bytes, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The array is the program's from now on, or gone.
+    pub(super) fn take(&self) -> Result<Option<Array<T, D>>> {
+        let mut state = self.state.write();
+        self.come(&mut state)?;
+        let array = state.here.take();
+        if array.is_some() {
+            self.yard.moves.resident.fetch_sub(self.tag.bytes, Relaxed);
+        }
+        Ok(array)
+    }
+}
+
+/// An array is nowhere, which no call leads to: it leaves one place once it is in the other.
+#[cold]
+pub(super) fn gone() -> Error {
+    Error::device_failure("the host", "a fetch", "the array is neither on the device nor on the host")
+}
+
+impl<T: Element, D: Device> Rests for Slot<T, D> {
+    fn tag(&self) -> &Tag {
+        &self.tag
+    }
+
+    fn write_back(&self) -> Result<()> {
+        self.state.try_write().map_or(Ok(()), |mut state| self.copy_out(&mut state))
+    }
+
+    fn evict(&self) -> Result<u64> {
+        let Some(mut state) = self.state.try_write() else { return Ok(0) };
+        self.copy_out(&mut state)?;
+        let Some(array) = state.here.take() else { return Ok(0) };
+        drop(array);
+        self.yard.moves.resident.fetch_sub(self.tag.bytes, Relaxed);
+        self.yard.moves.evictions.fetch_add(1, Relaxed);
+        Ok(self.tag.bytes)
+    }
+
+    fn bring(&self) -> Result<bool> {
+        let Some(mut state) = self.state.try_write() else { return Ok(false) };
+        let is_away = state.here.is_none();
+        self.come(&mut state)?;
+        Ok(is_away)
+    }
+}
+
+impl<T, D> Drop for Slot<T, D> {
+    fn drop(&mut self) {
+        if self.state.get_mut().here.is_some() {
+            self.yard.moves.resident.fetch_sub(self.tag.bytes, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The slots of a device: the lanes on which their arrays move, how much room they have, and who leaves.
+//!
+//! A victim is what was used least recently. What is locked stays, and what rests on the device always.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, Weak};
+
+use super::moves::{Moves, PlacedStats};
+use super::placement::Placement;
+use super::slot::Rests;
+use crate::base::error::{Error, Result};
+use crate::base::sync::{Mutex, MutexGuard, OnceLock};
+use crate::device::{Lane, Memory, Stream};
+use crate::pressure::spill;
+use crate::range::DeviceRange;
+
+/// Queues for copies in both directions.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    pub(super) inward: Lane,
+    pub(super) outward: Lane,
+}
+
+pub(super) struct Yard {
+    stream: Stream,
+    /// The host's side of the lanes.
+    host: Arc<Memory>,
+    lanes: OnceLock<Lanes>,
+    slots: Mutex<Vec<Weak<dyn Rests>>>,
+    /// Counts fetches.
+    clock: AtomicU64,
+    pub(super) moves: Moves,
+}
+
+type Yards = Vec<(u64, Weak<Yard>)>;
+
+fn yards() -> MutexGuard<'static, Yards> {
+    static YARDS: Mutex<Yards> = Mutex::new(Vec::new());
+    YARDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The yard of a device, if any array of it was placed that lives.
+pub(super) fn known(stream: &Stream) -> Option<Arc<Yard>> {
+    of_memory(stream.memory_id())
+}
+
+fn of_memory(id: u64) -> Option<Arc<Yard>> {
+    yards().iter().find(|(memory, _)| *memory == id).and_then(|(_, yard)| yard.upgrade())
+}
+
+/// The yard of a device.
+pub(super) fn of(stream: &Stream) -> Arc<Yard> {
+    if let Some(yard) = known(stream) {
+        return yard;
+    }
+    let yard = Arc::new(Yard {
+        stream: stream.clone(),
+        host: Arc::new(Memory::with_chunks()),
+        lanes: OnceLock::new(),
+        slots: Mutex::default(),
+        clock: AtomicU64::new(0),
+        moves: Moves::default(),
+    });
+    spill::register(spill_of);
+    let mut yards = yards();
+    // Another thread may have been faster.
+    if let Some(other) = yards.iter().find(|(id, _)| *id == stream.memory_id()).and_then(|(_, yard)| yard.upgrade()) {
+        return other;
+    }
+    yards.retain(|(_, yard)| yard.strong_count() > 0);
+    yards.push((stream.memory_id(), Arc::downgrade(&yard)));
+    yard
+}
+
+/// Has arrays of a device leave until so many bytes are free, or none may leave any more. Returns the bytes.
+fn spill_of(memory: u64, bytes: u64) -> u64 {
+    of_memory(memory).map_or(0, |yard| yard.evict(bytes))
+}
+
+impl Yard {
+    /// The next time.
+    #[inline]
+    pub(super) fn now(&self) -> u64 {
+        self.clock.fetch_add(1, Relaxed)
+    }
+
+    /// # Errors
+    /// [`is_unavailable`](Error::is_unavailable) on a device without queues for copies; otherwise what it answered.
+    pub(super) fn lanes(&self) -> Result<&Lanes> {
+        if let Some(lanes) = self.lanes.get() {
+            return Ok(lanes);
+        }
+        let lane = || {
+            Lane::new(&self.stream, &self.host)?.ok_or_else(|| {
+                let what = "resting on the host";
+                Error::unavailable(what, "this device has no queues for copies", "place the array on the device")
+            })
+        };
+        let lanes = Lanes { inward: lane()?, outward: lane()? };
+        Ok(self.lanes.get_or_init(|| lanes))
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Vec<Weak<dyn Rests>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add(&self, slot: Weak<dyn Rests>) {
+        let mut slots = self.slots();
+        if slots.len() == slots.capacity() {
+            slots.retain(|slot| slot.strong_count() > 0);
+        }
+        slots.push(slot);
+    }
+
+    /// How many bytes may be on the device: what its limit leaves beside everything else that is alive there.
+    pub(super) fn room(&self) -> u64 {
+        let meter = self.stream.meter();
+        let (resident, limit) = (self.moves.resident.load(Relaxed), meter.limit());
+        let live = DeviceRange::of(&self.stream).map_or(meter.held(), |range| range.occupancy().live);
+        limit.saturating_sub(live.saturating_sub(resident))
+    }
+
+    /// Has arrays leave so that so many bytes more may come.
+    pub(super) fn make_room(&self, bytes: u64) {
+        let excess = (self.moves.resident.load(Relaxed) + bytes).saturating_sub(self.room());
+        if excess > 0 {
+            self.evict(excess);
+        }
+    }
+
+    /// Has what was used least recently leave, until so many bytes are free or none may leave any more. Returns the bytes.
+    #[cold]
+    fn evict(&self, bytes: u64) -> u64 {
+        // Not under the lock: to leave may take a while, and what leaves may be dropped by now.
+        let mut slots: Vec<Arc<dyn Rests>> = self.slots().iter().filter_map(Weak::upgrade).collect();
+        slots.retain(|slot| slot.tag().placement.get() != Placement::Device);
+        slots.sort_by_cached_key(|slot| slot.tag().used.load(Relaxed));
+        let mut freed = 0;
+        for slot in slots {
+            if freed >= bytes {
+                break;
+            }
+            // What fails leaves the array where it is, and the next one may go.
+            freed += slot.evict().unwrap_or(0);
+        }
+        freed
+    }
+
+    pub(super) fn stats(&self) -> PlacedStats {
+        self.moves.read(self.host.meter().held())
+    }
+}
