@@ -12,7 +12,7 @@ const STEPS: usize = 50;
 const READING: Duration = Duration::from_millis(2);
 
 /// The next batch, read and scaled by work that is done later, on the loader's stream.
-#[cache_scope(load, recycle = "keyed")]
+#[cache_scope(load)]
 fn load(loader: &Host, number: usize) -> gpucache::Result<Array<f32, Host>> {
     let mut batch = Array::zeros(loader, BATCH)?;
     loader.launch(&mut batch, move |batch| {

@@ -69,8 +69,13 @@ pub use base::shortage::{Bound, Holding, Shortage};
 pub use cache::Recycle;
 pub use home::{Deviations, PlanStats, ScopeStats, Unplanned};
 pub use placed::{Fetched, FetchedMut, Placed, PlacedStats, Placement, placed_stats};
-pub use pressure::{Climbs, Cost, Need, PressureHandler, Rung, RungUse, climbs, limit, limit_idle, on_pressure, trim};
-pub use scope::{Invalidated, OwnedScope, Scope, ScopeGuard, invalidate, invalidate_all, plan_stats, scopes, stats};
+pub use pressure::{
+    Climbs, Cost, Need, PressureHandler, Rung, RungUse, climbs, limit, limit_idle, limit_process, limit_soft,
+    on_pressure, patience, share_of, trim,
+};
+pub use scope::{
+    Invalidated, OwnedScope, Scope, ScopeGuard, climbs_of, invalidate, invalidate_all, plan_stats, scopes, stats,
+};
 
 /// Compiles the programs in the README, one of which compiles a kernel.
 #[cfg(all(doctest, feature = "nvrtc", feature = "foreign"))]

@@ -6,9 +6,13 @@ use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::fmt;
 use std::ptr::{copy_nonoverlapping, from_ref, with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, PoisonError};
 
 use gpucache::device::{Backend, Device, Memory, Stream, VirtualMemory};
 use gpucache::{Error, Result};
+
+use crate::faulty::Failure;
+use crate::sync::Mutex;
 
 /// The unit of mapping.
 pub const PAGE: u64 = 64 << 10;
@@ -24,17 +28,41 @@ pub struct Paged(Stream);
 struct Pages {
     limit: u64,
     mapped: AtomicU64,
+    fault: Mutex<Option<PageFault>>,
+}
+
+/// Which calls for pages are to fail.
+#[derive(Clone, Copy, Debug)]
+pub struct PageFault {
+    /// Calls that unmap, and not those that map.
+    pub unmaps: bool,
+    /// The number of the call, counted from 1 and from now.
+    pub at: u64,
+    /// Whether all after it fail too.
+    pub for_ever: bool,
+    /// How they fail.
+    pub failure: Failure,
 }
 
 #[derive(Debug)]
-struct Contents;
+struct SharedPages(Arc<Pages>);
+
+#[derive(Debug)]
+struct Contents(Arc<Pages>);
 
 impl Paged {
     /// A new device that is out of memory beyond so many pages. Its addresses are never given back.
     pub fn new(pages: u64) -> Paged {
-        let memory = Memory::with_pages(Pages { limit: pages * PAGE, mapped: AtomicU64::new(0) });
+        let pages = Arc::new(Pages { limit: pages * PAGE, mapped: AtomicU64::new(0), fault: Mutex::new(None) });
+        let memory = Memory::with_pages(SharedPages(pages.clone()));
         // SAFETY: both are memory of this process.
-        Paged(unsafe { Stream::new(memory.into(), Contents) })
+        Paged(unsafe { Stream::new(memory.into(), Contents(pages)) })
+    }
+
+    /// Lets calls fail from now on, or none any more.
+    pub fn arm(&self, fault: Option<PageFault>) {
+        let Contents(pages) = self.0.backend().expect("a Paged is made around Contents");
+        *pages.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 }
 
@@ -56,14 +84,29 @@ impl fmt::Debug for Paged {
     }
 }
 
+impl Pages {
+    /// Counts a call, and fails if it is to fail.
+    fn call(&self, unmaps: bool, bytes: u64) -> Result<()> {
+        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(fault) = fault.as_mut().filter(|fault| fault.unmaps == unmaps) else { return Ok(()) };
+        let fails = fault.at == 1 || (fault.at == 0 && fault.for_ever);
+        fault.at = fault.at.saturating_sub(1);
+        match fault.failure {
+            _ if !fails => Ok(()),
+            Failure::Device => Err(Error::device_failure("the paged device", "a call for pages", "as the test asked")),
+            Failure::OutOfMemory => Err(Error::out_of_memory("the paged device", bytes as usize, "as the test asked")),
+        }
+    }
+}
+
 // SAFETY: the addresses are an allocation that is never freed, all of it readable and writable all the time.
-unsafe impl VirtualMemory for Pages {
+unsafe impl VirtualMemory for SharedPages {
     fn granularity(&self) -> u64 {
         PAGE
     }
 
     fn reserve(&self) -> Result<(u64, u64)> {
-        let bytes = ADDRESSES * self.limit;
+        let bytes = ADDRESSES * self.0.limit;
         let layout = Layout::from_size_align(bytes as usize, PAGE as usize)
             .map_err(|error| Error::out_of_memory("the test", bytes as usize, error))?;
         // SAFETY: the layout's size is not zero.
@@ -75,19 +118,21 @@ unsafe impl VirtualMemory for Pages {
     }
 
     fn map(&self, _address: u64, bytes: u64) -> Result<()> {
-        let take = |mapped: u64| Some(mapped + bytes).filter(|&mapped| mapped <= self.limit);
-        match self.mapped.fetch_update(SeqCst, SeqCst, take) {
+        self.0.call(false, bytes)?;
+        let take = |mapped: u64| Some(mapped + bytes).filter(|&mapped| mapped <= self.0.limit);
+        match self.0.mapped.fetch_update(SeqCst, SeqCst, take) {
             Ok(_) => Ok(()),
             Err(mapped) => Err(Error::out_of_memory(
                 "the paged device",
                 bytes as usize,
-                format_args!("{mapped} of {} bytes are mapped", self.limit),
+                format_args!("{mapped} of {} bytes are mapped", self.0.limit),
             )),
         }
     }
 
     unsafe fn unmap(&self, _address: u64, bytes: u64) -> Result<()> {
-        self.mapped.fetch_sub(bytes, SeqCst);
+        self.0.call(true, bytes)?;
+        self.0.mapped.fetch_sub(bytes, SeqCst);
         Ok(())
     }
 }
@@ -103,6 +148,11 @@ unsafe impl Backend for Contents {
     }
 
     unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
+        if let [byte] = *pattern {
+            // SAFETY: the caller gives `bytes` at `address`.
+            unsafe { pointer(address).write_bytes(byte, bytes) };
+            return Ok(());
+        }
         // SAFETY: the caller gives `bytes` at `address`, a multiple of the pattern's length.
         (0..bytes / pattern.len()).for_each(|place| unsafe {
             pointer(address).add(place * pattern.len()).copy_from_nonoverlapping(pattern.as_ptr(), pattern.len());

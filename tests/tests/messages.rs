@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use gpucache::device::{Device, Host, Virtual};
+use gpucache::prelude::Allocate;
 use gpucache::{Array, Error, Scope};
 use gpucache_tests::faulty::{Call, Failure, Fault};
 use gpucache_tests::{Faulty, turn};
@@ -17,17 +18,52 @@ fn refused<D: Device>(device: &D, scope: &str, bytes: usize) -> Error {
 #[test]
 fn a_shortage_names_the_request_and_not_the_pages_that_were_missing() {
     let device = Virtual::new(8 << 20);
+    let line = line!() + 1;
     let _kept = Scope::new("message: full").run(|| Array::<u8, _>::zeros(&device, 6 << 20).unwrap());
     let error = refused(&device, "message: full", 4 << 20);
     assert!(error.is_out_of_memory());
     let expected = "an array of u8 of shape [2, 2097152], 4194304 bytes (4.00 MiB) in the scope `message: full` could not be \
                     allocated: the virtual device has no 4.00 MiB left (6291456 of 8388608 bytes are taken): ";
-    let figures = "\nthe device's memory: 8.00 MiB, of which 6.00 MiB are held\n\
+    let figures = "\nthe device's memory: 8.00 MiB, of which 6.00 MiB are held; 0 bytes of it elsewhere\n\
                    scopes share 6.00 MiB: 6.00 MiB live, 0 bytes idle, 0 bytes in the longest free stretch\n  \
-                   `message: full`: 6.00 MiB in use, 0 bytes idle";
-    assert_eq!(error.to_string(), format!("{expected}{DROP}{figures}"));
+                   `message: full`: 6.00 MiB in use, 0 bytes idle\nasked for on stream ";
+    let shortage = error.shortage().unwrap();
+    let site = shortage.scope_site.unwrap();
+    assert_eq!((site.file(), site.line()), (file!(), line));
+    assert!(format!("{:?}", device.stream_handle()).contains(&format!("id: {},", shortage.stream)));
+    let asked = format!("{}, in the scope of {site}", shortage.stream);
+    assert_eq!(error.to_string(), format!("{expected}{DROP}{figures}{asked}"));
     let plain = Array::<f64, _>::zeros(&device, 1 << 19).unwrap_err().to_string();
     assert!(plain.starts_with("an array of f64 of shape [524288], 4194304 bytes (4.00 MiB) could not be"), "{plain}");
+}
+
+/// Both macros, a constant, and an owned scope; the line is that of the attribute, of the macro, or of `Scope::new`.
+#[test]
+fn an_error_tells_where_its_scope_is_in_the_program() {
+    const STEP: Scope<'_> = Scope::new("message: constant");
+    let step_line = line!() - 1;
+    #[gpucache::prelude::cache_scope("message: attribute")]
+    fn attribute(device: &Virtual) -> Error {
+        device.zeros::<u8>(2 << 20).unwrap_err()
+    }
+    let attribute_line = line!() - 4;
+    let device = Virtual::new(1 << 20);
+    let block = gpucache::cache_scope!("message: block", { device.zeros::<u8>(2 << 20).unwrap_err() });
+    let block_line = line!() - 1;
+    let owned = Scope::new("message: owned").owned();
+    let owned_line = line!() - 1;
+    for (error, line) in [
+        (attribute(&device), attribute_line),
+        (block, block_line),
+        (STEP.run(|| device.zeros::<u8>(2 << 20).unwrap_err()), step_line),
+        (owned.run(|| device.zeros::<u8>(2 << 20).unwrap_err()), owned_line),
+    ] {
+        let site = error.shortage().unwrap().scope_site.unwrap();
+        assert_eq!((site.file(), site.line()), (file!(), line), "{error}");
+        let figures: Vec<_> = error.to_string().lines().skip(1).map(|line| line.chars().count()).collect();
+        assert!(figures.len() < 24 && figures.iter().all(|&columns| columns <= 120), "{error}");
+    }
+    assert_eq!(device.zeros::<u8>(2 << 20).unwrap_err().shortage().unwrap().scope_site, None, "of no scope");
 }
 
 /// Nothing that a program could drop makes room for it, wherever the request fails.

@@ -10,6 +10,7 @@ use gpucache::prelude::*;
 use gpucache::{Array, Recycle, Rung, Scope, climbs, limit};
 use gpucache_tests::conformance::{pattern, patterned};
 use gpucache_tests::faulty::{Call, Failure, Fault};
+use gpucache_tests::paged::{self, PageFault, Paged};
 use gpucache_tests::process::number;
 use gpucache_tests::{Faulty, turn};
 
@@ -92,17 +93,18 @@ fn scopes_that_do_not_fit_together_take_turns() {
     ["sharing: one", "sharing: other"].iter().for_each(|name| _ = invalidate(name));
 }
 
-/// Three scopes under a limit that two of them fill, so that the device is called on every rung up to the arenas.
-fn turns(device: &Faulty, tag: &str) -> Vec<gpucache::Error> {
+/// Three scopes under a limit that two of them fill, so that the device is called on every rung up to the arenas; on one
+/// stream after the other where there are several.
+fn turns<D: Device>(devices: &[D], page: usize, tag: &str) -> Vec<gpucache::Error> {
     let mut errors = Vec::new();
-    for round in 0..3 {
+    for (round, device) in (0..3).zip(devices.iter().cycle()) {
         for (number, pages) in [(0, 4), (1, 3), (2, 6)] {
             let name = format!("pressed fault {tag} {number}");
             let recycle = [Recycle::Keyed, Recycle::Auto, Recycle::Range][number];
             let _inside = Scope::new(&name).recycle(recycle).enter();
             // In pages of their own, of which the first words are looked at.
             let arrays =
-                patterned(device, 64, round).and_then(|small| Ok((small, device.zeros::<u8>(pages * PAGE - 256)?)));
+                patterned(device, 64, round).and_then(|small| Ok((small, device.zeros::<u8>(pages * page - 256)?)));
             match arrays {
                 Ok((small, _large)) => match small.to_vec() {
                     Ok(values) => assert_eq!(values, pattern(round, 64), "{tag}"),
@@ -113,6 +115,77 @@ fn turns(device: &Faulty, tag: &str) -> Vec<gpucache::Error> {
         }
     }
     errors
+}
+
+/// What is so after any failure: errors that say of what kind they are, and once it is over requests that are served, and nothing lost.
+/// Returns how many errors there were.
+fn assert_goes_on<D: Device>(
+    devices: &[D],
+    (limited, page): (usize, usize),
+    tag: &str,
+    arm: impl Fn(bool),
+    is_once: bool,
+) -> usize {
+    let device = &devices[0];
+    limit(device, (limited * page) as u64);
+    arm(true);
+    let mut errors = turns(devices, page, tag);
+    errors.extend(gpucache::trim(device).err());
+    errors.extend(turns(devices, page, tag));
+    arm(false);
+    assert!(errors.iter().all(|error| error.is_device_failure() || error.is_out_of_memory()), "{tag}: {errors:?}");
+    assert!(!is_once || errors.len() <= 2, "{tag}: {errors:?}");
+    let after = turns(devices, page, tag);
+    assert!(after.iter().all(gpucache::Error::is_deferred), "{tag}: {after:?}");
+    assert!(turns(devices, page, tag).is_empty(), "{tag}");
+    assert!(device.memory().bytes <= (limited * page) as u64, "{tag}");
+    (0..3).for_each(|number| _ = invalidate(format!("pressed fault {tag} {number}")));
+    let _ = gpucache::trim(device);
+    let _ = gpucache::trim(device);
+    assert_eq!(device.memory().bytes, 0, "{tag}");
+    errors.len()
+}
+
+const FAILURES: [(Failure, bool); 4] =
+    [(Failure::OutOfMemory, false), (Failure::Device, false), (Failure::OutOfMemory, true), (Failure::Device, true)];
+
+/// Every call for pages, failing once and from then on.
+#[test]
+fn whatever_call_for_pages_fails_nothing_is_lost() {
+    let _turn = turn();
+    let (device, mut errors) = (Paged::new(64), 0);
+    for (failure, for_ever) in FAILURES {
+        for (at, unmaps) in (1..=6).flat_map(|at| [(at, false), (at, true)]) {
+            let fault = PageFault { unmaps, at, for_ever, failure };
+            let arm = |is_on: bool| device.arm(is_on.then_some(fault));
+            let devices = std::slice::from_ref(&device);
+            errors += assert_goes_on(devices, (8, paged::PAGE as usize), &format!("{fault:?}"), arm, !for_ever);
+        }
+    }
+    let climbs = climbs(&device);
+    assert!(climbs.of(Rung::Others).served > 300 && errors > 10, "{errors} errors; {climbs}");
+}
+
+/// Every call for chunks and every call that orders streams, failing once and from then on. A chunk is held whole by the least that
+/// lies in it, so that the limit is three of them.
+#[test]
+fn whatever_call_of_streams_fails_nothing_is_lost() {
+    let _turn = turn();
+    let (mut begun, mut errors) = (0, 0);
+    for (failure, for_ever) in FAILURES {
+        for call in [Call::Allocate, Call::Free, Call::NewEvent, Call::Record, Call::Query, Call::Wait] {
+            for at in 1..=2 {
+                let device = Faulty::with_chunks(usize::MAX);
+                let fault = if for_ever { Fault::for_ever(at, failure) } else { Fault::once(at, failure) };
+                let arm = |is_on: bool| if is_on { device.arm(fault.only(call)) } else { device.disarm() };
+                let streams = [device.clone(), device.another_stream()];
+                errors += assert_goes_on(&streams, (12, PAGE / 4), &format!("{call:?} {fault:?}"), arm, !for_ever);
+                begun += climbs(&device).begun();
+                device.assert_clean();
+            }
+        }
+    }
+    assert!(begun > 100 && errors > 10, "{begun} climbs, {errors} errors");
 }
 
 #[test]
@@ -126,12 +199,12 @@ fn a_device_that_fails_on_the_ladder_loses_nothing() {
                 limit(&device, 8 * PAGE as u64);
                 let tag = format!("{failure:?} {call:?} {at}");
                 device.arm(Fault::once(at, failure).only(call));
-                let errors = turns(&device, &tag);
+                let errors = turns(std::slice::from_ref(&device), PAGE, &tag);
                 device.disarm();
                 assert!(errors.iter().all(|error| error.is_device_failure() || error.is_out_of_memory()), "{tag}");
                 assert!(errors.len() <= 2, "{tag}: {errors:?}");
                 climbed += climbs(&device).of(Rung::Others).served;
-                let after = turns(&device, &tag);
+                let after = turns(std::slice::from_ref(&device), PAGE, &tag);
                 assert!(after.iter().all(gpucache::Error::is_deferred), "{tag}: {after:?}");
                 assert!(device.memory().bytes <= 8 * PAGE as u64);
                 (0..3).for_each(|number| _ = invalidate(format!("pressed fault {tag} {number}")));

@@ -239,6 +239,11 @@ impl Error {
         matches!(self.cause(), Kind::OutOfMemory { bound, .. } if *bound != Bound::Capacity)
     }
 
+    /// Whether the limit of the process over all devices does not allow it.
+    pub(crate) fn is_of_process(&self) -> bool {
+        matches!(self.cause(), Kind::OutOfMemory { bound: Bound::Process, .. })
+    }
+
     /// Whether so many bytes are more than all that the device has, or that a limit allows.
     pub(crate) fn is_beyond_all(&self, bytes: u64) -> bool {
         matches!(self.cause(), Kind::OutOfMemory { capacity: Some(all), .. } if *all < bytes)

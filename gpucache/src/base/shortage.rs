@@ -1,6 +1,7 @@
 //! Why there was no memory, as data: what was asked for, what there is, and who has it.
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 use super::amounts::Bytes;
@@ -18,6 +19,8 @@ use super::amounts::Bytes;
 /// assert_eq!(shortage.scope.as_deref(), Some("step"));
 /// assert_eq!((shortage.bound, shortage.most_bytes), (Bound::Capacity, Some(8 << 20)));
 /// assert_eq!(shortage.holdings[0].busy_bytes, 6 << 20); // of `weights`
+/// println!("{:?} is entered at {:?}", shortage.scope, shortage.scope_site.map(ToString::to_string)); // file:line:column
+/// assert_eq!(shortage.elsewhere_bytes, Some(0)); // nobody else has memory of a virtual device
 /// # drop(kept);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
@@ -32,12 +35,22 @@ pub struct Shortage {
     pub dtype: String,
     /// The innermost scope, if there was one.
     pub scope: Option<Arc<str>>,
+    /// Where that scope is named in the program: the macro, or the call of [`Scope::new`](crate::Scope::new). The first of those
+    /// that the thread came by, if several share a name.
+    pub scope_site: Option<&'static Location<'static>>,
+    /// The number of the stream that was to have it, as `{:?}` shows a [`Stream`](crate::device::Stream).
+    pub stream: u64,
     /// Whose bound it was.
     pub bound: Bound,
     /// How many bytes there may be by that bound, if it is known.
     pub most_bytes: Option<u64>,
     /// Held of the device through this crate.
     pub held_bytes: u64,
+    /// Held of all devices through this crate.
+    pub process_bytes: u64,
+    /// Held of the device by others: other processes, other libraries of this one, and the driver itself. `None` where the device
+    /// does not tell, and while a graph is captured on the stream.
+    pub elsewhere_bytes: Option<u64>,
     /// Held by the range that scopes share.
     pub reserved_bytes: u64,
     /// In use by arrays of scopes, or in blocks of their plans, as the range has them.
@@ -63,6 +76,8 @@ pub enum Bound {
     Capacity,
     /// The limit of the device: [`limit`](crate::limit), or `GPUCACHE_LIMIT`.
     Limit,
+    /// The limit of the process over all devices: [`limit_process`](crate::limit_process).
+    Process,
     /// The limit of the scope.
     Scope,
 }
@@ -111,12 +126,13 @@ impl fmt::Display for Bound {
         f.write_str(match self {
             Bound::Capacity => "the device's memory",
             Bound::Limit => "the device's limit",
+            Bound::Process => "the process's limit",
             Bound::Scope => "the scope's limit",
         })
     }
 }
 
-/// What there is and who has it, in a few lines. What was asked for stands in the error.
+/// What there is and who has it, in a few lines of a screen's width. What was asked for stands in the error.
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shortage { bound, held_bytes, reserved_bytes, live_bytes, idle_bytes, longest_free_bytes, .. } = self;
@@ -124,6 +140,10 @@ impl fmt::Display for Shortage {
             Some(most) => write!(f, "{bound}: {}, of which {} are held", Bytes(most), Bytes(*held_bytes))?,
             None => write!(f, "{bound}: {} are held", Bytes(*held_bytes))?,
         }
+        if *bound == Bound::Process {
+            write!(f, " of the device, {} of all", Bytes(self.process_bytes))?;
+        }
+        self.elsewhere_bytes.map_or(Ok(()), |bytes| write!(f, "; {} of it elsewhere", Bytes(bytes)))?;
         write!(
             f,
             "\nscopes share {}: {} live, {} idle",
@@ -133,8 +153,52 @@ impl fmt::Display for Shortage {
         )?;
         write!(f, ", {} in the longest free stretch", Bytes(*longest_free_bytes))?;
         for Holding { scope, busy_bytes, idle_bytes } in &self.holdings {
-            write!(f, "\n  `{scope}`: {} in use, {} idle", Bytes(*busy_bytes), Bytes(*idle_bytes))?;
+            write!(f, "\n  `{}`: {} in use, {} idle", Short(scope), Bytes(*busy_bytes), Bytes(*idle_bytes))?;
         }
-        Ok(())
+        write!(f, "\nasked for on stream {}", self.stream)?;
+        self.scope_site.map_or(Ok(()), |site| write!(f, ", in the scope of {}", Short(&site.to_string())))
+    }
+}
+
+/// The end of a text, which tells most of a path or a name, in so many characters that a line with it fits a screen.
+struct Short<'a>(&'a str);
+
+const LONGEST_TEXT: usize = 60;
+
+impl fmt::Display for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let left_out = self.0.chars().count().saturating_sub(LONGEST_TEXT);
+        match left_out {
+            0 => f.write_str(self.0),
+            _ => write!(f, "...{}", self.0.chars().skip(left_out + 3).collect::<String>()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_fits_a_screen() {
+        let name: Arc<str> = "näme".repeat(100).into();
+        let shortage = Shortage {
+            scope_site: Some(Location::caller()),
+            stream: u64::MAX,
+            most_bytes: Some(u64::MAX - 1),
+            held_bytes: u64::MAX - 1,
+            elsewhere_bytes: Some(u64::MAX - 1),
+            reserved_bytes: u64::MAX - 1,
+            live_bytes: u64::MAX - 1,
+            idle_bytes: u64::MAX - 1,
+            longest_free_bytes: u64::MAX - 1,
+            ..Shortage::default()
+        };
+        let text = shortage.held_by(vec![Holding::new(name, 1023 << 40, 1023 << 40); 9]).to_string();
+        assert!(text.lines().count() <= 20, "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+        assert!(text.contains("`...") && text.contains("shortage.rs:"), "{text}");
+        assert_eq!(Short(&"a".repeat(LONGEST_TEXT)).to_string(), "a".repeat(LONGEST_TEXT));
+        assert_eq!(Short(&"a".repeat(LONGEST_TEXT + 1)).to_string().len(), LONGEST_TEXT);
     }
 }

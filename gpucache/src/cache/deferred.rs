@@ -2,7 +2,8 @@
 //!
 //! Their own stream has to wait for those before the memory is used again, and waits as late as it can: when something
 //! is missing, or when the entry ends. So one event a stream serves all blocks that came back until then, and work that
-//! needs none of them is not held up.
+//! needs none of them is not held up. It waits for what the others had to do when the last of the blocks was dropped, and not
+//! for what they were given since, where they ended their epoch in between.
 
 use crate::record::Fence;
 use crate::record::Record;
@@ -31,9 +32,11 @@ impl Deferred {
 
     /// Orders each block's own stream behind its other users, and keeps those for which this fails, which is tried again.
     pub(super) fn order(&mut self) {
-        for user in self.records.iter_mut().flat_map(|record| record.users()) {
-            if !self.fences.iter().any(|known| known.stream().id() == user.id()) {
-                self.fences.push(Fence::now(user));
+        for (user, epoch) in self.records.iter_mut().flat_map(|record| record.last_uses()) {
+            let fence = Fence::told(user, epoch);
+            match self.fences.iter_mut().find(|known| known.stream().id() == user.id()) {
+                Some(known) => known.extend(fence),
+                None => self.fences.push(fence),
             }
         }
         for record in &mut self.records {

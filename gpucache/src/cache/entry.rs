@@ -4,11 +4,11 @@
 use super::local::Local;
 use super::owner::Owner;
 use super::supply;
-use crate::device::Stream;
+use crate::device::{Stream, softly};
 use crate::planner::{Begin, Effects, Refused, Trim, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
-use crate::pressure::reclaim::{self, Idle};
+use crate::pressure::reclaim;
 use crate::pressure::transit::{InNeed, Transit};
 use crate::range::{Carved, DeviceRange, Limit, Occupancy, Patience};
 
@@ -152,12 +152,14 @@ impl Owner {
     }
 }
 
-/// A block for plans, from what is idle, in other scopes if need be; no more than `most` bytes are reserved then. A
+/// A block for plans, from what is idle, in other scopes if need be; no more than `most` bytes are reserved then, nor than a soft
+/// limit has. A
 /// failure of the device is for those to return who can: no block, then.
 fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
     // Pages that are idle move before any are added.
-    let gather = || range.gather(stream, bytes, Limit { aim: 0, most }).ok().flatten();
-    gather().or_else(|| if reclaim::release_idle(Idle::Budgeted, stream.memory_id(), 0) > 0 { gather() } else { None })
+    let gather = || softly(|| range.gather(stream, bytes, Limit { aim: 0, most })).ok().flatten();
+    let release = || reclaim::release_idle(supply::idle_for(range, stream, bytes), stream.memory_id(), 0);
+    gather().or_else(|| if release() > 0 { gather() } else { None })
 }
 
 /// Gives back what the scopes are not likely to need again, if that is worth a call, and something was freed since the

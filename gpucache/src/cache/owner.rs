@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
@@ -21,7 +22,7 @@ use crate::device::Stream;
 use crate::home::ForeignCounters;
 use crate::home::hold::{Duties, Hold};
 use crate::home::{PlanStats, ScopeStats, Shared, Visit};
-use crate::pressure::{age, demand, limits};
+use crate::pressure::{Climbs, age, demand, limits};
 use crate::range::Taken;
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
@@ -31,7 +32,7 @@ pub(crate) struct Cache {
     pub(super) local: Hold<Local>,
     door: Door,
     /// The scope that it serves now, for messages.
-    name: Mutex<Option<Arc<str>>>,
+    name: Mutex<Option<(Arc<str>, &'static Location<'static>)>>,
 }
 
 /// The proof that the calling thread owns a cache, and the way to its owner's side. It stays on its thread, and is not kept
@@ -60,14 +61,19 @@ impl Cache {
         cache
     }
 
-    /// Serves a scope of this name from now on.
-    pub(super) fn rename(&self, name: &Arc<str>) {
-        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.clone());
+    /// Serves a scope of this name from now on, which was made at `site`.
+    pub(super) fn rename(&self, name: &Arc<str>, site: &'static Location<'static>) {
+        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = Some((name.clone(), site));
+    }
+
+    /// The name of its scope, and where that was made.
+    pub(super) fn title(&self) -> Option<(Arc<str>, &'static Location<'static>)> {
+        self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The name of its scope.
     pub(super) fn scope_name(&self) -> Option<Arc<str>> {
-        self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.title().map(|(name, _)| name)
     }
 
     /// What is counted of memory that other crates allocate.
@@ -152,6 +158,16 @@ impl Cache {
         self.shared.counters.read_plans()
     }
 
+    /// How its allocations were served when memory was short.
+    pub(super) fn climbs(&self) -> Climbs {
+        *self.shared.climbs()
+    }
+
+    /// The same, and counts anew from now on.
+    pub(super) fn take_climbs(&self) -> Climbs {
+        std::mem::take(&mut *self.shared.climbs())
+    }
+
     /// Tells what a plan has served so far, if this thread knows.
     fn publish(&'static self) {
         if let Some(owner) = self.owner() {
@@ -188,10 +204,16 @@ impl Keeper for Cache {
 
     fn take_back(&'static self, mut record: Box<Record>) {
         record.leave_view();
+        let is_used = record.note_last_uses();
         match self.owner() {
-            Some(owner) if record.users().next().is_some() => owner.defer(record),
+            Some(owner) if is_used => owner.defer(record),
             Some(owner) => owner.put(record),
-            None => self.give_back_from_outside(record),
+            None => {
+                // The next entry may want the memory when its users have long gone on to other work. Within an entry, one
+                // event for all that comes back in it is less.
+                record.ask_users();
+                self.give_back_from_outside(record);
+            }
         }
     }
 }

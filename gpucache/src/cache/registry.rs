@@ -9,6 +9,7 @@
 //! Invariants: a cache is in use by one thread, stands in its scope's `orphans`, or in `UNUSED`. A scope that is gone has no
 //! caches, and gets none.
 
+use std::panic::Location;
 use std::sync::{Arc, PoisonError};
 
 use hashbrown::HashMap;
@@ -16,6 +17,7 @@ use hashbrown::HashMap;
 use super::owner::Cache;
 use crate::base::sync::{LazyLock, Mutex, MutexGuard};
 use crate::home::{PlanStats, ScopeStats};
+use crate::pressure::Climbs;
 
 /// The caches of one name.
 pub(crate) struct NamedCaches {
@@ -32,6 +34,7 @@ struct Threads {
     orphans: Vec<&'static Cache>,
     /// What caches did that went to other names.
     past: (ScopeStats, PlanStats),
+    past_climbs: Climbs,
     /// How many names there had been when the last thread ended.
     orphaned: u64,
     is_gone: bool,
@@ -65,13 +68,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl NamedCaches {
     /// The scope of this name, made if there is none, and a cache of it for a thread that has none yet: one whose thread has
-    /// ended, as it was left, or a new one.
-    pub(crate) fn adopt(name: &str) -> (Arc<NamedCaches>, &'static Cache) {
+    /// ended, as it was left, or a new one, which is of the scope that was made at `site`.
+    pub(crate) fn adopt(name: &str, site: &'static Location<'static>) -> (Arc<NamedCaches>, &'static Cache) {
         loop {
             let (scope, left) = scopes().of(name);
             left.iter().for_each(|scope| scope.forget_orphans());
             // Gone only if it was forgotten since.
-            if let Some(cache) = scope.take_cache() {
+            if let Some(cache) = scope.take_cache(site) {
                 return (scope, cache);
             }
         }
@@ -89,7 +92,7 @@ impl NamedCaches {
         &self.name
     }
 
-    fn take_cache(&self) -> Option<&'static Cache> {
+    fn take_cache(&self, site: &'static Location<'static>) -> Option<&'static Cache> {
         let mut threads = lock(&self.threads);
         if threads.is_gone {
             return None;
@@ -97,7 +100,7 @@ impl NamedCaches {
         Some(threads.orphans.pop().unwrap_or_else(|| {
             let unused = lock(&UNUSED).pop();
             let cache = unused.unwrap_or_else(Cache::leak);
-            cache.rename(&self.name);
+            cache.rename(&self.name, site);
             threads.caches.push(cache);
             cache
         }))
@@ -119,6 +122,7 @@ impl NamedCaches {
         let mut threads = lock(&self.threads);
         threads.past.0 += past.0;
         threads.past.1 += past.1;
+        threads.past_climbs.add(&cache.take_climbs());
         threads.caches.retain(|other| !std::ptr::eq(*other, cache));
         drop(threads);
         lock(&UNUSED).push(cache);
@@ -157,6 +161,14 @@ impl NamedCaches {
         let past = lock(&self.threads).past.1;
         self.caches().into_iter().map(Cache::plan_stats).fold(past, |mut sum, one| {
             sum += one;
+            sum
+        })
+    }
+
+    pub(crate) fn climbs(&self) -> Climbs {
+        let past = lock(&self.threads).past_climbs;
+        self.caches().into_iter().map(Cache::climbs).fold(past, |mut sum, one| {
+            sum.add(&one);
             sum
         })
     }

@@ -4,7 +4,7 @@
 //! first, so that the memory of what was carried elsewhere before becomes the ring's, and no more is reserved.
 
 use super::owner::Owner;
-use crate::device::Stream;
+use crate::device::{Stream, softly};
 use crate::planner::Growth;
 use crate::pressure::lease::{Leased, Piece};
 use crate::pressure::transit::{InNeed, Transit};
@@ -46,7 +46,8 @@ impl Owner {
         let _transit = Transit::begin();
         let mut leased = self.shared.ring.take();
         let is_lost = leased.is_none() && self.with(|local, _| local.planner.has_ring());
-        let grown = if is_lost || !self.may_grow(range, growth) { None } else { grow(range, growth, &mut leased) };
+        let grown =
+            if is_lost || !self.may_grow(range, growth) { None } else { softly(|| grow(range, growth, &mut leased)) };
         if let Some(leased) = leased {
             self.shared.ring.begin(leased);
         }

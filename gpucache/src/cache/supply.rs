@@ -4,7 +4,7 @@
 //! [`climb`](crate::pressure::climb)'s affair.
 
 use crate::base::error::{Error, Result};
-use crate::device::Stream;
+use crate::device::{Stream, softly};
 use crate::pressure::ask::{Ask, Asked};
 use crate::pressure::climb::insist;
 use crate::pressure::reclaim::{self, Holder, Idle};
@@ -156,10 +156,15 @@ fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> 
 
 /// What is free once the idle memory of scopes that keep a budget went back.
 fn reclaimed(range: &DeviceRange, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
-    match reclaim::release_idle(Idle::Budgeted, stream.memory_id(), bytes) {
+    match reclaim::release_idle(idle_for(range, stream, bytes), stream.memory_id(), bytes) {
         0 => Ok(None),
         _ => range.reuse(stream, bytes),
     }
+}
+
+/// Which idle memory goes back for so many bytes.
+pub(super) fn idle_for(range: &DeviceRange, stream: &Stream, bytes: u64) -> Idle {
+    if range.has_room(bytes) { Idle::OfQueue(stream.queue()) } else { Idle::Budgeted }
 }
 
 /// A block under which pages move, so that no more are reserved. A failure of that is none of the request.
@@ -167,8 +172,8 @@ fn moved(range: &DeviceRange, stream: &Stream, bytes: u64, reserved: u64, moves:
     let moved = match moves {
         _ if bytes <= reserved / MOVED => Ok(None),
         Moves::Never => Ok(None),
-        Moves::WhereFar => range.exchange(stream, bytes),
-        Moves::First => range.gather(stream, bytes, Limit { aim: reserved, most: u64::MAX }),
+        Moves::WhereFar => softly(|| range.exchange(stream, bytes)),
+        Moves::First => softly(|| range.gather(stream, bytes, Limit { aim: reserved, most: u64::MAX })),
     };
     moved.ok().flatten()
 }

@@ -2,11 +2,13 @@
 //!
 //! Whoever asks holds the cache for the moment ([`hold`](crate::home::hold)), or leaves it to the thread that is inside.
 
+use std::panic::Location;
 use std::sync::Arc;
 
 use super::local::Local;
 use super::owner::{Cache, Owner};
 use crate::home::{PlanStats, ScopeStats};
+use crate::pressure::Climbs;
 use crate::pressure::age::Age;
 use crate::pressure::demand;
 use crate::pressure::lease::Lease;
@@ -40,6 +42,12 @@ impl Cache {
         });
         owner.exit();
         past
+    }
+
+    /// Whether plans keep their block: they work on another stream, and their thread may enter the scope again.
+    fn keeps_plans(&self, owner: &Owner, which: Idle) -> bool {
+        let Idle::OfQueue(queue) = which else { return false };
+        self.shared.entered() > 0 && owner.with(|local, _| local.planner.queue().is_some_and(|own| own != queue))
     }
 
     /// The end of the thread that the cache belonged to, however many entries it left open. What is idle stays, but for
@@ -99,7 +107,7 @@ impl Holder for Cache {
 
     /// Not while another thread is inside the scope. A plan's block goes too, if that is better than that the range grows.
     fn release_idle(&'static self, which: Idle, need: u64) -> u64 {
-        let has_none = matches!(which, Idle::Budgeted) && self.stats().idle_bytes == 0;
+        let has_none = !matches!(which, Idle::All) && self.stats().idle_bytes == 0;
         let Some(owner) = (if has_none { None } else { self.hold_unless_entered() }) else { return 0 };
         let held = &self.shared.counters.held_bytes;
         let before = held.get();
@@ -108,7 +116,9 @@ impl Holder for Cache {
         if owner.with(|local, _| local.may_release(which)) {
             owner.release_lists();
         }
-        owner.release_plans(need, matches!(which, Idle::All));
+        if !self.keeps_plans(&owner, which) {
+            owner.release_plans(need, matches!(which, Idle::All));
+        }
         let bytes = before.saturating_sub(held.get());
         reclaim::count_release(bytes);
         owner.exit();
@@ -143,6 +153,14 @@ impl Holder for Cache {
 
     fn name(&self) -> Option<Arc<str>> {
         self.scope_name()
+    }
+
+    fn count_climb(&self, climb: &Climbs) {
+        self.shared.climbs().add(climb);
+    }
+
+    fn site(&self) -> Option<&'static Location<'static>> {
+        self.title().map(|(_, site)| site)
     }
 
     /// Not while another thread is inside the scope.

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
 use super::meter::Meter;
-use super::quota;
 use super::virtual_memory::VirtualMemory;
-use crate::base::error::Error;
+use super::{process, quota};
+use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, OnceLock};
 
 /// What a range of the device is made of.
@@ -115,6 +115,38 @@ impl Memory {
             RangeMemory::Pages(pages) => Some(pages),
             RangeMemory::Plain | RangeMemory::Chunks => None,
         }
+    }
+
+    /// How many bytes the device has, if it tells.
+    pub(crate) fn capacity(&self) -> Option<u64> {
+        self.pages()?.capacity()
+    }
+
+    /// So much of what the device has.
+    ///
+    /// # Errors
+    /// [`is_unavailable`](Error::is_unavailable) where it does not tell how much that is, and for what is no share.
+    pub(crate) fn share(&self, share: f64) -> Result<u64> {
+        let refused = |detail: String, remedy| Err(Error::unavailable("a share of a device", detail, remedy));
+        match self.capacity() {
+            _ if !(0.0..=1.0).contains(&share) => refused(format!("it is {share}"), "give a number from 0 to 1"),
+            None => refused("the device does not tell how much memory it has".into(), "give a number of bytes"),
+            Some(capacity) => Ok(quota::of_share(share, capacity)),
+        }
+    }
+
+    /// The most bytes that an allocation could have of the device, were nothing else held: by its size and by the limits.
+    pub(crate) fn most(&self) -> u64 {
+        let capacity = self.capacity().unwrap_or(u64::MAX);
+        capacity.min(self.meter.limit()).min(process::limit())
+    }
+
+    /// How many bytes of the device are held elsewhere: by other processes, by other libraries of this one, and by the driver. `None`
+    /// where the device does not tell.
+    pub(crate) fn held_elsewhere(&self) -> Option<u64> {
+        let pages = self.pages()?;
+        let held = self.capacity()?.saturating_sub(pages.available()?);
+        Some(held.saturating_sub(self.meter.held()))
     }
 
     /// Names the device, for the life of the process.

@@ -40,6 +40,8 @@ pub struct MemoryUse {
     pub peak_bytes: u64,
     /// The most bytes that may be held, where that was said: by [`limit`](crate::limit) or by `GPUCACHE_LIMIT`.
     pub limit: Option<u64>,
+    /// The bytes beyond which idle memory goes back first, where that was said by [`limit_soft`](crate::limit_soft).
+    pub soft_limit: Option<u64>,
 }
 
 /// How often a device was called to order its streams since the process began, so that memory of one can serve another. A program
@@ -103,9 +105,11 @@ impl MemoryUse {
 
 impl fmt::Display for MemoryUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MemoryUse { allocations, frees, mapped_pieces, unmapped_pieces, bytes, peak_bytes, limit } = self;
+        let MemoryUse { allocations, frees, mapped_pieces, unmapped_pieces, bytes, peak_bytes, limit, soft_limit } =
+            self;
         write!(f, "{} held, {} at most", Bytes(*bytes), Bytes(*peak_bytes))?;
         limit.map_or(Ok(()), |limit| write!(f, " of {} allowed", Bytes(limit)))?;
+        soft_limit.map_or(Ok(()), |limit| write!(f, ", softly {}", Bytes(limit)))?;
         f.write_str("; ")?;
         let (allocations, frees) = (Count(*allocations, "allocation", "allocations"), Count(*frees, "free", "frees"));
         let mapped = Count(*mapped_pieces, "piece", "pieces");
@@ -183,6 +187,16 @@ impl Meter {
         self.quota.limit()
     }
 
+    /// Idle memory goes back from now on before more than so many bytes are held; `u64::MAX` ends that.
+    pub(crate) fn set_soft_limit(&self, bytes: u64) {
+        self.quota.set_soft_limit(bytes);
+    }
+
+    /// The bytes beyond which idle memory goes back first; `u64::MAX` for none.
+    pub(crate) fn soft_limit(&self) -> u64 {
+        self.quota.soft_limit()
+    }
+
     /// How many bytes more may be held, as far as the device is known to have them.
     pub(super) fn room(&self) -> u64 {
         self.quota.room()
@@ -206,7 +220,8 @@ impl Meter {
             unmapped_pieces: self.unmapped_pieces.load(Relaxed),
             bytes: self.quota.held(),
             peak_bytes: self.quota.peak(),
-            limit: Some(self.quota.limit()).filter(|&bytes| bytes < u64::MAX),
+            limit: Some(self.limit()).filter(|&bytes| bytes < u64::MAX),
+            soft_limit: Some(self.soft_limit()).filter(|&bytes| bytes < u64::MAX),
         }
     }
 

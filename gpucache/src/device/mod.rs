@@ -12,6 +12,7 @@ mod exit;
 mod host;
 mod memory;
 mod meter;
+pub(crate) mod process;
 mod quota;
 mod source;
 mod stream;
@@ -47,6 +48,7 @@ pub use virtual_memory::{Unfinished, VirtualMemory};
 
 pub(crate) use exit::{process_exits, process_exits_now, thread_is_main};
 pub(crate) use meter::Meter;
+pub(crate) use quota::softly;
 pub(crate) use source::{Pages, Source};
 
 use crate::base::error::Result;

@@ -3,30 +3,51 @@
 //! Invariant: what is held never exceeds the limit that was set when it was taken, whoever takes at the same time: bytes are
 //! counted in before the call that takes them, and out again if that fails.
 
+use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::process::{self, Part};
 use crate::base::error::{Error, Result};
 use crate::base::shortage::Bound;
 
 /// Bytes held of a device, the most that ever were, and the most that may be.
 #[derive(Debug)]
 pub(super) struct Quota {
-    held: AtomicU64,
+    /// What is held, as a part of what all devices' is.
+    part: Arc<Part>,
     peak: AtomicU64,
     /// `u64::MAX` for none.
     limit: AtomicU64,
+    /// As `limit`, for calls that are made [`softly`].
+    soft_limit: AtomicU64,
     /// More than this many bytes the device did not have when it was asked last; `u64::MAX` if it never refused. Less than its
     /// capacity, as the driver and other programs have some, and a call that fails takes as long as a hundred that do not.
     ceiling: AtomicU64,
-    /// How often bytes that had been counted in were not had.
-    undone: AtomicU64,
+}
+
+thread_local! {
+    /// Whether soft limits are limits to this thread now.
+    static IS_SOFT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes a call that takes memory, with soft limits as if they were hard ones: what it does not get so is not refused yet.
+pub(crate) fn softly<R>(call: impl FnOnce() -> R) -> R {
+    struct Reset(bool);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            IS_SOFT.set(self.0);
+        }
+    }
+    let _reset = Reset(IS_SOFT.replace(true));
+    call()
 }
 
 impl Default for Quota {
     fn default() -> Quota {
-        let count = || AtomicU64::new(0);
         let bound = || AtomicU64::new(u64::MAX);
-        Quota { held: count(), peak: count(), limit: bound(), ceiling: bound(), undone: count() }
+        let (part, peak) = (Part::of_new_device(), AtomicU64::new(0));
+        Quota { part, peak, limit: bound(), soft_limit: bound(), ceiling: bound() }
     }
 }
 
@@ -36,9 +57,10 @@ impl Quota {
     /// # Errors
     /// [`is_out_of_memory`](Error::is_out_of_memory) if more would be held than may be; nothing has changed then.
     pub(super) fn enter(&self, bytes: u64) -> Result<()> {
-        let limit = self.limit();
+        let limit = self.most();
         let within = |held: u64| held.checked_add(bytes).filter(|&sum| sum <= limit);
-        self.held.fetch_update(Relaxed, Relaxed, within).map(|_| ()).map_err(|held| over(limit, held, bytes))
+        let enter = || self.part.held.fetch_update(Relaxed, Relaxed, within).map(|_| ());
+        process::count_in(bytes, || enter().map_err(|held| over(limit, held, bytes)))
     }
 
     /// What was counted in was had.
@@ -54,25 +76,32 @@ impl Quota {
         if error.is_out_of_memory() {
             self.ceiling.store(self.held(), Relaxed);
         }
-        self.undone.fetch_add(1, Relaxed);
+        self.part.undone.fetch_add(1, Relaxed);
+    }
+
+    /// How many bytes may be held, as the thread is to see it now.
+    fn most(&self) -> u64 {
+        let limit = self.limit();
+        if IS_SOFT.get() { limit.min(self.soft_limit()) } else { limit }
     }
 
     /// How many bytes more may be held, as far as the device is known to have them.
     pub(super) fn room(&self) -> u64 {
-        self.limit().min(self.ceiling.load(Relaxed)).saturating_sub(self.held())
+        let room = self.most().min(self.ceiling.load(Relaxed)).saturating_sub(self.held());
+        room.min(process::room())
     }
 
     pub(super) fn undone(&self) -> u64 {
-        self.undone.load(Relaxed)
+        self.part.undone.load(Relaxed)
     }
 
     /// Counts bytes out that were given back.
     pub(super) fn leave(&self, bytes: u64) {
-        self.held.fetch_sub(bytes, Relaxed);
+        self.part.held.fetch_sub(bytes, Relaxed);
     }
 
     pub(super) fn held(&self) -> u64 {
-        self.held.load(Relaxed)
+        self.part.held.load(Relaxed)
     }
 
     pub(super) fn peak(&self) -> u64 {
@@ -85,6 +114,14 @@ impl Quota {
 
     pub(super) fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Relaxed);
+    }
+
+    pub(super) fn soft_limit(&self) -> u64 {
+        self.soft_limit.load(Relaxed)
+    }
+
+    pub(super) fn set_soft_limit(&self, bytes: u64) {
+        self.soft_limit.store(bytes, Relaxed);
     }
 }
 
@@ -129,7 +166,7 @@ fn parse(text: &str, capacity: Option<u64>) -> Option<Option<u64>> {
     let text = text.trim();
     if let Some(share) = text.strip_suffix('%') {
         let share = number(share)? / 100.0;
-        return Some(capacity.map(|capacity| (capacity as f64 * share) as u64));
+        return Some(capacity.map(|capacity| of_share(share, capacity)));
     }
     let unit = |(name, bytes): (&str, u64)| Some((text.strip_suffix(name)?, bytes));
     let (digits, unit) = UNITS.into_iter().find_map(unit).unwrap_or((text, 1));
@@ -140,6 +177,11 @@ fn parse(text: &str, capacity: Option<u64>) -> Option<Option<u64>> {
         Some(bytes) => bytes,
         None => (number(digits)? * unit as f64) as u64,
     }))
+}
+
+/// A share of so many bytes.
+pub(super) fn of_share(share: f64, capacity: u64) -> u64 {
+    (capacity as f64 * share) as u64
 }
 
 /// A number of digits with a point or without, and no other way to write one.
@@ -173,6 +215,16 @@ mod tests {
         quota.took();
         quota.undo(60, &Error::device_failure("the device", "an allocation", "it is lost"));
         assert_eq!((quota.held(), quota.peak(), quota.undone(), quota.room()), (0, 60, 1, 100));
+    }
+
+    #[test]
+    fn a_soft_limit_is_one_to_calls_that_are_made_so() {
+        let quota = Quota::default();
+        quota.set_soft_limit(100);
+        assert!(softly(|| quota.enter(101)).is_err_and(|error| error.is_of_limit()));
+        assert_eq!((softly(|| quota.room()), quota.room()), (100, u64::MAX));
+        assert!(quota.enter(101).is_ok());
+        assert_eq!((softly(|| quota.room()), quota.held()), (0, 101));
     }
 
     #[test]

@@ -331,7 +331,7 @@ impl Stream {
         self.0.wanted.load(Relaxed)
     }
 
-    /// Where others ask for the end of the open epoch.
+    /// Where others ask for the end of the open epoch. Calls no device.
     pub(crate) fn wanted_cell(&self) -> &Arc<AtomicBool> {
         &self.0.wanted
     }

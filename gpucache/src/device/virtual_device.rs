@@ -183,6 +183,11 @@ unsafe impl VirtualMemory for VirtualPages {
         Some(self.0.capacity)
     }
 
+    fn available(&self) -> Option<u64> {
+        let occupancy = self.0.occupancy();
+        Some(self.0.capacity.saturating_sub(occupancy.mapped_bytes + occupancy.plain_bytes))
+    }
+
     fn reserve(&self) -> Result<(u64, u64)> {
         Ok((FIRST_ADDRESS, ADDRESSES))
     }

@@ -47,6 +47,19 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// How many bytes of memory the device has left, for this process and all others, if it tells. Asked for where an allocation
+    /// found no memory, for its error.
+    ///
+    /// ```
+    /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
+    /// use {gpucache::device::VirtualMemory, pages::Pages}; // as in the example of the trait
+    ///
+    /// assert_eq!(Pages::default().available(), None);
+    /// ```
+    fn available(&self) -> Option<u64> {
+        None
+    }
+
     /// Reserves addresses without memory, once: where they begin, and how many bytes they are.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 //!
 //! Invariant: only the thread that owns the cache writes the counters.
 
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 #[cfg(feature = "foreign")]
@@ -11,6 +12,8 @@ use super::plan_stats::PlanStats;
 use super::returns::Returns;
 use super::scope_stats::ScopeStats;
 use super::stats::Counters;
+use crate::base::sync::{Mutex, MutexGuard};
+use crate::pressure::Climbs;
 use crate::pressure::demand::Told;
 use crate::pressure::lease::Lease;
 use crate::record::Generation;
@@ -29,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) lease: Lease,
     /// Of the blocks in which lies what is carried.
     pub(crate) ring: Lease,
+    /// How its allocations were served when memory was short.
+    climbs: Mutex<Climbs>,
 }
 
 impl Shared {
@@ -43,7 +48,13 @@ impl Shared {
             foreign: ForeignCounters::default(),
             lease: Lease::new(),
             ring: Lease::new(),
+            climbs: Mutex::default(),
         }
+    }
+
+    /// How its allocations were served when memory was short.
+    pub(crate) fn climbs(&self) -> MutexGuard<'_, Climbs> {
+        self.climbs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// For the owner: notes the device that it serves.

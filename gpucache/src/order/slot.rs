@@ -189,6 +189,8 @@ impl Slot {
         let Some(stream) = &self.stream else { return Ok(()) };
         let event = spare.map_or_else(|| stream.new_event(), Ok)?;
         meter.recorded();
+        // Whoever asked for the end of this epoch has it; who sees the next one asks anew.
+        self.wanted.store(false, Relaxed);
         // Whoever put work on the stream and then still sees the epoch that is open did so before this is recorded.
         self.told.store(self.epochs.open().0 + 1, SeqCst);
         match stream.record(&*event) {

@@ -25,6 +25,14 @@ pub(crate) struct Streams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(usize);
 
+impl Place {
+    /// Whether the stream freed memory of this tag itself, and no other one uses it.
+    #[inline]
+    pub(crate) fn owns(self, tag: Tag) -> bool {
+        matches!(tag.users(), Users::One(slot, _) if slot == self.0)
+    }
+}
+
 /// What brings a stream behind an epoch of another one that is not known to be complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Means {
@@ -177,7 +185,21 @@ impl Streams {
     /// As for [`claim`](Streams::claim).
     pub(crate) fn order(&mut self, stream: &Stream, other: &Stream, epoch: Epoch) -> Result<()> {
         let (mine, other) = (self.slot(stream), self.slot(other));
+        // What comes next on this stream waits for others' work, and whoever asked for the end of the epoch need not.
+        if self.slots[mine].is_mine_to_record() && self.slots[mine].take_wish() {
+            self.end_epochs(mine);
+        }
         self.follow(mine, other, epoch)
+    }
+
+    /// Ends the open epochs of a stream, and of the others over its queue in which memory was used.
+    #[cold]
+    fn end_epochs(&mut self, place: usize) {
+        self.slots[place].use_now();
+        let queue = self.slots[place].queue;
+        // Whoever works on a queue sees to all streams over it.
+        let of_this_queue = self.slots.iter_mut().filter(|slot| slot.queue == queue);
+        of_this_queue.for_each(|slot| slot.end_epoch(&self.meter));
     }
 
     /// The calling thread works on `stream`: ends its open epoch if another one asked for that.
@@ -187,9 +209,7 @@ impl Streams {
         let place = self.slot(stream);
         self.slots[place].attend();
         if self.slots[place].take_wish() {
-            // Whoever works on a queue sees to all streams over it.
-            let of_this_queue = self.slots.iter_mut().filter(|slot| slot.queue == stream.queue());
-            of_this_queue.for_each(|slot| slot.end_epoch(&self.meter));
+            self.end_epochs(place);
         }
         Place(place)
     }

@@ -205,6 +205,11 @@ impl Planner {
         self.arena.as_ref().map(|arena| &arena.stream).filter(|stream| stream.is_wanted()).cloned()
     }
 
+    /// The queue of the plans' stream.
+    pub(crate) fn queue(&self) -> Option<u64> {
+        self.plans.stream().map(Stream::queue)
+    }
+
     /// What is to be done by now.
     pub(crate) fn take_effects(&mut self) -> Effects {
         std::mem::take(&mut self.effects)

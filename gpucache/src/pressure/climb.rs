@@ -8,14 +8,15 @@ use super::age;
 use super::ask::{Ask, Asked};
 use super::handlers::{self, Need};
 use super::ladder::Rung;
+use super::patience::Pauses;
 use super::reclaim::{self, Holder, Idle};
 use super::spill;
 use super::survey;
 use super::tally::Tally;
 use super::transit::{self, InNeed};
 use crate::base::error::{Error, Result};
-use crate::device::Stream;
-use crate::range::{DeviceRange, Patience};
+use crate::device::{Stream, process, softly};
+use crate::range::{DeviceRange, Patience, give_back_elsewhere};
 
 /// How often it is made again while others give memory back, each time too late: with so many threads in need at once one of them
 /// still gets an error that another attempt would have spared it.
@@ -27,16 +28,32 @@ const LEAST: u64 = 2 << 20;
 /// fails at once, and takes nothing from anybody. The range had freed something
 /// `frees` times before; 0 if that is not known, as to ask may have to wait.
 pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A::Memory> {
-    let seen = Seen::with(frees, 0);
+    let (seen, memory) = (Seen::with(frees, 0), asked.stream.memory());
+    if memory.meter().soft_limit() < u64::MAX
+        && asked.bytes <= memory.most()
+        && let Some(memory) = insist_softly(asked, seen, ask)?
+    {
+        return Ok(memory);
+    }
     match ask.ask(false) {
         Err(error) if error.is_beyond_all(asked.bytes) => {
-            Tally::default().end(asked.stream.memory(), None);
+            Tally::default().end(&asked, None);
             Err(survey::told(error, &asked))
         }
         Err(error) if error.is_out_of_memory() => {
             Climb { asked, ask, seen, error, tally: Tally::default(), rung: Rung::Pages }.run()
         }
         answer => answer,
+    }
+}
+
+/// As [`insist`], with no more held than the soft limit says. `None` if what is idle does not suffice for that.
+fn insist_softly<A: Ask>(asked: Asked<'_>, seen: Seen, ask: &A) -> Result<Option<A::Memory>> {
+    match softly(|| ask.ask(false)) {
+        Err(error) if error.is_out_of_memory() => {
+            Climb { asked, ask, seen, error, tally: Tally::default(), rung: Rung::Pages }.run_softly()
+        }
+        answer => answer.map(Some),
     }
 }
 
@@ -58,7 +75,12 @@ impl Seen {
     /// device itself tells what it has, and refuses this thread too.
     fn after(error: &Error, stream: &Stream) -> Seen {
         let frees = DeviceRange::of(stream).map_or(0, |range| range.occupancy().frees);
-        Seen::with(frees, if error.is_of_limit() { stream.meter().undone() } else { 0 })
+        let undone = match error.is_of_limit() {
+            true if error.is_of_process() => process::undone(),
+            true => stream.meter().undone(),
+            false => 0,
+        };
+        Seen::with(frees, undone)
     }
 }
 
@@ -79,58 +101,92 @@ impl<A: Ask> Climb<'_, A> {
     fn run(mut self) -> Result<A::Memory> {
         age::tick();
         let served = self.climb();
-        let memory = self.asked.stream.memory();
         match served {
             Ok(Some(served)) => {
-                self.tally.end(memory, Some(self.rung));
+                self.tally.end(&self.asked, Some(self.rung));
                 Ok(served)
             }
             Ok(None) => {
-                self.tally.end(memory, None);
+                self.tally.end(&self.asked, None);
                 Err(survey::told(self.error, &self.asked))
             }
             Err(error) => {
-                self.tally.end(memory, None);
+                self.tally.end(&self.asked, None);
                 Err(error)
             }
         }
     }
 
-    /// Up the ladder, and up again whenever the program gave something up.
+    /// The rungs that take what is idle, and make nobody wait.
+    #[cold]
+    fn run_softly(mut self) -> Result<Option<A::Memory>> {
+        age::tick();
+        let mut served = None;
+        for rung in [Rung::Pages, Rung::Others, Rung::Own] {
+            if served.is_none() {
+                served = softly(|| self.step(rung))?;
+            }
+        }
+        match served {
+            Some(_) => self.tally.end(&self.asked, Some(self.rung)),
+            None => self.tally.end_beyond(&self.asked),
+        }
+        Ok(served)
+    }
+
+    /// Up the ladder, and up again as long as others are waited for, and whenever the program gave something up.
     fn climb(&mut self) -> Result<Option<A::Memory>> {
         let mut handlers = handlers::of(self.asked.stream);
+        let mut pauses = Pauses::of(self.asked.stream.memory());
         loop {
-            for rung in Rung::ALL.into_iter().filter(|&rung| rung != Rung::Handlers) {
+            for rung in self.rungs() {
                 if let Some(memory) = self.step(rung)? {
                     return Ok(Some(memory));
                 }
             }
+            if pauses.pause() {
+                self.reach(Rung::Patience);
+                continue;
+            }
             let Some(handler) = handlers.next() else { return Ok(None) };
-            self.rung = Rung::Handlers;
-            self.tally.tried(Rung::Handlers);
+            self.reach(Rung::Handlers);
             let Asked { bytes, dims, holder, .. } = self.asked;
             let scope = holder.and_then(|holder| holder.name());
             handler.call(&Need { bytes, shape: dims, scope, freed_bytes: self.tally.freed_bytes() });
         }
     }
 
+    /// Those that need nobody else. Who waits for other threads does not wait for work beside that, which may take longer.
+    fn rungs(&self) -> impl Iterator<Item = Rung> + use<A> {
+        let is_patient = self.rung == Rung::Patience;
+        let alone = |rung: &Rung| !matches!(rung, Rung::Patience | Rung::Handlers);
+        Rung::ALL.into_iter().filter(alone).filter(move |&rung| !(is_patient && rung == Rung::Waiting))
+    }
+
+    fn reach(&mut self, rung: Rung) {
+        self.rung = rung;
+        self.tally.tried(rung);
+    }
+
     fn step(&mut self, rung: Rung) -> Result<Option<A::Memory>> {
-        // What is served once a handler ran is that one's merit.
-        if self.rung != Rung::Handlers {
-            self.rung = rung;
-            self.tally.tried(rung);
+        // What is served once others were waited for, or a handler ran, is their merit.
+        if !matches!(self.rung, Rung::Patience | Rung::Handlers) {
+            self.reach(rung);
         }
         let Asked { stream, holder, .. } = self.asked;
         match rung {
             Rung::Pages => self.ask.ask_for_free(),
             Rung::Own => self.release(rung, holder),
-            Rung::Others => self.release(rung, reclaim::by_age(stream.memory_id(), holder)),
+            Rung::Others => match self.release(rung, reclaim::by_age(stream.memory_id(), holder))? {
+                None if self.error.is_of_process() => self.release_elsewhere(),
+                served => Ok(served),
+            },
             // A range has what other streams still use, which it gives to whoever insists.
             Rung::Streams => self.retry(Patience::None, DeviceRange::of(stream).is_some()),
             Rung::Waiting => self.retry(Patience::Some, false),
             Rung::Spill => self.spill(),
             Rung::Arenas => self.revoke(),
-            Rung::Handlers => Ok(None),
+            Rung::Patience | Rung::Handlers => Ok(None),
         }
     }
 
@@ -157,6 +213,22 @@ impl<A: Ask> Climb<'_, A> {
             }
         }
         Ok(None)
+    }
+
+    /// Has other devices have their idle memory back, where the process may not hold more of all of them: free pages first, then
+    /// what scopes keep, one after the other.
+    fn release_elsewhere(&mut self) -> Result<Option<A::Memory>> {
+        let Asked { stream, bytes, .. } = self.asked;
+        let mut holders = reclaim::all_by_age().into_iter();
+        loop {
+            if give_back_elsewhere(stream.memory_id(), bytes) > 0
+                && let Some(memory) = self.ask.ask_for_free()?
+            {
+                return Ok(Some(memory));
+            }
+            let Some(holder) = holders.next() else { return Ok(None) };
+            self.tally.freed(Rung::Others, holder.release_some(bytes.max(LEAST)));
+        }
     }
 
     /// Makes the call again if memory was given back since it was made last, or there may be some that was not asked for.

@@ -11,7 +11,7 @@ use std::fmt;
 /// use gpucache::{Cost, Rung};
 ///
 /// let names: Vec<_> = Rung::ALL.iter().map(|rung| rung.name()).collect();
-/// assert_eq!(names, ["pages", "own", "others", "streams", "waiting", "spill", "arenas", "handlers"]);
+/// assert_eq!(names, ["pages", "others", "own", "streams", "waiting", "spill", "arenas", "patience", "handlers"]);
 /// assert!(Rung::ALL.iter().is_sorted_by_key(|rung| rung.cost()));
 /// assert_eq!(Rung::Handlers.cost(), Cost::Program);
 /// ```
@@ -20,11 +20,11 @@ use std::fmt;
 pub enum Rung {
     /// Pages in which nothing lies move to where the allocation fits.
     Pages,
-    /// The asking scope's own idle memory: its lists, what was idle longest first, then its plan's block.
-    Own,
     /// Other scopes' idle memory, one scope after the other: those of threads that have ended, then the one that was
     /// entered least recently.
     Others,
+    /// The asking scope's own idle memory: its lists, what was idle longest first, then its plan's block.
+    Own,
     /// Memory that other streams freed and may still use: the asking stream comes behind them.
     Streams,
     /// Memory whose work is done in a moment, for which the thread waits.
@@ -33,6 +33,8 @@ pub enum Rung {
     Spill,
     /// The blocks of plans that other threads are inside of, where nothing in them is alive.
     Arenas,
+    /// What other threads drop meanwhile, for which the thread waits as long as [`patience`](crate::patience) says.
+    Patience,
     /// What the program gives up, by [`on_pressure`](crate::on_pressure).
     Handlers,
 }
@@ -58,6 +60,8 @@ pub enum Cost {
     Copies,
     /// A scope that a thread is inside of goes on without its plan.
     Plans,
+    /// As much time as the program said.
+    Patience,
     /// Whatever the program does.
     Program,
 }
@@ -66,10 +70,19 @@ impl Rung {
     /// All of them, from the bottom.
     ///
     /// ```
-    /// assert_eq!(gpucache::Rung::ALL.len(), 8);
+    /// assert_eq!(gpucache::Rung::ALL.len(), 9);
     /// ```
-    pub const ALL: [Rung; 8] =
-        [Rung::Pages, Rung::Own, Rung::Others, Rung::Streams, Rung::Waiting, Rung::Spill, Rung::Arenas, Rung::Handlers];
+    pub const ALL: [Rung; 9] = [
+        Rung::Pages,
+        Rung::Others,
+        Rung::Own,
+        Rung::Streams,
+        Rung::Waiting,
+        Rung::Spill,
+        Rung::Arenas,
+        Rung::Patience,
+        Rung::Handlers,
+    ];
 
     /// Its name.
     ///
@@ -85,6 +98,7 @@ impl Rung {
             Rung::Waiting => "waiting",
             Rung::Spill => "spill",
             Rung::Arenas => "arenas",
+            Rung::Patience => "patience",
             Rung::Handlers => "handlers",
         }
     }
@@ -101,6 +115,7 @@ impl Rung {
             Rung::Streams | Rung::Waiting => Cost::Time,
             Rung::Spill => Cost::Copies,
             Rung::Arenas => Cost::Plans,
+            Rung::Patience => Cost::Patience,
             Rung::Handlers => Cost::Program,
         }
     }

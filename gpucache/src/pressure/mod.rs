@@ -12,14 +12,15 @@
 //! | `ladder` | the rungs, as data: [`Rung`] |
 //! | `ask` | what is asked for, and how |
 //! | `climb` | what is done on each, for a request that ran out of memory |
-//! | `tally` | what came of it, counted: [`climbs`] |
+//! | `climbs`, `tally` | what came of it, counted: [`climbs`] |
+//! | `patience` | how long is waited for other threads: [`patience`] |
 //! | `handlers` | what the program gives up: [`on_pressure`] |
 //! | `survey` | what is told of a request that nothing served |
 //! | `age` | which scope was entered least recently |
 //! | `reclaim` | who holds memory, and how idle memory is had from all of them; [`trim`] |
 //! | `spill` | who has arrays that may leave for the host |
 //! | `demand` | how much of each device is likely to be needed again |
-//! | `limits` | how much may be held, and how much may stay idle: [`limit`], [`limit_idle`] |
+//! | `limits` | how much may be held, and how much may stay idle: [`limit`], [`limit_soft`], [`limit_process`], [`limit_idle`] |
 //! | `lease` | how an arena is taken from a thread that is inside, without a lock on its side |
 //! | `barrier` | a barrier that costs one side nothing |
 //! | `transit` | arenas that are found neither with the range nor with a holder |
@@ -36,12 +37,16 @@ pub(crate) mod survey;
 pub(crate) mod transit;
 
 mod barrier;
+mod climbs;
 mod handlers;
 mod ladder;
+mod patience;
 mod tally;
 
+pub use climbs::{Climbs, RungUse};
 pub use handlers::{Need, PressureHandler, on_pressure};
 pub use ladder::{Cost, Rung};
-pub use limits::{limit, limit_idle};
+pub use limits::{limit, limit_idle, limit_process, limit_soft, share_of};
+pub use patience::patience;
 pub use reclaim::trim;
-pub use tally::{Climbs, RungUse, climbs};
+pub use tally::climbs;

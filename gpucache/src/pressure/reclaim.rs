@@ -3,10 +3,12 @@
 //! Invariant: whoever holds memory stands in `HOLDERS`, and knows whether it does. One that is found to hold nothing is taken
 //! out, so that a walk costs by what is held and not by how many names there are.
 
+use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError};
 
 use super::age::Age;
+use super::climbs::Climbs;
 use super::lease::{self, Lease, Leased};
 use super::transit::Transit;
 use crate::base::error::Result;
@@ -20,6 +22,9 @@ use crate::range::{DeviceRange, Patience};
 pub(crate) enum Idle {
     /// Those of scopes that keep a budget anyway.
     Budgeted,
+    /// As `Budgeted`, where the range may grow instead: a plan keeps its block unless its stream goes through this queue. What
+    /// works on two streams at the same time would take it from each other in turn.
+    OfQueue(u64),
     All,
 }
 
@@ -41,6 +46,12 @@ pub(crate) trait Holder: Sync {
 
     /// The name of its scope.
     fn name(&self) -> Option<Arc<str>>;
+
+    /// An allocation of its scope climbed the ladder.
+    fn count_climb(&self, climb: &Climbs);
+
+    /// Where its scope was made.
+    fn site(&self) -> Option<&'static Location<'static>>;
 
     /// Whether it held nothing, and need not be found any more.
     fn forget_holding(&'static self) -> bool;
@@ -163,6 +174,13 @@ fn serving(device: u64) -> impl Iterator<Item = &'static dyn Holder> {
 pub(crate) fn by_age(device: u64, own: Option<&'static dyn Holder>) -> Vec<&'static dyn Holder> {
     let is_own = |holder: &dyn Holder| own.is_some_and(|own| std::ptr::addr_eq(own, holder));
     let mut holders: Vec<_> = serving(device).filter(|holder| !is_own(*holder)).collect();
+    holders.sort_by_cached_key(|holder| holder.age());
+    holders
+}
+
+/// Whoever may have memory, of whatever device, in that order.
+pub(crate) fn all_by_age() -> Vec<&'static dyn Holder> {
+    let mut holders = holders().clone();
     holders.sort_by_cached_key(|holder| holder.age());
     holders
 }

@@ -4,6 +4,7 @@ use super::ask::Asked;
 use super::reclaim;
 use crate::base::error::Error;
 use crate::base::shortage::Shortage;
+use crate::device::process;
 use crate::range::DeviceRange;
 
 /// The error of a request, with what there was when it failed.
@@ -13,7 +14,12 @@ pub(crate) fn told(error: Error, asked: &Asked<'_>) -> Error {
         bytes,
         shape: dims.to_vec(),
         scope: holder.and_then(|holder| holder.name()),
+        scope_site: holder.and_then(|holder| holder.site()),
+        stream: stream.id(),
         held_bytes: stream.meter().held(),
+        process_bytes: process::held(),
+        // A driver that is asked while a graph is captured may end the capture.
+        elsewhere_bytes: if stream.is_capturing() { None } else { stream.memory().held_elsewhere() },
         ..Shortage::default()
     };
     if let Some(range) = DeviceRange::of(stream) {

@@ -1,89 +1,12 @@
-//! What the ladder did on each device, counted by rung.
+//! What the ladder did, kept for each device, and told to the scope that asked.
 
-use std::fmt;
 use std::sync::{Arc, PoisonError, Weak};
 
+use super::ask::Asked;
+use super::climbs::Climbs;
 use super::ladder::Rung;
-use crate::base::amounts::{Bytes, Count};
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Device, Memory};
-
-/// What allocations did on one rung.
-///
-/// ```
-/// assert_eq!(gpucache::RungUse::default().tried, 0);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RungUse {
-    /// How many came to it.
-    pub tried: u64,
-    /// How many of them were served there.
-    pub served: u64,
-    /// Bytes that scopes gave back to the device's range for them.
-    pub freed_bytes: u64,
-}
-
-/// How often the memory of a device was short, and how allocations were served then: what [`climbs`] tells.
-///
-/// ```
-/// use gpucache::{Rung, cache_scope, climbs, device::Virtual, prelude::*};
-///
-/// let device = Virtual::new(8 << 20);
-/// cache_scope!(first, recycle = "keyed", { device.zeros::<u8>(6 << 20)? });
-/// cache_scope!(second, recycle = "keyed", { device.zeros::<u8>(4 << 20)? }); // for which the first one gives its memory
-/// let climbs = climbs(&device);
-/// assert_eq!((climbs.begun(), climbs.failed, climbs.of(Rung::Others).served), (1, 0, 1));
-/// println!("{climbs}");
-/// # Ok::<(), gpucache::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Climbs {
-    /// Allocations that no rung served: each returned an error.
-    pub failed: u64,
-    rungs: [RungUse; Rung::ALL.len()],
-}
-
-impl Climbs {
-    /// What was done on one rung.
-    ///
-    /// ```
-    /// use gpucache::{Rung, climbs, device::Virtual};
-    ///
-    /// assert_eq!(climbs(&Virtual::new(1 << 30)).of(Rung::Pages).tried, 0);
-    /// ```
-    pub fn of(&self, rung: Rung) -> RungUse {
-        self.rungs[rung as usize]
-    }
-
-    /// How many allocations found the device short of memory.
-    ///
-    /// ```
-    /// use gpucache::{climbs, device::Virtual, prelude::*};
-    ///
-    /// let device = Virtual::new(1 << 20);
-    /// assert!(device.zeros::<u8>(2 << 20).is_err());
-    /// assert_eq!((climbs(&device).begun(), climbs(&device).failed), (1, 1));
-    /// ```
-    pub fn begun(&self) -> u64 {
-        self.failed + self.rungs.iter().map(|rung| rung.served).sum::<u64>()
-    }
-}
-
-impl fmt::Display for Climbs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let begun = Count(self.begun(), "shortage", "shortages");
-        write!(f, "{begun}, {} of them errors", self.failed)?;
-        for (rung, used) in Rung::ALL.iter().zip(&self.rungs).filter(|(_, used)| used.tried > 0) {
-            write!(f, "; {rung}: {} of {} served", used.served, used.tried)?;
-            if used.freed_bytes > 0 {
-                write!(f, ", {} freed", Bytes(used.freed_bytes))?;
-            }
-        }
-        Ok(())
-    }
-}
 
 /// How often the memory of a device was short so far, and which rung of the ladder served those who asked.
 ///
@@ -109,7 +32,7 @@ fn is(known: &Weak<Memory>, memory: &Arc<Memory>) -> bool {
     std::ptr::eq(known.as_ptr(), Arc::as_ptr(memory))
 }
 
-/// What one allocation did so far; its device has it when the climb is over.
+/// What one allocation did so far; its device and its scope have it when the climb is over.
 #[derive(Debug, Default)]
 pub(super) struct Tally(Climbs);
 
@@ -128,11 +51,24 @@ impl Tally {
     }
 
     /// The climb is over: it was served, or not.
-    pub(super) fn end(mut self, memory: &Arc<Memory>, served: Option<Rung>) {
+    pub(super) fn end(mut self, asked: &Asked<'_>, served: Option<Rung>) {
         match served {
             Some(rung) => self.0.rungs[rung as usize].served = 1,
             None => self.0.failed = 1,
         }
+        self.count(asked);
+    }
+
+    /// Nothing idle served it, and more than the soft limit is to be held.
+    pub(super) fn end_beyond(mut self, asked: &Asked<'_>) {
+        self.0.beyond_soft = 1;
+        self.count(asked);
+    }
+
+    /// For the scope that asked, and for the device.
+    fn count(&self, asked: &Asked<'_>) {
+        asked.holder.into_iter().for_each(|holder| holder.count_climb(&self.0));
+        let memory = asked.stream.memory();
         let mut tallies = tallies();
         let place = tallies.iter().position(|(other, _)| is(other, memory));
         let place = place.unwrap_or_else(|| {
@@ -142,17 +78,6 @@ impl Tally {
         });
         if let Some((_, sum)) = tallies.get_mut(place) {
             sum.add(&self.0);
-        }
-    }
-}
-
-impl Climbs {
-    fn add(&mut self, more: &Climbs) {
-        self.failed += more.failed;
-        for (sum, more) in self.rungs.iter_mut().zip(&more.rungs) {
-            sum.tried += more.tried;
-            sum.served += more.served;
-            sum.freed_bytes += more.freed_bytes;
         }
     }
 }

@@ -46,6 +46,31 @@ impl Fit {
         Self { spans: Spans::new(capacity), bins: Bins::new(), tail: NIL }
     }
 
+    /// The smallest free span of at least `bytes`, and at most `longest`, that is not the tail and whose tag `accepts`, of the
+    /// `most` smallest.
+    pub(super) fn allocate_near(
+        &mut self,
+        bytes: u64,
+        longest: u64,
+        most: usize,
+        accepts: impl Fn(Tag) -> bool,
+    ) -> Option<Block> {
+        let mut found = self.bins.find(&self.spans, bytes);
+        for _ in 0..most {
+            let id = found?;
+            let Node { bytes: length, offset, tag, .. } = *self.spans.at(id);
+            if length > longest {
+                return None;
+            }
+            if accepts(tag) {
+                self.unlist(id);
+                return Some(self.take(id, bytes));
+            }
+            found = self.bins.next(&self.spans, (length, offset + 1));
+        }
+        None
+    }
+
     /// The smallest free span of at least `bytes` whose tag `accepts`, the lowest among equals, of the `most` smallest; the
     /// tail only if there is no other.
     ///

@@ -80,7 +80,8 @@ impl Ordered {
     pub(super) fn reuse(&mut self, stream: &Stream, bytes: u64, most: usize) -> Result<Option<Carved>> {
         let Ordered { range, streams, .. } = self;
         let me = streams.attend(stream);
-        let block = range.reuse_if(bytes, most, |tag| streams.may_use_now(me, tag))?;
+        let is_own = streams.are_several().then_some(|tag| me.owns(tag));
+        let block = range.reuse_own_first(bytes, most, is_own, |tag| streams.may_use_now(me, tag))?;
         Ok(block.map(|block| self.carved(block, 0, 0)))
     }
 

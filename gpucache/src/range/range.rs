@@ -18,6 +18,8 @@ use crate::order::Tag;
 
 /// Blocks of at least 1/4 of a granule count as large: they decide how many pages there are, while many smaller ones share one.
 const LARGE_BLOCK_SHARE: u64 = 4;
+/// A span that is longer than a block by this share of it fits nearly as well as one of its length.
+const NEAR: u64 = 8;
 
 /// Counters of a range. Sizes in bytes, blocks rounded up to [`ALIGN`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,6 +167,30 @@ impl<P: Pages> Range<P> {
             self.count(bytes);
         }
         Ok(block)
+    }
+
+    /// As [`reuse_if`](Range::reuse_if), but what the asking stream itself freed comes first if it fits nearly as well: nobody
+    /// is asked for it, and nobody who works at the same time lacks it.
+    ///
+    /// # Errors
+    /// The first that `accepts` returned; nothing has changed then.
+    pub(super) fn reuse_own_first<E>(
+        &mut self,
+        bytes: u64,
+        most: usize,
+        is_own: Option<impl Fn(Tag) -> bool>,
+        accepts: impl FnMut(Tag) -> Result<bool, E>,
+    ) -> Result<Option<Block>, E> {
+        let Some((is_own, rounded)) = is_own.zip(self.rounded(bytes)) else {
+            return self.reuse_if(bytes, most, accepts);
+        };
+        match self.fit.allocate_near(rounded, rounded.saturating_add(rounded / NEAR), most, is_own) {
+            None => self.reuse_if(bytes, most, accepts),
+            own => {
+                self.count(rounded);
+                Ok(own)
+            }
+        }
     }
 
     /// `bytes` as a block has them, unless they overflow or there are as many nodes as can be.

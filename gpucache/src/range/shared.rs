@@ -355,8 +355,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// refuses all calls there: the pages stay for the next trim, which meets what is wrong as well.
 pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, patience: Patience) {
     // Not under the lock of the list, as this may take some time.
-    let memories: Vec<_> = devices().iter().filter_map(Weak::upgrade).collect();
-    for memory in memories {
+    for memory in memories() {
         let keep = keep(memory.id());
         // Nor under a lock of devices that keep everything.
         if keep < EVERYTHING
@@ -367,6 +366,11 @@ pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, patience: Patience) {
             range.inner().failure.get_or_insert(error);
         }
     }
+}
+
+/// The devices that have a range, while the list is not locked.
+pub(super) fn memories() -> Vec<Arc<Memory>> {
+    devices().iter().filter_map(Weak::upgrade).collect()
 }
 
 /// The devices that have a range.

@@ -3,9 +3,9 @@
 use super::Limit;
 use super::ordered::Carved;
 use super::patience::Patience;
-use super::shared::DeviceRange;
+use super::shared::{DeviceRange, memories};
 use crate::base::error::Result;
-use crate::device::Stream;
+use crate::device::{Pages, Stream};
 
 impl DeviceRange {
     /// Memory for `bytes` for which free pages move, as few as do, waiting for nobody. `None` if those that no work uses are
@@ -35,6 +35,11 @@ impl DeviceRange {
         Ok(given + if given < bytes { self.trim(0, Patience::None)? } else { 0 })
     }
 
+    /// Whether the range may grow by so many bytes, as far as is known of the device and its limit.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.inner().range.pages().room() >= bytes
+    }
+
     /// The device has no memory left: ends the epochs of all streams, so that it can be found out what they still use.
     ///
     /// # Errors
@@ -47,4 +52,18 @@ impl DeviceRange {
     pub(crate) fn longest_free(&self) -> u64 {
         self.inner().range.longest_free()
     }
+}
+
+/// Gives free pages of so many bytes back to their devices, of whatever device but one; or all that no work uses. Returns the bytes.
+/// A failure is the device's, which the next call there meets as well.
+pub(crate) fn give_back_elsewhere(but: u64, bytes: u64) -> u64 {
+    let mut given = 0;
+    for memory in memories().into_iter().filter(|memory| memory.id() != but) {
+        if given < bytes
+            && let Some(range) = memory.known_range::<DeviceRange>()
+        {
+            given += range.give_back(bytes - given).unwrap_or(0);
+        }
+    }
+    given
 }

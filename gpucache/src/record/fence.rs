@@ -24,6 +24,16 @@ impl Fence {
         Fence { stream: stream.clone(), epoch: Some(Epoch::numbered(epoch)) }
     }
 
+    /// The end of an epoch that the stream told; now, if it told none.
+    pub(crate) fn told(stream: &Stream, epoch: u64) -> Fence {
+        if epoch == 0 { Fence::now(stream) } else { Fence::at(stream, epoch) }
+    }
+
+    /// Moves on to where another fence of the same stream is, if that is later.
+    pub(crate) fn extend(&mut self, other: Fence) {
+        self.epoch = self.epoch.max(other.epoch);
+    }
+
     pub(crate) fn stream(&self) -> &Stream {
         &self.stream
     }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: the outcome that is kept is of the present life if `last_write` says that there is one.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
 use super::fence::{self, Fence};
@@ -87,6 +88,26 @@ impl Record {
     /// The streams that may still use the memory, as far as they said so.
     pub(crate) fn users(&mut self) -> impl Iterator<Item = &Stream> {
         self.known_uses().into_iter().flat_map(|uses| uses.users())
+    }
+
+    /// The array was dropped: whoever uses the memory then is who its next life waits for, up to the work of that moment. Calls
+    /// no device. Returns whether there is anybody.
+    pub(crate) fn note_last_uses(&mut self) -> bool {
+        let Some(uses) = self.known_uses() else { return false };
+        uses.end();
+        uses.users().next().is_some()
+    }
+
+    /// Asks the streams that may still use the memory to end their epochs before they do anything else: what is put behind
+    /// them then does not wait for that. Calls no device.
+    pub(crate) fn ask_users(&mut self) {
+        self.users().for_each(|user| user.wanted_cell().store(true, Relaxed));
+    }
+
+    /// The streams that may still use the memory, as of its array's drop, each with the epoch in which the last use is at the
+    /// latest; 0 if that was not counted.
+    pub(crate) fn last_uses(&mut self) -> impl Iterator<Item = (&Stream, u64)> {
+        self.known_uses().into_iter().flat_map(|uses| uses.ends())
     }
 
     fn known_uses(&mut self) -> Option<&mut Uses> {

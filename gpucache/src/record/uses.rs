@@ -17,6 +17,8 @@ pub(super) struct Uses {
     writer: Option<Stream>,
     /// Who reads what was written last.
     readers: Vec<Stream>,
+    /// The epoch that each of [`users`](Uses::users) was in, in their order, when the block was dropped; none before.
+    until: Vec<u64>,
     /// For whom the block is kept when it is dropped.
     reservations: Vec<Stream>,
     /// How late work ends that wrote the block last, in the life that it was lent to it in.
@@ -80,6 +82,18 @@ impl Uses {
         self.writer.iter().chain(&self.readers)
     }
 
+    /// The block was dropped: what its users have to do by now is all that its next life waits for. Calls no device.
+    pub(super) fn end(&mut self) {
+        let Uses { writer, readers, until, .. } = self;
+        until.clear();
+        until.extend(writer.iter().chain(&*readers).map(Stream::epoch));
+    }
+
+    /// The users, each with the epoch in which its last use is at the latest; 0 if that was not counted.
+    pub(super) fn ends(&self) -> impl Iterator<Item = (&Stream, u64)> {
+        self.users().zip(self.until.iter().copied().chain(std::iter::repeat(0)))
+    }
+
     /// Has the block kept for a reservation.
     pub(super) fn keep_for(&mut self, reservation: &Stream) {
         if self.reservations.iter().all(|known| known.id() != reservation.id()) {
@@ -96,5 +110,6 @@ impl Uses {
     pub(super) fn clear(&mut self) {
         self.writer = None;
         self.readers.clear();
+        self.until.clear();
     }
 }

@@ -7,7 +7,7 @@ use crate::base::amounts::{Bytes, Count};
 use crate::cache::Cache;
 use crate::cache::registry::NamedCaches;
 use crate::home::{PlanStats, ScopeStats};
-use crate::pressure::demand;
+use crate::pressure::{Climbs, demand};
 
 /// What a name may be computed as: all that is `AsRef<str>`. It stands between the macros and that trait for its message.
 #[diagnostic::on_unimplemented(
@@ -168,4 +168,23 @@ pub fn stats(name: impl AsRef<str>) -> Option<ScopeStats> {
 /// ```
 pub fn plan_stats(name: impl AsRef<str>) -> Option<PlanStats> {
     NamedCaches::find(name.as_ref()).map(|scope| scope.plan_stats())
+}
+
+/// How often allocations of the scope `name` found a device short of memory, and which rung of the ladder served them, over all
+/// threads; `None` if it was never entered. Counted where that happens, at no cost to any other allocation. What the limit of
+/// the scope itself refused is not among them.
+///
+/// ```
+/// use gpucache::{Rung, cache_scope, climbs_of, device::Virtual, prelude::*};
+///
+/// let device = Virtual::new(8 << 20);
+/// cache_scope!(idle, recycle = "keyed", { device.zeros::<u8>(6 << 20)? });
+/// cache_scope!(in_need, recycle = "keyed", { device.zeros::<u8>(4 << 20)? }); // for which the first one gives its memory
+/// let climbs = climbs_of("in_need").unwrap();
+/// assert_eq!((climbs.begun(), climbs.of(Rung::Others).served), (1, 1));
+/// assert_eq!(climbs_of("idle").unwrap().begun(), 0);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn climbs_of(name: impl AsRef<str>) -> Option<Climbs> {
+    NamedCaches::find(name.as_ref()).map(|scope| scope.climbs())
 }

@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -74,9 +75,10 @@ thread_local! {
 
 impl ScopeGuard {
     /// Enters the scope `name`; what is allocated on this thread until the guard goes comes from its cache.
-    pub(super) fn enter(name: &str, terms: Terms, visit: Visit) -> ScopeGuard {
+    /// `site` is told of a name that the thread has no cache of yet.
+    pub(super) fn enter(name: &str, site: &'static Location<'static>, terms: Terms, visit: Visit) -> ScopeGuard {
         ScopeGuard::of(|stack| {
-            let cache = stack.cache(name);
+            let cache = stack.cache(name, site);
             cache.enter(terms, visit);
             stack.push(Some(Current { cache, terms }))
         })
@@ -116,18 +118,18 @@ impl Drop for ScopeGuard {
 }
 
 impl Stack {
-    fn cache(&self, name: &str) -> &'static Cache {
+    fn cache(&self, name: &str, site: &'static Location<'static>) -> &'static Cache {
         if let Some(last) = &*self.last.borrow()
             && **last.scope.name() == *name
         {
             last.entered.set(self.names.get());
             return last.cache;
         }
-        self.find(name)
+        self.find(name, site)
     }
 
-    fn find(&self, name: &str) -> &'static Cache {
-        let Some(known) = self.caches.borrow().get(name).cloned() else { return self.add(name) };
+    fn find(&self, name: &str, site: &'static Location<'static>) -> &'static Cache {
+        let Some(known) = self.caches.borrow().get(name).cloned() else { return self.add(name, site) };
         known.entered.set(self.names.get());
         let cache = known.cache;
         drop(self.last.replace(Some(known)));
@@ -136,11 +138,11 @@ impl Stack {
 
     /// A cache of a name that this thread has none of.
     #[cold]
-    fn add(&self, name: &str) -> &'static Cache {
+    fn add(&self, name: &str, site: &'static Location<'static>) -> &'static Cache {
         if self.caches.borrow().len() >= self.look_at.get().max(registry::FEW_NAMES) {
             self.forget_names();
         }
-        let (scope, cache) = NamedCaches::adopt(name);
+        let (scope, cache) = NamedCaches::adopt(name, site);
         self.names.set(self.names.get() + 1);
         self.keep(Rc::new(Known { scope, cache, entered: Cell::new(self.names.get()) }))
     }

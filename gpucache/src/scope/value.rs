@@ -1,5 +1,6 @@
 //! A scope as a value: what the macros expand to, for names and policies that are chosen at run time.
 
+use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::name::{self, Invalidated};
@@ -26,11 +27,22 @@ use crate::home::{PlanStats, ScopeStats, Visit};
 /// assert_eq!(decode.stats().unwrap().hits, 2);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Scope<'a> {
     name: &'a str,
     terms: Terms,
+    /// Where the value was made, for messages.
+    site: &'static Location<'static>,
 }
+
+impl PartialEq for Scope<'_> {
+    /// Wherever the two were made.
+    fn eq(&self, other: &Self) -> bool {
+        (self.name, self.terms) == (other.name, other.terms)
+    }
+}
+
+impl Eq for Scope<'_> {}
 
 /// A scope that nobody else can name, and whose memory goes back when it is dropped: for an object that repeats work of its own.
 ///
@@ -58,10 +70,12 @@ pub struct Scope<'a> {
 pub struct OwnedScope {
     name: String,
     terms: Terms,
+    site: &'static Location<'static>,
 }
 
 impl<'a> Scope<'a> {
-    /// The scope of this name, which learns and plans ([`Recycle::Auto`]).
+    /// The scope of this name, which learns and plans ([`Recycle::Auto`]). An error of an allocation tells the line of this call
+    /// ([`Shortage::scope_site`](crate::Shortage::scope_site)).
     ///
     /// ```
     /// use gpucache::{Scope, prelude::*};
@@ -71,8 +85,9 @@ impl<'a> Scope<'a> {
     /// assert_eq!(gpucache::stats("mycrate::step").unwrap().entries, 1);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
+    #[track_caller]
     pub const fn new(name: &'a str) -> Scope<'a> {
-        Scope { name, terms: Terms { recycle: Recycle::Auto, limit: u64::MAX } }
+        Scope { name, terms: Terms { recycle: Recycle::Auto, limit: u64::MAX }, site: Location::caller() }
     }
 
     /// Recycles otherwise. Entries of one scope may recycle differently; the newest that keeps anything decides.
@@ -139,14 +154,14 @@ impl<'a> Scope<'a> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn enter(&self) -> ScopeGuard {
-        ScopeGuard::enter(self.name, self.terms, Visit::Entry)
+        ScopeGuard::enter(self.name, self.site, self.terms, Visit::Entry)
     }
 
     /// Enters for one poll of a future, which counts as an entry if none came before. For the attribute alone.
     #[doc(hidden)]
     pub fn enter_poll(&self, is_polled: &mut bool) -> ScopeGuard {
         let visit = if std::mem::replace(is_polled, true) { Visit::LaterPoll } else { Visit::FirstPoll };
-        ScopeGuard::enter(self.name, self.terms, visit)
+        ScopeGuard::enter(self.name, self.site, self.terms, visit)
     }
 
     /// Runs `body` inside the scope.
@@ -220,7 +235,7 @@ impl<'a> Scope<'a> {
     pub fn owned(&self) -> OwnedScope {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Relaxed);
-        OwnedScope { name: format!("{}#{number}", self.name), terms: self.terms }
+        OwnedScope { name: format!("{}#{number}", self.name), terms: self.terms, site: self.site }
     }
 }
 
@@ -236,7 +251,7 @@ impl OwnedScope {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn as_scope(&self) -> Scope<'_> {
-        Scope { name: &self.name, terms: self.terms }
+        Scope { name: &self.name, terms: self.terms, site: self.site }
     }
 
     /// As [`Scope::enter`].

@@ -9,10 +9,11 @@
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUdevice_attribute, CUmemAccessDesc, CUmemAllocationProp, CUmemLocation, CUresult};
-use cudarc::driver::{CudaContext, DriverError};
+use cudarc::driver::{CudaContext, DriverError, result};
 
 use super::driver;
 use super::errors::describe;
+use super::own_calls::own_call;
 use crate::base::error::{Error, Result};
 use crate::device::{ALIGNMENT, Unfinished, VirtualMemory};
 
@@ -69,6 +70,11 @@ unsafe impl VirtualMemory for CudaPages {
 
     fn capacity(&self) -> Option<u64> {
         Some(self.capacity).filter(|&bytes| bytes > 0)
+    }
+
+    fn available(&self) -> Option<u64> {
+        driver::bind(&self.context).ok()?;
+        own_call(result::mem_get_info).ok().map(|(free, _)| free as u64)
     }
 
     fn reserve(&self) -> Result<(u64, u64)> {

@@ -1,5 +1,6 @@
 //! Random programs beside the model of `world`, and the rules one by one.
 
+mod wishes;
 mod world;
 
 use std::collections::BTreeSet;
@@ -141,6 +142,9 @@ impl Program {
         let number = self.world.work(user_lane);
         let epoch = self.streams.used(&user);
         self.note(user_lane, epoch);
+        if work_between > 0 {
+            user.wanted_cell().store(true, Relaxed);
+        }
         (0..work_between).for_each(|_| _ = self.world.work(user_lane));
         if self.streams.order(&owner, &user, epoch).is_ok() {
             assert!(self.world.is_behind(owner_lane, user_lane, number), "a loan is not waited for");

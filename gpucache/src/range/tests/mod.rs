@@ -2,6 +2,7 @@
 
 mod bins;
 mod cases;
+mod choice;
 mod device;
 mod failure;
 mod gather;

@@ -1,0 +1,76 @@
+//! What the ladder did, counted for each scope beside each device.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
+use gpucache::device::Virtual;
+use gpucache::prelude::*;
+use gpucache::{Climbs, Recycle, Rung, RungUse, Scope, climbs, climbs_of, limit};
+use gpucache_tests::turn;
+
+const PAGE: usize = 2 << 20;
+
+fn limited(pages: usize) -> Virtual {
+    let device = Virtual::new(1 << 40);
+    limit(&device, (pages * PAGE) as u64);
+    device
+}
+
+fn keyed(device: &Virtual, name: &str, pages: usize) -> gpucache::Result<()> {
+    Scope::new(name).recycle(Recycle::Keyed).run(|| device.zeros::<u8>(pages * PAGE).map(drop))
+}
+
+/// Three scopes on several threads, of which two fit: what they count is what the device counts.
+#[test]
+fn the_scopes_of_a_device_count_together_what_it_counts() {
+    let _turn = turn();
+    let (device, names) = (limited(8), ["climbs: one", "climbs: two", "climbs: three"]);
+    for _ in 0..4 {
+        std::thread::scope(|threads| {
+            threads.spawn(|| names.iter().for_each(|name| keyed(&device, name, 4).unwrap())).join().unwrap();
+        });
+        names.iter().for_each(|name| keyed(&device, name, 3).unwrap());
+    }
+    assert!(keyed(&device, names[0], 9).is_err());
+    let all = climbs(&device);
+    let each = names.map(|name| climbs_of(name).unwrap());
+    let sum = |of: &dyn Fn(&Climbs) -> u64| each.iter().map(of).sum::<u64>();
+    assert!(all.begun() > 10, "{all}");
+    assert_eq!((sum(&Climbs::begun), sum(&|climbs| climbs.failed)), (all.begun(), 1));
+    for rung in Rung::ALL {
+        let RungUse { tried, served, freed_bytes, .. } = all.of(rung);
+        assert_eq!(sum(&|climbs| climbs.of(rung).tried), tried, "{rung}");
+        assert_eq!(sum(&|climbs| climbs.of(rung).served), served, "{rung}");
+        assert_eq!(sum(&|climbs| climbs.of(rung).freed_bytes), freed_bytes, "{rung}");
+    }
+    assert!(each[0].to_string().contains("1 of them errors"), "{}", each[0]);
+    names.iter().for_each(|name| _ = invalidate(name));
+}
+
+/// A cache that serves another name begins anew, and the name that it had keeps what it counted if other threads have it.
+#[test]
+fn a_name_that_is_forgotten_takes_its_counts_along() {
+    let _turn = turn();
+    let device = limited(8);
+    std::thread::scope(|threads| {
+        let (told, asked) = std::sync::mpsc::channel::<()>();
+        threads.spawn({
+            let device = &device;
+            move || {
+                Scope::new("climbs: kept").run(|| device.zeros::<u8>(1).unwrap());
+                asked.recv().unwrap();
+            }
+        });
+        threads
+            .spawn(|| {
+                assert!(keyed(&device, "climbs: kept", 9).is_err());
+                (0..4000).for_each(|number| keyed(&device, &format!("climbs: many {number}"), 0).unwrap());
+            })
+            .join()
+            .unwrap();
+        let many = (0..4000).filter_map(|number| climbs_of(format!("climbs: many {number}")));
+        assert!(many.map(|climbs| climbs.begun()).all(|begun| begun == 0));
+        assert_eq!(climbs_of("climbs: kept").unwrap().failed, 1);
+        told.send(()).unwrap();
+    });
+    assert!(climbs_of("climbs: never entered").is_none());
+    let _ = gpucache::invalidate_all();
+}

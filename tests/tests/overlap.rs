@@ -1,0 +1,142 @@
+//! Scopes on two streams that work at the same time: neither waits for the other one because of memory, and a stream that
+//! takes memory back waits for no more than the uses of that.
+//!
+//! Gates hold work back until a test opens them, so that every wait too many shows whatever the timing.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use gpucache::device::OrderUse;
+use gpucache::prelude::*;
+use gpucache::{Recycle, Scope};
+use gpucache_tests::turn;
+
+/// Far longer than the work of a test takes, once nothing holds it back.
+const LONG: Duration = Duration::from_secs(20);
+/// Entries after which a scope has its plan, and a ring for what is carried.
+const WARM: usize = 24;
+
+/// Events and questions, and times that a stream was put behind another one, so far.
+fn calls(stream: &Host) -> [u64; 3] {
+    let OrderUse { events, queries, waits, .. } = stream.ordering();
+    [events, queries, waits]
+}
+
+fn since(stream: &Host, before: [u64; 3]) -> [u64; 3] {
+    let now = calls(stream);
+    std::array::from_fn(|call| now[call] - before[call])
+}
+
+/// Whether all work of the stream so far is done soon.
+fn is_done(stream: &Host) -> bool {
+    let (tell, told) = channel();
+    stream.launch((), move |()| _ = tell.send(())).unwrap();
+    told.recv_timeout(LONG).is_ok()
+}
+
+fn load(loader: &Host, number: u32) -> Array<u32, Host> {
+    let mut batch = Array::zeros(loader, 10_000).unwrap();
+    loader.launch(&mut batch, move |batch| batch.fill(number)).unwrap();
+    batch
+}
+
+/// Its work on the batch begins once the gate is opened, or gone.
+fn train(trainer: &Host, sum: &mut Array<u32, Host>, batch: &Array<u32, Host>, gate: Receiver<()>) {
+    let mut gradient = Array::<u32, _>::zeros(trainer, 10_000).unwrap();
+    let work = move |(gradient, batch): (&mut [u32], &[u32])| {
+        assert!(gate.recv().is_err());
+        gradient.copy_from_slice(batch);
+    };
+    trainer.launch((&mut gradient, batch), work).unwrap();
+    trainer
+        .launch((sum, &gradient), |(sum, gradient)| sum.iter_mut().zip(gradient).for_each(|(s, g)| *s += g))
+        .unwrap();
+}
+
+/// Loads a batch ahead, and holds each step of the training back until the batch after it is loaded.
+fn load_ahead(name: &str, recycle: Recycle) -> [u64; 3] {
+    let (loader, trainer) = (Host::new_stream().unwrap(), Host::new_stream().unwrap());
+    let names = ["loading", "training"].map(|what| format!("{name}, {what}"));
+    let (loading, training) = (Scope::new(&names[0]).recycle(recycle), Scope::new(&names[1]));
+    let mut sum = Array::zeros(&trainer, 10_000).unwrap();
+    let mut batch = loading.run(|| load(&loader, 1));
+    let mut before = [0; 3];
+    for step in 1..2 * WARM {
+        if step == WARM {
+            before = calls(&loader);
+        }
+        let (open, gate) = channel();
+        training.run(|| train(&trainer, &mut sum, &batch, gate));
+        batch = loading.run(|| load(&loader, step as u32 + 1));
+        assert!(is_done(&loader), "{name}: batch {step} waits for the step before it");
+        drop(open);
+    }
+    let used = since(&loader, before);
+    assert_eq!(sum[9_999] as usize, (1..2 * WARM).sum());
+    let supplied = |scope: &Scope<'_>| gpucache_tests::supplied(scope.stats().unwrap());
+    assert!(supplied(&loading) <= WARM as u64 && supplied(&training) <= WARM as u64);
+    used
+}
+
+#[test]
+fn a_batch_is_loaded_while_the_one_before_it_is_trained_on() {
+    let _turn = turn();
+    for recycle in [Recycle::Auto, Recycle::Keyed, Recycle::Range] {
+        let [events, _, waits] = load_ahead(&format!("{recycle:?}"), recycle);
+        // Each batch is waited for by its step, and by the batch that has its memory next. A wait needs an event, and a look at
+        // what is idle, which a scope takes ever more rarely, may record another one.
+        assert!(waits <= 2 * WARM as u64, "{recycle:?}: {waits} waits");
+        assert!(events <= waits + WARM as u64 / 4, "{recycle:?}: {events} events, {waits} waits");
+    }
+}
+
+/// Work on arrays of its own, none of which another stream ever sees. Sizes may vary from entry to entry.
+fn work(stream: &Host, salt: usize) {
+    let mut kept = Vec::new();
+    let mut last = Array::<u32, _>::zeros(stream, 1000).unwrap();
+    for i in 0..8 {
+        let mut next = Array::<u32, _>::zeros(stream, 20_000 * (1 + i % 3) + 1000 * ((salt * 7 + i * 5) % 11)).unwrap();
+        stream.launch((&mut next, &last), |(next, last)| next[0] = last[0] + 1).unwrap();
+        kept.push(std::mem::replace(&mut last, next));
+    }
+}
+
+/// What two scopes cost that are entered in turn, each on a stream of its own, once they are warm.
+fn in_turn(name: &str, varies: bool, waits_for_the_host: bool) -> ([u64; 3], u64) {
+    let streams = [Host::new_stream().unwrap(), Host::new_stream().unwrap()];
+    let names = ["one", "other"].map(|which| format!("{name}, {which}"));
+    let scopes = names.each_ref().map(|name| Scope::new(name));
+    let served = || scopes.iter().map(|scope| scope.plan_stats().unwrap().planned).sum::<u64>();
+    let (mut before, mut planned) = ([0; 3], 0);
+    for entry in 0..3 * WARM {
+        if entry == 2 * WARM {
+            (before, planned) = (calls(&streams[0]), served());
+        }
+        for (scope, stream) in scopes.iter().zip(&streams) {
+            scope.run(|| work(stream, if varies { entry } else { 0 }));
+            if waits_for_the_host {
+                stream.synchronize().unwrap();
+            }
+        }
+    }
+    (since(&streams[0], before), served() - planned)
+}
+
+#[test]
+fn scopes_on_two_streams_that_take_turns_keep_to_their_own_memory() {
+    let _turn = turn();
+    for waits in [false, true] {
+        let (used, planned) = in_turn(&format!("same {waits}"), false, waits);
+        assert_eq!((used, planned), ([0; 3], 2 * 9 * WARM as u64), "{waits}");
+    }
+}
+
+#[test]
+fn no_stream_waits_for_another_one_whatever_sizes_come() {
+    let _turn = turn();
+    for waits in [false, true] {
+        let ([_, _, ordered], _) = in_turn(&format!("varying {waits}"), true, waits);
+        assert_eq!(ordered, 0, "{waits}");
+    }
+}

@@ -1,0 +1,130 @@
+//! Allocations that wait for other threads to give something up, for as long as the program says.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+use gpucache::device::Virtual;
+use gpucache::prelude::*;
+use gpucache::{Recycle, Rung, Scope, climbs, climbs_of, limit, on_pressure, patience};
+use gpucache_tests::turn;
+
+const PAGE: usize = 2 << 20;
+/// Longer than any thread of a test takes, so that what waits for it in vain fails the test and not the machine's load.
+const LONG: Duration = Duration::from_secs(60);
+/// So long a thread holds what another one waits for.
+const WHILE: Duration = Duration::from_millis(20);
+
+fn limited(most: Duration) -> Virtual {
+    let device = Virtual::new(1 << 40);
+    limit(&device, 8 * PAGE as u64);
+    patience(&device, most);
+    device
+}
+
+/// What one thread holds while another one asks: told when it has it, and asked to stop a while later.
+fn hold(device: &Virtual, work: impl FnOnce(&Virtual, &Sender<()>) + Send) -> gpucache::Result<()> {
+    let (told, has): (_, Receiver<()>) = channel();
+    scope(|threads| {
+        threads.spawn(move || work(device, &told));
+        has.recv().unwrap();
+        Scope::new("patience: waits").run(|| device.zeros::<u8>(6 * PAGE).map(drop))
+    })
+}
+
+/// The served call's rung.
+fn is_served_by_patience(device: &Virtual) {
+    let climbs = climbs(device);
+    assert_eq!((climbs.of(Rung::Patience).served, climbs.failed), (1, 0), "{climbs}");
+}
+
+#[test]
+fn an_allocation_waits_for_arrays_of_no_scope() {
+    let _turn = turn();
+    let device = limited(LONG);
+    let answer = hold(&device, |device, told| {
+        let array = device.zeros::<u8>(4 * PAGE).unwrap();
+        told.send(()).unwrap();
+        sleep(WHILE);
+        drop(array);
+    });
+    answer.unwrap();
+    is_served_by_patience(&device);
+    assert_eq!(climbs_of("patience: waits").unwrap().of(Rung::Patience).served, 1);
+    let _ = invalidate("patience: waits");
+}
+
+/// What a thread drops within its plan is had from it though it stays inside; what its lists keep once it is outside.
+#[test]
+fn an_allocation_waits_for_plans_and_for_lists() {
+    let _turn = turn();
+    for recycle in [Recycle::Auto, Recycle::Keyed] {
+        let (device, name) = (limited(LONG), format!("patience: held {recycle:?}"));
+        let answer = hold(&device, |device, told| {
+            let held = Scope::new(&name).recycle(recycle);
+            (0..6).for_each(|_| held.run(|| drop(device.zeros::<u8>(4 * PAGE).unwrap())));
+            let inside = held.enter();
+            let array = device.zeros::<u8>(4 * PAGE).unwrap();
+            told.send(()).unwrap();
+            sleep(WHILE);
+            drop(array);
+            sleep(WHILE);
+            drop(inside);
+        });
+        answer.unwrap();
+        is_served_by_patience(&device);
+        ["patience: waits", &name].iter().for_each(|name| _ = invalidate(name));
+    }
+}
+
+#[test]
+fn the_time_is_bounded() {
+    let _turn = turn();
+    for most in [Duration::ZERO, WHILE, 3 * WHILE] {
+        let device = limited(most);
+        let _held = device.zeros::<u8>(4 * PAGE).unwrap();
+        let start = Instant::now();
+        assert!(device.zeros::<u8>(6 * PAGE).unwrap_err().is_out_of_memory());
+        assert!(start.elapsed() >= most && start.elapsed() < most + LONG / 10);
+        let tried = climbs(&device).of(Rung::Patience).tried;
+        assert_eq!(tried, u64::from(most > Duration::ZERO));
+    }
+}
+
+#[test]
+fn what_there_never_is_is_not_waited_for() {
+    let _turn = turn();
+    let device = limited(LONG);
+    let start = Instant::now();
+    assert!(device.zeros::<u8>(9 * PAGE).is_err());
+    let scope = Scope::new("patience: limited").limit(PAGE as u64);
+    assert!(scope.run(|| device.zeros::<u8>(2 * PAGE)).is_err());
+    assert!(start.elapsed() < LONG / 2);
+}
+
+/// Handlers come after the time, and are spared if somebody drops enough in it.
+#[test]
+fn handlers_are_called_after_it() {
+    let _turn = turn();
+    let device = limited(LONG);
+    let never = on_pressure(&device, |_| unreachable!("another thread drops enough"));
+    let answer = hold(&device, |device, told| {
+        let array = device.zeros::<u8>(4 * PAGE).unwrap();
+        told.send(()).unwrap();
+        sleep(WHILE);
+        drop(array);
+    });
+    answer.unwrap();
+    drop(never);
+    let _ = invalidate("patience: waits");
+    patience(&device, WHILE);
+    let held = std::sync::Mutex::new(Some(device.zeros::<u8>(4 * PAGE).unwrap()));
+    let _gives = on_pressure(&device, move |_| drop(held.lock().unwrap().take()));
+    let start = Instant::now();
+    assert!(device.zeros::<u8>(6 * PAGE).is_ok());
+    assert!(start.elapsed() >= WHILE);
+    let climbs = climbs(&device);
+    assert_eq!((climbs.of(Rung::Patience).served, climbs.of(Rung::Handlers).served), (1, 1), "{climbs}");
+    assert_eq!(climbs.of(Rung::Patience).tried, 2);
+}

@@ -1,0 +1,220 @@
+//! Limits that refuse nothing, limits of all devices together, and shares of a device.
+//!
+//! The tests take turns, as scopes and the limit of the process are of the whole process.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
+use fastrand::Rng;
+use gpucache::device::{Device, Virtual};
+use gpucache::prelude::*;
+use gpucache::{Array, Bound, Recycle, Rung, Scope, climbs, limit, limit_process, limit_soft, share_of, stats};
+use gpucache_tests::{seeds, turn};
+
+const PAGE: usize = 2 << 20;
+
+fn held_pages(device: &Virtual) -> usize {
+    device.memory().bytes as usize / PAGE
+}
+
+fn softly_limited(pages: usize) -> Virtual {
+    let device = Virtual::new(1 << 40);
+    limit_soft(&device, (pages * PAGE) as u64);
+    device
+}
+
+/// Leaves so many pages idle in a scope, in arrays of one page.
+fn leave_idle(device: &Virtual, name: &str, pages: usize) {
+    Scope::new(name).recycle(Recycle::Keyed).run(|| {
+        drop((0..pages).map(|_| device.zeros::<u8>(PAGE).unwrap()).collect::<Vec<_>>());
+    });
+}
+
+fn idle_pages(name: &str) -> usize {
+    stats(name).unwrap().idle_bytes as usize / PAGE
+}
+
+#[test]
+fn what_is_idle_goes_back_first_and_then_more_is_held() {
+    let _turn = turn();
+    let device = softly_limited(12);
+    leave_idle(&device, "soft: idle", 10);
+    let first = Scope::new("soft: work").run(|| device.zeros::<u8>(4 * PAGE).unwrap());
+    assert_eq!((held_pages(&device), idle_pages("soft: idle")), (10, 6), "as much as was asked for");
+    let second = Scope::new("soft: work").run(|| device.zeros::<u8>(10 * PAGE).unwrap());
+    assert_eq!((held_pages(&device), idle_pages("soft: idle")), (14, 0));
+    // Outside of scopes too.
+    let third = device.zeros::<u8>(3 * PAGE).unwrap();
+    assert_eq!(held_pages(&device), 17);
+    let climbs = climbs(&device);
+    assert_eq!((climbs.of(Rung::Others).served, climbs.beyond_soft, climbs.failed), (1, 2, 0), "{climbs}");
+    assert_eq!(device.memory().soft_limit, Some(12 * PAGE as u64));
+    drop((first, second, third));
+    ["soft: idle", "soft: work"].iter().for_each(|name| _ = invalidate(name));
+}
+
+#[test]
+fn a_lower_soft_limit_takes_what_is_idle_at_once() {
+    let _turn = turn();
+    let device = softly_limited(16);
+    leave_idle(&device, "soft: lowered", 10);
+    limit_soft(&device, 4 * PAGE as u64);
+    assert_eq!((held_pages(&device), idle_pages("soft: lowered")), (4, 4));
+    limit_soft(&device, u64::MAX);
+    leave_idle(&device, "soft: lowered", 10);
+    assert_eq!((held_pages(&device), device.memory().soft_limit), (10, None));
+    let _ = invalidate("soft: lowered");
+}
+
+/// A request of more than the hard limit takes nothing from anybody, and one that the hard limit allows is served beyond the
+/// soft one.
+#[test]
+fn the_hard_limit_counts_beside_the_soft_one() {
+    let _turn = turn();
+    let device = softly_limited(4);
+    limit(&device, 8 * PAGE as u64);
+    leave_idle(&device, "soft: spared", 4);
+    let error = device.zeros::<u8>(9 * PAGE).unwrap_err();
+    assert_eq!((error.shortage().unwrap().bound, error.shortage().unwrap().most_bytes), (Bound::Limit, Some(16 << 20)));
+    assert_eq!(idle_pages("soft: spared"), 4);
+    let array = device.zeros::<u8>(8 * PAGE).unwrap();
+    assert!(device.zeros::<u8>(PAGE).is_err());
+    drop(array);
+    let _ = invalidate("soft: spared");
+}
+
+/// A scope that plans and needs more than the soft limit goes on as without it, once it is warm.
+#[test]
+fn a_warm_scope_beyond_the_limit_makes_no_calls() {
+    let _turn = turn();
+    let device = softly_limited(4);
+    let step = || drop([3, 4, 2].map(|pages| device.zeros::<u8>(pages * PAGE).unwrap()));
+    (0..20).for_each(|_| Scope::new("soft: warm").run(step));
+    let (memory, begun) = (device.memory(), climbs(&device).begun());
+    (0..20).for_each(|_| Scope::new("soft: warm").run(step));
+    assert_eq!((device.memory(), climbs(&device).begun()), (memory, begun));
+    let planned = gpucache::plan_stats("soft: warm").unwrap();
+    assert!(planned.planned >= 60, "{planned}");
+    let _ = invalidate("soft: warm");
+}
+
+/// Scopes of every kind that come and go: none is refused, and whenever more is taken beyond the limit, nobody else has kept
+/// anything.
+fn play(seed: u64) {
+    let rng = &mut Rng::with_seed(seed);
+    let most = rng.usize(2..20);
+    let device = softly_limited(most);
+    let names: Vec<String> = (0..3).map(|number| format!("soft: random {number}")).collect();
+    let mut kept: Vec<Array<u8, Virtual>> = Vec::new();
+    for _ in 0..rng.usize(5..30) {
+        let inside = rng.usize(0..names.len());
+        let recycle = [Recycle::Auto, Recycle::Range, Recycle::Keyed][inside];
+        let _inside = Scope::new(&names[inside]).recycle(recycle).enter();
+        let mut live = Vec::new();
+        for _ in 0..rng.usize(1..6) {
+            let before = held_pages(&device);
+            live.push(device.zeros::<u8>(rng.usize(1..6 * PAGE)).expect("a soft limit refuses nothing"));
+            if held_pages(&device) > before.max(most) {
+                let others = names.iter().enumerate().filter(|&(number, _)| number != inside);
+                let idle: u64 = others.filter_map(|(_, name)| stats(name)).map(|stats| stats.idle_bytes).sum();
+                assert_eq!(idle, 0, "{before} pages were held, {} are, of {most}", held_pages(&device));
+            }
+            if rng.bool() {
+                live.pop();
+            }
+        }
+        kept.extend(live.pop().filter(|_| rng.usize(0..4) == 0));
+        kept.truncate(2);
+    }
+    drop(kept);
+    names.iter().for_each(|name| _ = invalidate(name));
+    gpucache::trim(&device).unwrap();
+    device.synchronize().unwrap();
+    assert_eq!((device.memory().bytes, climbs(&device).failed), (0, 0));
+}
+
+#[test]
+fn nobody_is_refused_and_nothing_stays_idle_beyond_the_limit() {
+    let _turn = turn();
+    seeds::each(1000, 1, play);
+}
+
+/// The limit of the process, until this is dropped.
+struct Limited;
+
+impl Limited {
+    fn to(pages: usize) -> Limited {
+        limit_process((pages * PAGE) as u64);
+        Limited
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        limit_process(u64::MAX);
+    }
+}
+
+#[test]
+fn the_process_has_one_limit_over_all_devices() {
+    let _turn = turn();
+    let (one, other) = (Virtual::new(1 << 40), Virtual::new(1 << 40));
+    leave_idle(&one, "process: one", 6);
+    leave_idle(&other, "process: other", 6);
+    let _limited = Limited::to(10);
+    assert_eq!(held_pages(&one) + held_pages(&other), 10, "what was too much went back at once");
+    let array = Scope::new("process: work").run(|| one.zeros::<u8>(7 * PAGE).unwrap());
+    assert!(held_pages(&one) + held_pages(&other) <= 10);
+    let more = other.zeros::<u8>(3 * PAGE).expect("all that is idle goes back, wherever it is");
+    assert_eq!((held_pages(&one), held_pages(&other)), (7, 3));
+    let error = Scope::new("process: work").run(|| other.zeros::<u8>(PAGE).unwrap_err());
+    let shortage = error.shortage().unwrap();
+    let pages = |bytes| bytes as usize / PAGE;
+    assert_eq!((shortage.bound, shortage.most_bytes.map(pages)), (Bound::Process, Some(10)));
+    assert_eq!((pages(shortage.process_bytes), pages(shortage.held_bytes)), (10, 3));
+    assert!(
+        error
+            .to_string()
+            .contains("the process's limit: 20.00 MiB, of which 6.00 MiB are held of the device, 20.00 MiB of all"),
+        "{error}"
+    );
+    drop((array, more));
+    assert!(other.zeros::<u8>(10 * PAGE).is_ok());
+    assert!(other.zeros::<u8>(11 * PAGE).is_err());
+    ["process: one", "process: other", "process: work"].iter().for_each(|name| _ = invalidate(name));
+}
+
+/// Threads on devices of their own, whose arrays come to the limit at once.
+#[test]
+fn threads_on_several_devices_stay_within_the_limit_and_are_served() {
+    const THREADS: usize = 4;
+    let _turn = turn();
+    let _limited = Limited::to(THREADS * 6);
+    std::thread::scope(|threads| {
+        for thread in 0..THREADS {
+            threads.spawn(move || {
+                let (rng, device) = (&mut Rng::with_seed(thread as u64), Virtual::new(1 << 40));
+                let name = format!("process: thread {thread}");
+                for _ in 0..300 {
+                    let recycle = [Recycle::Keyed, Recycle::Auto][thread % 2];
+                    let _inside = Scope::new(&name).recycle(recycle).enter();
+                    let arrays = [rng.usize(1..=2), 2].map(|pages| device.zeros::<u8>(pages * PAGE));
+                    for array in arrays {
+                        array.unwrap_or_else(|error| panic!("{error}"));
+                    }
+                    let error = device.zeros::<u8>((THREADS * 6 + 1) * PAGE).unwrap_err();
+                    assert!(error.shortage().unwrap().process_bytes <= (THREADS * 6 * PAGE) as u64, "{error}");
+                }
+                let _ = invalidate(&name);
+            });
+        }
+    });
+}
+
+#[test]
+fn a_share_is_of_what_the_device_has() {
+    let device = Virtual::new(1000);
+    assert_eq!([0.0, 0.8, 1.0].map(|share| share_of(&device, share).unwrap()), [0, 800, 1000]);
+    for none in [-0.1, 1.1, f64::NAN] {
+        assert!(share_of(&device, none).unwrap_err().is_unavailable());
+    }
+    assert!(share_of(&Host::new(), 0.5).unwrap_err().to_string().contains("give a number of bytes"));
+}
