@@ -1,0 +1,107 @@
+//! Orders of uses to try: a GPT's training step, and random ones.
+
+use crate::placement::{Access, Order, Use};
+
+/// Where the optimizer does its work.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Optimizer {
+    /// Behind the backward pass, layer by layer.
+    AtTheEnd,
+    /// As soon as a layer has its gradients.
+    Fused,
+}
+
+#[derive(Default)]
+pub(super) struct Recorder {
+    pub(super) order: Order,
+    now: f64,
+}
+
+impl Recorder {
+    pub(super) fn array(&mut self, bytes: u64, dies: bool) -> u32 {
+        self.order.bytes.push(bytes);
+        self.order.dies.push(dies);
+        self.order.bytes.len() as u32 - 1
+    }
+
+    /// Some work that holds its arrays for as many seconds.
+    pub(super) fn work(&mut self, seconds: f64, arrays: &[(u32, Access)]) {
+        let until = (self.order.uses.len() + arrays.len()) as u32;
+        for &(array, access) in arrays {
+            self.order.uses.push(Use { array, access, until });
+            self.order.at.push(self.now);
+        }
+        self.now += seconds;
+        self.order.length = self.now;
+    }
+
+    /// Has the whole entry take so many seconds.
+    pub(super) fn stretched(mut self, seconds: f64) -> Order {
+        let factor = seconds / self.order.length;
+        self.order.at.iter_mut().for_each(|at| *at *= factor);
+        self.order.length = seconds;
+        self.order
+    }
+}
+
+/// A training step of a GPT: `layers` layers of as many matrices as parameters, each with a gradient and the two moments of AdamW;
+/// each part of a layer leaves an activation for the backward pass.
+pub(super) fn gpt(layers: usize, weights: &[u64], saved: &[u64], optimizer: Optimizer, seconds: f64) -> Order {
+    use Access::{Fill, Read, Write};
+    let mut step = Recorder::default();
+    let mut persistent = |step: &mut Recorder| -> Vec<Vec<u32>> {
+        (0..layers).map(|_| weights.iter().map(|&bytes| step.array(bytes, false)).collect()).collect()
+    };
+    let [parameters, first, second] = [(); 3].map(|()| persistent(&mut step));
+    let updates = |step: &mut Recorder, layer: usize, gradients: &[u32]| {
+        for (part, &gradient) in gradients.iter().enumerate() {
+            let states = [parameters[layer][part], first[layer][part], second[layer][part]].map(|array| (array, Write));
+            step.work(0.1, &[&[(gradient, Read)], &states[..]].concat());
+        }
+    };
+    let mut activations = Vec::new();
+    for parameters in &parameters {
+        let mut input = None;
+        let mut layer = Vec::new();
+        for (part, &bytes) in saved.iter().enumerate() {
+            let output = step.array(bytes, true);
+            let weight = [(parameters[part % parameters.len()], Read)];
+            let reads: Vec<_> = input.map(|input| (input, Read)).into_iter().chain(weight).collect();
+            step.work(1.0, &[&reads[..], &[(output, Fill)]].concat());
+            input = Some(output);
+            layer.push(output);
+        }
+        activations.push(layer);
+    }
+    let mut gradients = vec![Vec::new(); layers];
+    for layer in (0..layers).rev() {
+        gradients[layer] = weights.iter().map(|&bytes| step.array(bytes, true)).collect();
+        for (part, &saved) in activations[layer].iter().enumerate().rev() {
+            let weight = part % weights.len();
+            let is_first = part + weights.len() >= activations[layer].len();
+            let access = if is_first { Fill } else { Write };
+            step.work(2.0, &[(saved, Read), (parameters[layer][weight], Read), (gradients[layer][weight], access)]);
+        }
+        if optimizer == Optimizer::Fused {
+            updates(&mut step, layer, &gradients[layer]);
+        }
+    }
+    if optimizer == Optimizer::AtTheEnd {
+        (0..layers).for_each(|layer| updates(&mut step, layer, &gradients[layer]));
+    }
+    step.stretched(seconds)
+}
+
+/// The bytes that are alive at most.
+pub(super) fn peak(order: &Order) -> u64 {
+    let alive = |place: usize| -> u64 {
+        let is = |&array: &usize| {
+            let mut uses = order.uses.iter().enumerate().filter(|(_, each)| each.array as usize == array);
+            let first = uses.next().map_or(usize::MAX, |(at, _)| at);
+            let last = order.uses.iter().rposition(|each| each.array as usize == array).unwrap_or(0);
+            !order.dies[array] || (first <= place && place < (order.uses[last].until as usize).max(last + 1))
+        };
+        (0..order.bytes.len()).filter(is).map(|array| order.bytes[array]).sum()
+    };
+    (0..order.uses.len()).map(alive).max().unwrap_or(0)
+}
