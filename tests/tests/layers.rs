@@ -20,7 +20,7 @@ const LAYERS: [&[&str]; 11] = [
     &["range"],
     &["order"],
     &["device"],
-    &["base", "plan"],
+    &["base", "placement", "plan"],
 ];
 
 /// Where `unsafe` may stand.

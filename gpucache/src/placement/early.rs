@@ -58,8 +58,11 @@ struct Events {
 impl Events {
     fn of(gaps: &Gaps, kept: &[bool]) -> Events {
         let places = gaps.held.len();
-        let mut events =
-            Events { gaps_from: vec![Vec::new(); places], gap_to: vec![None; places], runs_from: vec![Vec::new(); places] };
+        let mut events = Events {
+            gaps_from: vec![Vec::new(); places],
+            gap_to: vec![None; places],
+            runs_from: vec![Vec::new(); places],
+        };
         for (number, gap) in (0..).zip(&gaps.all).filter(|(number, _)| !kept[*number as usize]) {
             events.gaps_from[gap.from as usize].push(number);
             events.gap_to[gap.to as usize] = Some(number);
@@ -201,7 +204,8 @@ impl<'a> Early<'a> {
     fn make_room(&mut self, place: u32) {
         while self.load[place as usize] + self.late > self.budget {
             let ready = |&gap: &u32| self.ready(gap).unwrap_or(f64::INFINITY);
-            let soonest = (0..self.leaving.len()).min_by(|&a, &b| ready(&self.leaving[a]).total_cmp(&ready(&self.leaving[b])));
+            let soonest =
+                (0..self.leaving.len()).min_by(|&a, &b| ready(&self.leaving[a]).total_cmp(&ready(&self.leaving[b])));
             let Some(at) = soonest else { return };
             let gap = self.leaving.remove(at);
             if let (None, Some(run)) = (self.ready(gap), self.gaps.run_of[gap as usize]) {

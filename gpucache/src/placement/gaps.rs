@@ -76,8 +76,7 @@ impl Gaps {
         if walk.first.is_none() {
             walk.first = Some((place, access));
         } else if walk.end < place {
-            let gap =
-                Gap { array, from: walk.end, to: place, comes_in: access != Access::Fill, is_dead: false };
+            let gap = Gap { array, from: walk.end, to: place, comes_in: access != Access::Fill, is_dead: false };
             let number = self.push(gap, walk.run);
             if walk.run.is_none() {
                 walk.before_change.push(number);
@@ -164,13 +163,14 @@ mod tests {
     #[test]
     fn a_run_goes_on_through_the_entrys_end_to_the_next_change() {
         let access = [Access::Read, Access::Write, Access::Read];
-        let uses = [0, 2, 4].iter().zip(access).map(|(&place, access)| (place, Use { array: 0, access, until: place + 1 }));
+        let uses =
+            [0, 2, 4].iter().zip(access).map(|(&place, access)| (place, Use { array: 0, access, until: place + 1 }));
         let mut all = vec![Use { array: 1, access: Access::Read, until: 0 }; 5];
         uses.for_each(|(place, each)| all[place as usize] = each);
-        let order =
-            Order { bytes: vec![8, 1], uses: all, at: vec![0.0; 5], length: 0.0, dies: vec![false, false] };
+        let order = Order { bytes: vec![8, 1], uses: all, at: vec![0.0; 5], length: 0.0, dies: vec![false, false] };
         let gaps = Gaps::of(&order);
-        let spans = |array| gaps.all.iter().filter(|gap| gap.array == array).map(|gap| (gap.from, gap.to)).collect::<Vec<_>>();
+        let spans =
+            |array| gaps.all.iter().filter(|gap| gap.array == array).map(|gap| (gap.from, gap.to)).collect::<Vec<_>>();
         assert_eq!(spans(0), [(1, 2), (3, 4), (5, 0)]);
         assert_eq!(spans(1), [(2, 3), (4, 1)]);
         assert_eq!(gaps.runs.len(), 1);

@@ -8,9 +8,12 @@ use super::prices::Prices;
 
 /// Steps of the prices, and of these between two fillings.
 const STEPS: usize = 120;
-const STEPS_BETWEEN: usize = 24;
-/// Times that all gaps are tried once more.
+const STEPS_BETWEEN: usize = 40;
+/// Times that all gaps are tried once more, and gaps that are looked at for that in all, which bounds the time it takes.
 const ROUNDS: usize = 3;
+const LOOKED_AT: usize = 300_000;
+/// What is near enough to the bound: bytes that move for each that has to.
+const ENOUGH: f64 = 1.001;
 
 /// Some gaps, and the room that they leave.
 #[derive(Clone, Debug)]
@@ -29,8 +32,8 @@ impl Keep {
         let mut prices = Prices::new(packing);
         let mut best = Keep::filled(packing, &prices);
         for step in 1..=STEPS {
-            if best.saved as f64 >= prices.bound - 0.5 {
-                break;
+            if best.is_enough(packing, &prices) {
+                return best;
             }
             prices.step(packing, best.saved);
             if step % STEPS_BETWEEN == 0 {
@@ -42,6 +45,11 @@ impl Keep {
         }
         best.exchange_all(packing);
         best
+    }
+
+    fn is_enough(&self, packing: &Packing, prices: &Prices) -> bool {
+        let all = packing.at_stake() as f64;
+        all - self.saved as f64 <= (all - prices.bound) * ENOUGH
     }
 
     /// What fits of the gaps, in the order of what they are worth for the price of their room.
@@ -63,7 +71,8 @@ impl Keep {
     /// Has a gap stay if it fits.
     fn take(&mut self, packing: &Packing, number: u32) -> bool {
         let item = &packing.items[number as usize];
-        let fits = packing.points(item).into_iter().all(|points| self.left[points].iter().all(|&left| left >= item.bytes));
+        let has_room = |points: std::ops::Range<usize>| self.left[points].iter().all(|&left| left >= item.bytes);
+        let fits = packing.points(item).into_iter().all(has_room);
         if fits {
             for points in packing.points(item) {
                 self.left[points].iter_mut().for_each(|left| *left -= item.bytes);
@@ -90,11 +99,12 @@ impl Keep {
 
     /// Tries gaps that do not stay in the place of such that do, until none is better.
     fn exchange_all(&mut self, packing: &Packing) {
+        let mut left = LOOKED_AT;
         for _ in 0..ROUNDS {
             let before = self.saved;
             for number in 0..packing.items.len() as u32 {
                 if packing.group_of[number as usize] != NO_GROUP && !self.kept[number as usize] {
-                    self.exchange(packing, number);
+                    self.exchange(packing, number, &mut left);
                 }
             }
             if self.saved == before {
@@ -104,10 +114,12 @@ impl Keep {
     }
 
     /// Has a gap stay in the place of one or several others that save less; else changes nothing.
-    fn exchange(&mut self, packing: &Packing, number: u32) {
+    fn exchange(&mut self, packing: &Packing, number: u32, looks: &mut usize) {
         let gain = self.worth(packing, number);
         let (mut loss, mut gone) = (0, Vec::new());
         while loss < gain && !self.take(packing, number) {
+            let Some(fewer) = looks.checked_sub(packing.items.len()) else { break };
+            *looks = fewer;
             let Some(other) = self.in_the_way(packing, number) else { break };
             loss += self.worth(packing, other);
             self.release(packing, other);
@@ -140,7 +152,9 @@ impl Keep {
         let shortest = short.min_by_key(|&point| self.left[point])?;
         let stays = |other: &u32| {
             let item = &packing.items[*other as usize];
-            self.kept[*other as usize] && packing.group_of[*other as usize] != NO_GROUP && packing.covers(item, shortest)
+            self.kept[*other as usize]
+                && packing.group_of[*other as usize] != NO_GROUP
+                && packing.covers(item, shortest)
         };
         let loss = |other: &u32| self.worth(packing, *other) as f64 / packing.items[*other as usize].bytes as f64;
         (0..packing.items.len() as u32).filter(stays).min_by(|a, b| loss(a).total_cmp(&loss(b)))
@@ -176,7 +190,7 @@ fn candidates(packing: &Packing, prices: &Prices) -> Vec<Candidate> {
         for &item in &group.items {
             let own = packing.items[item as usize].worth;
             (costs, worth) = (costs + cost(item), worth + own);
-            if own > 0 && (group.items.len() > 1 && group.worth > 0) {
+            if own > 0 && group.items.len() > 1 {
                 found.push((cost(item) / own as f64, Candidate::Item([item])));
             }
         }

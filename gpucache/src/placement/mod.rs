@@ -1,4 +1,34 @@
-//! Placement.
+//! Placement: which arrays rest on the host, and when they go and come, so that what does not fit a device is trained on it.
+//!
+//! Pure functions over plain data, usable without a device and without the rest of this crate. The order of uses of an entry that
+//! repeats is known, so the next use of everything is. [`schedule`] tells the moves, after which all is where it was at the
+//! entry's begin.
+//!
+//! Between two uses an array has a gap (`gaps`), in which it stays or goes. Which stay is a packing of bytes into the room beside
+//! what is held (`packing`): those that save the most bytes for the price of their room (`prices`, `keep`). When they move is found on
+//! a simulated machine with a link in each direction (`early`, `machine`), made to repeat (`moves`), and timed (`simulate`).
+//! Contents that only the device has are written back before they go, even where the next use fills the array: the program
+//! may look at them first. Only what dies is not. An entry that deviates from the order evicts what was not used for longest (`lru`).
+//!
+//! A training step of a GPT (48 layers, AdamW, 2,160 uses, 51 GB at its peak) over a link of 55 GB/s. Seconds are simulated, as
+//! multiples of those without a limit; bytes are what moves, in and out, against the lower bound.
+//!
+//! | optimizer | memory | seconds | evict on demand: lru | farthest | schedule | bytes |
+//! |---|---|---|---|---|---|---|
+//! F
+//!
+//! Random orders move more than the optimum, or than its lower bound, by these factors, in the mean. The bound is below the optimum
+//! where there are write-backs and where sizes differ.
+//!
+//! | arrays, uses | sizes | reads alone | with writes, deaths and births | against |
+//! |---|---|---|---|---|
+//! R
+//!
+//! A schedule of the training step takes TIME ms (release build, one core of a Xeon that others used), one of 2,000 random uses RTIME ms.
+//!
+//! Tried and left: a share of the budget that is kept free for what is on its way. The schedule finds room for that as the
+//! arrays of a step come and go, and with 2% or more kept free more moves and the step takes longer. Lanes of gaps that are replaced by the
+//! best other lane (weighted interval scheduling) saved less than 1% of what moves.
 
 mod early;
 mod gaps;
@@ -23,20 +53,17 @@ use gaps::Gaps;
 use keep::Keep;
 use packing::Packing;
 
-/// The moves.
+/// The moves of an entry of this order within a budget of bytes, in steady state; `None` if what is held at once does not fit it.
+///
+/// An array that dies is evicted where its last use lets it go, without a write-back: the caller sees to it that it is dead. One
+/// that is filled by a use needs its room there and no move.
 pub(crate) fn schedule(order: &Order, budget: u64, link: Link) -> Option<Schedule> {
     let gaps = Gaps::of(order);
-    let t0 = std::time::Instant::now();
     let packing = Packing::new(order, &gaps, budget)?;
-    let t1 = std::time::Instant::now();
     let kept = Keep::best(&packing).kept;
-    let t2 = std::time::Instant::now();
     let mut times = Early::times(order, &gaps, &kept, budget, link);
-    let t3 = std::time::Instant::now();
     times.settle(order, &gaps, &kept, budget);
     let mut schedule = times.schedule(order, &gaps, &kept);
-    let t4 = std::time::Instant::now();
     schedule.seconds = simulate(order, budget, link, &schedule);
-    if std::env::var("TT").is_ok() { println!("{:?} {:?} {:?} {:?} {:?}", t1-t0, t2-t1,t3-t2,t4-t3,t4.elapsed()); }
     Some(schedule)
 }

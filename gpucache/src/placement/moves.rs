@@ -77,7 +77,8 @@ impl Times {
     pub(super) fn schedule(&self, order: &Order, gaps: &Gaps, kept: &[bool]) -> Schedule {
         // By place, kind and when it is needed: what goes makes room for what comes.
         let mut moves: Vec<(u32, What, u32, u32)> = Vec::new();
-        for (number, gap) in (0..).zip(&gaps.all).filter(|(number, _)| !kept[*number as usize] && !self.stays(*number)) {
+        for (number, gap) in (0..).zip(&gaps.all).filter(|(number, _)| !kept[*number as usize] && !self.stays(*number))
+        {
             let (leave, come) = (self.leave[number as usize], self.come[number as usize]);
             moves.push((gaps.behind(gap.from, leave), What::Evict, 0, gap.array));
             if gap.comes_in {
@@ -96,9 +97,8 @@ impl Times {
         }
         moves.sort_unstable();
         let moves = moves.into_iter().map(|(before, what, _, array)| Move { before, array, what }).collect();
-        let stays = |gap: u32, at: u32| {
-            kept[gap as usize] || at < self.leave[gap as usize] || at >= self.come[gap as usize]
-        };
+        let stays =
+            |gap: u32, at: u32| kept[gap as usize] || at < self.leave[gap as usize] || at >= self.come[gap as usize];
         Schedule::of(order, moves, gaps.resident_at_end(order, stays))
     }
 }

@@ -63,7 +63,8 @@ impl Packing {
             Item { bytes, worth, from: point(gap.from), to: point(gap.to) }
         });
         let items: Vec<Item> = items.collect();
-        let free = items.iter().zip(&gaps.all).map(|(item, gap)| !gap.is_dead && (item.from == item.to || item.bytes == 0));
+        let free =
+            items.iter().zip(&gaps.all).map(|(item, gap)| !gap.is_dead && (item.from == item.to || item.bytes == 0));
         let free = free.collect();
         let mut packing = Packing { room, items, groups: Vec::new(), group_of: vec![NO_GROUP; gaps.all.len()], free };
         packing.group(order, gaps);
@@ -72,7 +73,8 @@ impl Packing {
 
     /// Makes the groups: one of each run, and one of each gap that is in none.
     fn group(&mut self, order: &Order, gaps: &Gaps) {
-        let open = |packing: &Packing, number: u32| !packing.free[number as usize] && !gaps.all[number as usize].is_dead;
+        let open =
+            |packing: &Packing, number: u32| !packing.free[number as usize] && !gaps.all[number as usize].is_dead;
         for run in &gaps.runs {
             let items: Vec<u32> = run.gaps.iter().copied().filter(|&gap| open(self, gap)).collect();
             let array = run.gaps.first().map(|&gap| gaps.all[gap as usize].array);
@@ -104,9 +106,10 @@ impl Packing {
 
     /// Bytes that move if nothing stays that is to be decided on, of what could.
     pub(super) fn at_stake(&self) -> u64 {
-        let groups = self.groups.iter().map(|group| {
-            group.worth + group.items.iter().map(|&item| self.items[item as usize].worth).sum::<u64>()
-        });
+        let groups = self
+            .groups
+            .iter()
+            .map(|group| group.worth + group.items.iter().map(|&item| self.items[item as usize].worth).sum::<u64>());
         groups.sum()
     }
 

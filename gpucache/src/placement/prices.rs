@@ -7,8 +7,9 @@
 use super::packing::{Group, Item, Packing};
 
 /// Steps without a better bound, after which they become shorter.
-const PATIENCE: u32 = 5;
-const SHORTER: f64 = 0.7;
+const PATIENCE: u32 = 20;
+/// What they become shorter by.
+const SHORTER: f64 = 0.9;
 
 #[derive(Debug)]
 pub(super) struct Prices {
@@ -24,24 +25,30 @@ pub(super) struct Prices {
 }
 
 impl Prices {
-    /// Prices to begin with: none but at the point that lacks most, where the byte that goes there costs one copy, or two.
+    /// Prices to begin with, the best of some: at the point that lacks most a byte costs one copy, or two, as the one that goes
+    /// there does; or all points that lack room have one price, of so many points for a copy.
     pub(super) fn new(packing: &Packing) -> Prices {
         let points = packing.room.len();
         let bound = packing.at_stake() as f64;
-        let mut prices =
-            Prices { price: vec![0.0; points], sums: vec![0.0; points + 1], share: 1.0, waited: 0, bound };
+        let mut prices = Prices { price: vec![0.0; points], sums: vec![0.0; points + 1], share: 1.0, waited: 0, bound };
         let left = prices.relax(packing).0;
         let Some(peak) = (0..points).min_by(|&a, &b| left[a].total_cmp(&left[b])) else { return prices };
-        let mut best = 0.0;
-        for copies in [1.0, 2.0] {
-            prices.set(|point, _| if point == peak { copies } else { 0.0 });
+        let at_peak = [1.0, 2.0].map(|price| (price, true));
+        let everywhere = (1..=points.ilog2() * 2).map(|half| (0.5f64.powf(0.5 * f64::from(half)), false));
+        let mut best = (0.0, true);
+        for (price, only_peak) in at_peak.into_iter().chain(everywhere) {
+            prices.begin(price, |point| if only_peak { point == peak } else { left[point] < 0.0 });
             let bound = prices.relax(packing).1;
             if bound < prices.bound {
-                (prices.bound, best) = (bound, copies);
+                (prices.bound, best) = (bound, (price, only_peak));
             }
         }
-        prices.set(|point, _| if point == peak { best } else { 0.0 });
+        prices.begin(best.0, |point| if best.1 { point == peak } else { left[point] < 0.0 });
         prices
+    }
+
+    fn begin(&mut self, price: f64, at: impl Fn(usize) -> bool) {
+        self.set(|point, _| if at(point) { price } else { 0.0 });
     }
 
     fn set(&mut self, price: impl Fn(usize, f64) -> f64) {

@@ -57,7 +57,11 @@ impl Order {
     /// Seconds of device work between the place and the one behind it; from the entry's end that is the first use of the next.
     pub(super) fn work_from(&self, place: u32) -> f64 {
         let at = |place: usize| self.at.get(place).copied().unwrap_or(self.length);
-        if place == self.end() { self.at.first().copied().unwrap_or(0.0) } else { at(place as usize + 1) - at(place as usize) }
+        if place == self.end() {
+            self.at.first().copied().unwrap_or(0.0)
+        } else {
+            at(place as usize + 1) - at(place as usize)
+        }
     }
 }
 
@@ -114,7 +118,9 @@ pub(crate) struct Schedule {
 impl Schedule {
     /// The schedule of these moves, before its time is known.
     pub(super) fn of(order: &Order, moves: Vec<Move>, resident_at_begin: Vec<bool>) -> Schedule {
-        let moved = |what: What| moves.iter().filter(|each| each.what == what).map(|each| order.bytes[each.array as usize]).sum();
+        let moved = |what: What| {
+            moves.iter().filter(|each| each.what == what).map(|each| order.bytes[each.array as usize]).sum()
+        };
         let (moved_in, moved_out) = (moved(What::Prefetch), moved(What::WriteBack));
         Schedule { moves, resident_at_begin, moved_in, moved_out, seconds: f64::INFINITY }
     }

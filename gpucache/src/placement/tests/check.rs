@@ -30,7 +30,10 @@ pub(super) fn check(order: &Order, budget: u64, schedule: &Schedule) -> Result<(
                     What::Prefetch => here[array] || dead[array],
                 };
                 if wrong {
-                    return Err(format!("entry {entry}: {each:?} when here {} and clean {}", here[array], clean[array]));
+                    return Err(format!(
+                        "entry {entry}: {each:?} when here {} and clean {}",
+                        here[array], clean[array]
+                    ));
                 }
                 match each.what {
                     What::WriteBack => (clean[array], moved.1) = (true, moved.1 + order.bytes[array]),

@@ -1,6 +1,6 @@
 //! Placement without a plan: what is needed comes when it is used, and somebody goes for it then.
 
-use crate::placement::{Access, Lru, Move, Order, Schedule, What};
+use crate::placement::{Access, Link, Lru, Move, Order, Schedule, What, simulate};
 
 /// Who goes.
 pub(super) trait Victims {
@@ -56,21 +56,29 @@ impl Victims for Farthest {
     }
 }
 
-/// What is done in an entry, once some went before it; not simulated yet.
-pub(super) fn on_demand(order: &Order, budget: u64, policy: &mut dyn Victims) -> Option<Schedule> {
+/// What is done in an entry, once some went before it.
+pub(super) fn on_demand(order: &Order, budget: u64, link: Link, policy: &mut dyn Victims) -> Option<Schedule> {
+    let (moves, begin) = moves(order, budget, policy)?;
+    let mut schedule = Schedule::of(order, moves, begin);
+    schedule.seconds = simulate(order, budget, link, &schedule);
+    Some(schedule)
+}
+
+fn moves(order: &Order, budget: u64, policy: &mut dyn Victims) -> Option<(Vec<Move>, Vec<bool>)> {
     let count = order.bytes.len();
     let (mut here, mut dirty, mut held) = (vec![false; count], vec![false; count], vec![0; count]);
     let mut begin = here.clone();
     let mut moves = Vec::new();
+    let mut last = vec![0; count];
+    order.uses.iter().enumerate().for_each(|(place, each)| last[each.array as usize] = place);
     for entry in 0..4 {
         (moves, begin) = (Vec::new(), here.clone());
         held.iter_mut().for_each(|until| *until = 0);
         for (place, each) in order.uses.iter().enumerate() {
             let array = each.array as usize;
             let mut issue = |array: u32, what| moves.push(Move { before: place as u32, array, what });
-            for dead in (0..count).filter(|&array| order.dies[array]) {
-                let last = order.uses.iter().rposition(|each| each.array as usize == dead).unwrap();
-                if here[dead] && last < place && held[dead] <= place {
+            for dead in (0..count).filter(|&array| order.dies[array] && here[array]).collect::<Vec<_>>() {
+                if last[dead] < place && held[dead] <= place {
                     issue(dead as u32, What::Evict);
                     policy.forget(dead as u32);
                     (here[dead], dirty[dead]) = (false, false);
@@ -103,5 +111,5 @@ pub(super) fn on_demand(order: &Order, budget: u64, policy: &mut dyn Victims) ->
             (here[dead], dirty[dead]) = (false, false);
         }
     }
-    Some(Schedule::of(order, moves, begin))
+    Some((moves, begin))
 }

@@ -1,88 +1,110 @@
-//! Figures.
+//! How near schedules come to the fewest bytes and to the time of a device without a limit: `--nocapture` prints the figures.
 
 use std::time::Instant;
 
-use super::demand::{Farthest, on_demand};
-use super::sequences::{Optimizer, gpt, peak};
 use super::check::check;
-use crate::placement::*;
-use crate::placement::gaps::Gaps;
-use crate::placement::packing::Packing;
-use crate::placement::prices::Prices;
-use crate::placement::keep::Keep;
+use super::demand::{Farthest, on_demand};
+use super::optimum::{lower_bound, optimum};
+use super::sequences::{Kind, Optimizer, gpt, peak, random};
+use crate::placement::{Link, Lru, Order, schedule};
+
+/// Of a GPU in a slot of 16 lanes of the fifth generation, as copies of a MiB and more find it.
+const LINK: Link = Link { bytes_per_second: 55e9, latency: 10e-6 };
+
+/// 48 layers of width 3,072, in two bytes each, whose saved activations are half of what is alive at most: 51 GB.
+fn training_step(optimizer: Optimizer, seconds: f64) -> Order {
+    const MIB: u64 = 1 << 20;
+    gpt(
+        48,
+        &[54, 18, 72, 72].map(|mib| mib * MIB / 2),
+        &[144, 110, 44, 176, 210].map(|mib| mib * MIB),
+        optimizer,
+        seconds,
+    )
+}
+
+fn near(optimizer: Optimizer, share: u64, seconds: f64, most: f64) {
+    let order = training_step(optimizer, seconds);
+    let budget = peak(&order) / 100 * share;
+    let lru = on_demand(&order, budget, LINK, &mut Lru::default()).unwrap();
+    let farthest = on_demand(&order, budget, LINK, &mut Farthest::default()).unwrap();
+    let begin = Instant::now();
+    let found = schedule(&order, budget, LINK).unwrap();
+    let took = begin.elapsed();
+    assert_eq!(check(&order, budget, &found), Ok(()));
+    let moved = (found.moved_in + found.moved_out) as f64;
+    let bound = lower_bound(&order, budget);
+    println!(
+        "{optimizer:?}, {} uses, {share}% of {:.1} GB, {seconds} s: lru {:.3}, farthest {:.3}, schedule {:.3} in {took:?}; \
+         {:.2} GB move, {:.4} of the bound",
+        order.uses.len(),
+        peak(&order) as f64 / 1e9,
+        lru.seconds / seconds,
+        farthest.seconds / seconds,
+        found.seconds / seconds,
+        moved / 1e9,
+        moved / bound,
+    );
+    assert!(moved <= 1.05 * bound, "{moved} of {bound}");
+    let by_link = found.moved_in.max(found.moved_out) as f64 / LINK.bytes_per_second / seconds;
+    assert!(found.seconds <= seconds * most.max(1.05 * by_link), "{}", found.seconds);
+    assert!(found.seconds < lru.seconds && found.seconds < farthest.seconds);
+}
 
 #[test]
-fn figures() {
-    let mib = 1 << 20;
-    let link = Link { bytes_per_second: 55e9, latency: 10e-6 };
+fn a_training_step_at_four_fifths_of_its_memory_takes_its_own_time() {
     for optimizer in [Optimizer::AtTheEnd, Optimizer::Fused] {
         for seconds in [0.5, 1.0, 2.0] {
-            let order = gpt(48, &[27 * mib, 9 * mib, 36 * mib, 36 * mib], &[130*mib, 100 * mib, 40 * mib, 160 * mib, 170 * mib], optimizer, seconds);
-            let peak = peak(&order);
-            let budget = peak / 10 * 8;
-            println!("\n{optimizer:?} {seconds}: uses {} peak {:.1} GB", order.uses.len(), peak as f64 / 1e9);
-            let gaps = Gaps::of(&order);
-            let packing = Packing::new(&order, &gaps, budget).unwrap();
-            let keep = Keep::best(&packing);
-            let mut prices = Prices::new(&packing);
-            for _ in 0..2000 { prices.step(&packing, keep.saved) }
-            let bound = packing.at_stake() as f64 - prices.bound;
-            let moved = packing.at_stake() - keep.saved;
-            println!("moved {:.3} bound {:.3} ratio {:.4}", moved as f64 / 1e9, bound / 1e9, moved as f64 / bound);
-            for (name, policy) in [("lru", &mut Lru::default() as &mut dyn super::demand::Victims), ("farthest", &mut Farthest::default())] {
-                let s = on_demand(&order, budget, policy).unwrap();
-                let t = simulate(&order, budget, link, &s);
-                println!("{name}: {:.3} in {:.2} out {:.2}", t / seconds, s.moved_in as f64 / 1e9, s.moved_out as f64 / 1e9);
-            }
-            let begin = Instant::now();
-            let s = schedule(&order, budget, link).unwrap();
-            println!("plan {:?}: {:.3} in {:.2} out {:.2}", begin.elapsed(), s.seconds / seconds, s.moved_in as f64 / 1e9, s.moved_out as f64 / 1e9);
-            check(&order, budget, &s).unwrap();
+            near(optimizer, 80, seconds, 1.05);
         }
     }
 }
 
-fn random(seed: u64, arrays: usize, uses: usize, equal: bool) -> Order {
-    use super::sequences::Recorder;
-    let mut state = seed;
-    let mut next = move |below: u64| { state = state.wrapping_add(0x9e37_79b9_7f4a_7c15); let mut z = state; z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9); z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb); (z ^ z >> 31) % below };
-    let mut r = Recorder::default();
-    let ids: Vec<(u32, bool)> = (0..arrays).map(|_| { let dies = next(3) == 0; (r.array(if equal {100} else {10 + next(200)}, dies), dies) }).collect();
-    let mut begun = vec![false; arrays];
-    for _ in 0..uses {
-        let (a, dies) = ids[next(arrays as u64) as usize];
-        let mut access = [Access::Read, Access::Read, Access::Read, Access::Write, Access::Fill][next(5) as usize];
-        if dies && !begun[a as usize] { access = Access::Fill; }
-        begun[a as usize] = true;
-        r.work(1.0, &[(a, access)]);
+#[test]
+fn a_training_step_in_less_memory_is_bound_by_the_link() {
+    near(Optimizer::AtTheEnd, 60, 1.0, 1.12);
+    near(Optimizer::Fused, 50, 1.0, 1.12);
+}
+
+/// What moves against the fewest bytes, or their lower bound, in the mean of some orders.
+fn mean(kind: Kind, seeds: u64, fewest: fn(&Order, u64) -> f64) -> f64 {
+    let (mut sum, mut worst, mut count, mut took) = (0.0, 1.0f64, 0.0, 0.0f64);
+    for seed in 0..seeds {
+        let order = random(kind, seed * 7919);
+        // A multiple of equal sizes, so that bytes without use are not counted against anybody.
+        let budget = peak(&order) * 6 / 1000 * 100;
+        let begin = Instant::now();
+        let Some(found) = schedule(&order, budget, LINK) else { continue };
+        took = took.max(begin.elapsed().as_secs_f64());
+        assert_eq!(check(&order, budget, &found), Ok(()));
+        let (moved, fewest) = ((found.moved_in + found.moved_out) as f64, fewest(&order, budget));
+        if fewest >= 1.0 {
+            (sum, worst, count) = (sum + moved / fewest, worst.max(moved / fewest), count + 1.0);
+        }
     }
-    r.stretched(uses as f64)
+    println!("{kind:?}: mean {:.4}, worst {worst:.4} of {count}, {:.2} ms at most", sum / count, took * 1e3);
+    assert!(count >= 2.0);
+    sum / count
 }
 
 #[test]
-fn randoms() {
-    for (arrays, uses) in [(6, 12), (8, 20), (20, 60), (60, 300), (300, 2000)] {
+fn small_random_orders_move_little_more_than_the_optimum() {
+    for (arrays, uses) in [(6, 12), (8, 20)] {
+        for (equal, reads) in [(true, false), (false, false), (true, true), (false, true)] {
+            let kind = Kind { arrays, uses, equal, reads };
+            assert!(mean(kind, 60, |order, budget| optimum(order, budget) as f64) <= 1.05);
+        }
+    }
+}
+
+#[test]
+fn large_random_orders_move_little_more_than_the_bound() {
+    for (arrays, uses, seeds) in [(60, 300, 6), (300, 2000, 3)] {
         for equal in [true, false] {
-            let (mut sum, mut worst, mut n, mut nz) = (0.0, 1.0f64, 0, 0);
-            let begin = Instant::now();
-            for seed in 0..if uses > 200 {5} else {100} {
-                let order = random(seed * 7919, arrays, uses, equal);
-                let link = Link { bytes_per_second: 100.0, latency: 0.0 };
-                let budget = peak(&order) * 6 / 10;
-                let gaps = Gaps::of(&order);
-                let Some(packing) = Packing::new(&order, &gaps, budget) else { continue };
-                let keep = Keep::best(&packing);
-                let mut prices = Prices::new(&packing);
-                for _ in 0..3000 { prices.step(&packing, keep.saved) }
-                let bound = packing.at_stake() as f64 - prices.bound;
-                let moved = packing.at_stake() - keep.saved;
-                let s = schedule(&order, budget, link).unwrap();
-                check(&order, budget, &s).unwrap();
-                if moved == 0 { nz += 1; continue; }
-                let ratio = moved as f64 / bound.max(1e-3);
-                n += 1; sum += ratio; worst = worst.max(ratio);
-            }
-            println!("{arrays} {uses} {equal}: mean {:.4} worst {:.4} of {n}, {nz} zero, {:?}", sum / n as f64, worst, begin.elapsed());
+            let reads = Kind { arrays, uses, equal, reads: true };
+            assert!(mean(reads, seeds, lower_bound) <= 1.05);
+            // With write-backs the bound is below the optimum: half of a run may stay in it.
+            assert!(mean(Kind { reads: false, ..reads }, seeds, lower_bound) <= 1.11);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 mod check;
 mod demand;
+mod marks;
 mod optimum;
 mod properties;
 mod sequences;
-mod marks;

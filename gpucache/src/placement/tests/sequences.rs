@@ -49,7 +49,7 @@ impl Recorder {
 pub(super) fn gpt(layers: usize, weights: &[u64], saved: &[u64], optimizer: Optimizer, seconds: f64) -> Order {
     use Access::{Fill, Read, Write};
     let mut step = Recorder::default();
-    let mut persistent = |step: &mut Recorder| -> Vec<Vec<u32>> {
+    let persistent = |step: &mut Recorder| -> Vec<Vec<u32>> {
         (0..layers).map(|_| weights.iter().map(|&bytes| step.array(bytes, false)).collect()).collect()
     };
     let [parameters, first, second] = [(); 3].map(|()| persistent(&mut step));
@@ -104,4 +104,46 @@ pub(super) fn peak(order: &Order) -> u64 {
         (0..order.bytes.len()).filter(is).map(|array| order.bytes[array]).sum()
     };
     (0..order.uses.len()).map(alive).max().unwrap_or(0)
+}
+
+/// What a random order is made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind {
+    pub(super) arrays: usize,
+    pub(super) uses: usize,
+    /// All arrays have 100 bytes.
+    pub(super) equal: bool,
+    /// Nothing is written, and nothing dies.
+    pub(super) reads: bool,
+}
+
+/// An order of uses at random; a third of the arrays are born in the entry and die.
+pub(super) fn random(kind: Kind, seed: u64) -> Order {
+    let mut state = seed;
+    // SplitMix64.
+    let mut below = move |most: u64| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) % most
+    };
+    let mut step = Recorder::default();
+    for _ in 0..kind.arrays {
+        let bytes = if kind.equal { 100 } else { 10 + below(200) };
+        step.array(bytes, !kind.reads && below(3) == 0);
+    }
+    let mut begun = vec![false; kind.arrays];
+    for _ in 0..kind.uses {
+        let array = below(kind.arrays as u64) as usize;
+        let is_born = step.order.dies[array] && !std::mem::replace(&mut begun[array], true);
+        let access = match below(5) {
+            _ if kind.reads => Access::Read,
+            4 => Access::Fill,
+            _ if is_born => Access::Fill,
+            3 => Access::Write,
+            _ => Access::Read,
+        };
+        step.work(1.0, &[(array as u32, access)]);
+    }
+    step.order
 }
