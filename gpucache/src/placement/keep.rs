@@ -7,11 +7,11 @@ use super::packing::{NO_GROUP, Packing};
 use super::prices::Prices;
 
 /// Steps of the prices, and of these between two fillings.
-const STEPS: usize = 120;
-const STEPS_BETWEEN: usize = 40;
+const STEPS: usize = 80;
+const STEPS_BETWEEN: usize = 27;
 /// Times that all gaps are tried once more, and gaps that are looked at for that in all, which bounds the time it takes.
 const ROUNDS: usize = 3;
-const LOOKED_AT: usize = 300_000;
+const LOOKED_AT: usize = 200_000;
 /// What is near enough to the bound: bytes that move for each that has to.
 const ENOUGH: f64 = 1.001;
 

@@ -23,25 +23,32 @@ fn training_step(optimizer: Optimizer, seconds: f64) -> Order {
     )
 }
 
+/// Seconds for one schedule.
+fn time(order: &Order, budget: u64) -> f64 {
+    let begin = Instant::now();
+    assert!(schedule(order, budget, LINK).is_some());
+    begin.elapsed().as_secs_f64()
+}
+
 fn near(optimizer: Optimizer, share: u64, seconds: f64, most: f64) {
     let order = training_step(optimizer, seconds);
     let budget = peak(&order) / 100 * share;
     let lru = on_demand(&order, budget, LINK, &mut Lru::default()).unwrap();
     let farthest = on_demand(&order, budget, LINK, &mut Farthest::default()).unwrap();
-    let begin = Instant::now();
     let found = schedule(&order, budget, LINK).unwrap();
-    let took = begin.elapsed();
+    let took = (0..5).map(|_| time(&order, budget)).fold(f64::INFINITY, f64::min);
     assert_eq!(check(&order, budget, &found), Ok(()));
     let moved = (found.moved_in + found.moved_out) as f64;
     let bound = lower_bound(&order, budget);
     println!(
-        "{optimizer:?}, {} uses, {share}% of {:.1} GB, {seconds} s: lru {:.3}, farthest {:.3}, schedule {:.3} in {took:?}; \
+        "{optimizer:?}, {} uses, {share}% of {:.1} GB, {seconds} s: lru {:.3}, farthest {:.3}, schedule {:.3} in {:.2} ms; \
          {:.2} GB move, {:.4} of the bound",
         order.uses.len(),
         peak(&order) as f64 / 1e9,
         lru.seconds / seconds,
         farthest.seconds / seconds,
         found.seconds / seconds,
+        took * 1e3,
         moved / 1e9,
         moved / bound,
     );
@@ -68,21 +75,20 @@ fn a_training_step_in_less_memory_is_bound_by_the_link() {
 
 /// What moves against the fewest bytes, or their lower bound, in the mean of some orders.
 fn mean(kind: Kind, seeds: u64, fewest: fn(&Order, u64) -> f64) -> f64 {
-    let (mut sum, mut worst, mut count, mut took) = (0.0, 1.0f64, 0.0, 0.0f64);
+    let (mut sum, mut worst, mut count, mut took) = (0.0, 1.0f64, 0.0, f64::INFINITY);
     for seed in 0..seeds {
         let order = random(kind, seed * 7919);
         // A multiple of equal sizes, so that bytes without use are not counted against anybody.
         let budget = peak(&order) * 6 / 1000 * 100;
-        let begin = Instant::now();
         let Some(found) = schedule(&order, budget, LINK) else { continue };
-        took = took.max(begin.elapsed().as_secs_f64());
+        took = took.min(time(&order, budget));
         assert_eq!(check(&order, budget, &found), Ok(()));
         let (moved, fewest) = ((found.moved_in + found.moved_out) as f64, fewest(&order, budget));
         if fewest >= 1.0 {
             (sum, worst, count) = (sum + moved / fewest, worst.max(moved / fewest), count + 1.0);
         }
     }
-    println!("{kind:?}: mean {:.4}, worst {worst:.4} of {count}, {:.2} ms at most", sum / count, took * 1e3);
+    println!("{kind:?}: mean {:.4}, worst {worst:.4} of {count}, {:.2} ms at least", sum / count, took * 1e3);
     assert!(count >= 2.0);
     sum / count
 }

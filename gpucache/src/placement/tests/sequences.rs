@@ -94,15 +94,15 @@ pub(super) fn gpt(layers: usize, weights: &[u64], saved: &[u64], optimizer: Opti
 
 /// The bytes that are alive at most.
 pub(super) fn peak(order: &Order) -> u64 {
-    let alive = |place: usize| -> u64 {
-        let is = |&array: &usize| {
-            let mut uses = order.uses.iter().enumerate().filter(|(_, each)| each.array as usize == array);
-            let first = uses.next().map_or(usize::MAX, |(at, _)| at);
-            let last = order.uses.iter().rposition(|each| each.array as usize == array).unwrap_or(0);
-            !order.dies[array] || (first <= place && place < (order.uses[last].until as usize).max(last + 1))
-        };
-        (0..order.bytes.len()).filter(is).map(|array| order.bytes[array]).sum()
-    };
+    let count = order.bytes.len();
+    let (mut births, mut ends) = (vec![order.uses.len(); count], vec![0; count]);
+    for (place, each) in order.uses.iter().enumerate() {
+        let array = each.array as usize;
+        births[array] = births[array].min(place);
+        ends[array] = ends[array].max(each.until as usize).max(place + 1);
+    }
+    let is_alive = |array: usize, place| !order.dies[array] || (births[array] <= place && place < ends[array]);
+    let alive = |place| (0..count).filter(|&array| is_alive(array, place)).map(|array| order.bytes[array]).sum();
     (0..order.uses.len()).map(alive).max().unwrap_or(0)
 }
 
