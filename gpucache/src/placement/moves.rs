@@ -1,8 +1,11 @@
 //! From times to a schedule that repeats and holds.
 
 use super::early::Times;
-use super::gaps::{Gaps, add};
+use super::gaps::{Gaps, Run, add};
 use super::types::{Move, Order, Schedule, What};
+
+/// A move by its place, kind, places until it is needed, and array: in this order what goes makes room for what comes.
+type Keyed = (u32, What, u32, u32);
 
 impl Gaps {
     /// By array: whether it is on the device at the entry's end, where `stays` says it of gaps that reach through it, by their
@@ -75,10 +78,9 @@ impl Times {
 
     /// The moves at these times.
     pub(super) fn schedule(&self, order: &Order, gaps: &Gaps, kept: &[bool]) -> Schedule {
-        // By place, kind and when it is needed: what goes makes room for what comes.
-        let mut moves: Vec<(u32, What, u32, u32)> = Vec::new();
-        for (number, gap) in (0..).zip(&gaps.all).filter(|(number, _)| !kept[*number as usize] && !self.stays(*number))
-        {
+        let goes = |gap: u32| !kept[gap as usize] && !self.stays(gap);
+        let mut moves = self.write_backs(gaps, goes);
+        for (number, gap) in (0..).zip(&gaps.all).filter(|(number, _)| goes(*number)) {
             let (leave, come) = (self.leave[number as usize], self.come[number as usize]);
             moves.push((gaps.behind(gap.from, leave), What::Evict, 0, gap.array));
             if gap.comes_in {
@@ -86,19 +88,21 @@ impl Times {
                 moves.push((place, What::Prefetch, gaps.distance(place, gap.to), gap.array));
             }
         }
-        for (number, run) in gaps.runs.iter().enumerate() {
-            let goes = |&&gap: &&u32| !kept[gap as usize] && !self.stays(gap);
-            if let Some(&gap) = run.gaps.iter().find(goes) {
-                let each = &gaps.all[gap as usize];
-                let until = gaps.distance(run.from, each.from) + self.leave[gap as usize];
-                let write = self.write[number].min(until);
-                moves.push((gaps.behind(run.from, write), What::WriteBack, until - write, each.array));
-            }
-        }
         moves.sort_unstable();
         let moves = moves.into_iter().map(|(before, what, _, array)| Move { before, array, what }).collect();
-        let stays =
-            |gap: u32, at: u32| kept[gap as usize] || at < self.leave[gap as usize] || at >= self.come[gap as usize];
-        Schedule::of(order, moves, gaps.resident_at_end(order, stays))
+        let is_there = |gap: u32, at: u32| at < self.leave[gap as usize] || at >= self.come[gap as usize];
+        Schedule::of(order, moves, gaps.resident_at_end(order, |gap, at| kept[gap as usize] || is_there(gap, at)))
+    }
+
+    /// The write-back of each run in whose gaps its array goes, before it does so first.
+    fn write_backs(&self, gaps: &Gaps, goes: impl Fn(u32) -> bool) -> Vec<Keyed> {
+        let write = |(number, run): (usize, &Run)| {
+            let gap = *run.gaps.iter().find(|&&gap| goes(gap))?;
+            let each = &gaps.all[gap as usize];
+            let until = gaps.distance(run.from, each.from) + self.leave[gap as usize];
+            let write = self.write[number].min(until);
+            Some((gaps.behind(run.from, write), What::WriteBack, until - write, each.array))
+        };
+        gaps.runs.iter().enumerate().filter_map(write).collect()
     }
 }
