@@ -4,6 +4,10 @@ use proptest::prelude::*;
 
 use super::check::check;
 use super::optimum::{lower_bound, optimum};
+use crate::placement::early::Times;
+use crate::placement::gaps::Gaps;
+use crate::placement::keep::Keep;
+use crate::placement::packing::Packing;
 use crate::placement::{Access, Link, Order, Use, What, schedule};
 
 /// Orders whose uses hold their arrays for a while, and come at any time.
@@ -66,5 +70,26 @@ proptest! {
         prop_assert!(bound <= fewest as f64 + 1e-3, "{bound} of {fewest}");
         let found = schedule(&order, budget, Link { bytes_per_second: 50.0, latency: 0.0 }).unwrap();
         prop_assert!(found.moved_in + found.moved_out >= fewest);
+    }
+
+    /// However late arrays leave and however early they come, what is settled holds.
+    #[test]
+    fn any_times_hold_once_they_are_settled(order in orders(12, 60), more in 0.0..0.8f64, seed in any::<u32>()) {
+        let least = held(&order);
+        let budget = least + ((order.bytes.iter().sum::<u64>() - least) as f64 * more) as u64;
+        let gaps = Gaps::of(&order);
+        let kept = Keep::best(&Packing::new(&order, &gaps, budget).unwrap()).kept;
+        let whole = |gap: usize| gaps.distance(gaps.all[gap].from, gaps.all[gap].to);
+        let some = |gap: usize, most: u32| seed.wrapping_mul(gap as u32 * 2 + 1).rotate_left(gap as u32) % (most + 1);
+        let may_last = |gap: usize| !gaps.all[gap].is_dead && gaps.all[gap].comes_in;
+        let leave = |gap: usize| if may_last(gap) { some(gap, whole(gap)) } else { 0 };
+        let come = |gap: usize| if may_last(gap) { some(gap + 7, whole(gap)) } else { whole(gap) };
+        let mut times = Times {
+            write: (0..gaps.runs.len()).map(|run| some(run, 9)).collect(),
+            leave: (0..gaps.all.len()).map(leave).collect(),
+            come: (0..gaps.all.len()).map(come).collect(),
+        };
+        times.settle(&order, &gaps, &kept, budget);
+        prop_assert_eq!(check(&order, budget, &times.schedule(&order, &gaps, &kept)), Ok(()));
     }
 }
