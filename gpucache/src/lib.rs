@@ -34,7 +34,7 @@
 //! # The way through the code
 //! `scope` (names, guards) → `array` (types), and beside it `foreign` (what other crates allocate) → `cache` (blocks of bytes under a key) → `planner` (which plan serves an entry) →
 //! `home` (who may touch a cache) → `pressure` (who gives memory back) and `record` (a block's lives) → `range` (addresses) →
-//! `order` (streams) → `device` (a machine) → `base` and `plan` (pure: which addresses an entry will need). Each module uses
+//! `order` (streams) → `device` (a machine) → `base`, `plan` (pure: which addresses an entry will need) and `placement` (pure: what rests on the host, and when). Each module uses
 //! only those after it; `DESIGN.md` says why.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -51,6 +51,8 @@ pub mod foreign;
 mod home;
 mod order;
 mod placed;
+#[cfg_attr(not(test), allow(dead_code, unused_imports, reason = "the runtime follows"))]
+mod placement;
 pub mod plan;
 mod planner;
 mod pressure;

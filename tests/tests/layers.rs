@@ -21,7 +21,7 @@ const LAYERS: [&[&str]; 12] = [
     &["range"],
     &["order"],
     &["device"],
-    &["base", "plan"],
+    &["base", "placement", "plan"],
 ];
 
 /// Where `unsafe` may stand.
