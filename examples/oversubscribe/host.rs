@@ -25,6 +25,12 @@ impl HostCompute {
     pub(crate) fn new() -> Self {
         Self { device: Host::new() }
     }
+
+    /// On a stream, whose memory is counted and limited apart.
+    #[cfg(test)]
+    pub(crate) fn on(device: Host) -> Self {
+        Self { device }
+    }
 }
 
 impl Compute for HostCompute {

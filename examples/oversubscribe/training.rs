@@ -192,27 +192,31 @@ mod tests {
     use crate::host::HostCompute;
 
     fn options(arguments: &str) -> Options {
-        let small = "oversubscribe --device host --width 32 --json";
+        let small = "oversubscribe --width 16 --json";
         Options::parse_from(small.split(' ').chain(arguments.split(' ')))
     }
 
     #[test]
     fn the_loss_falls() {
-        let losses = train(&HostCompute::new(), &options("--steps 30 --context 32")).unwrap().losses;
+        let losses = train(&HostCompute::new(), &options("--steps 30 --context 16")).unwrap().losses;
         let mean = |losses: &[f32]| losses.iter().sum::<f32>() / losses.len() as f32;
         assert!((losses[0] - 63_f32.ln()).abs() < 0.3, "it begins as if it knew nothing: {}", losses[0]);
-        assert!(mean(&losses[25..]) < losses[0] - 0.7, "{losses:?}");
+        assert!(mean(&losses[25..]) < losses[0] - 0.5, "{losses:?}");
     }
 
+    /// On streams, as the memory of streams is limited apart from what other tests use at the same time.
     #[test]
-    fn two_runs_are_the_same_to_the_last_bit() {
-        let run = |arguments| train(&HostCompute::new(), &options(arguments)).unwrap();
-        let (first, second) = (run("--steps 8"), run("--steps 8 --limit 2x"));
-        assert_eq!(first.losses, second.losses);
-        assert_eq!(first.text, second.text);
-        assert_eq!(second.limit_bytes, second.unlimited_peak_bytes.map(|bytes| 2 * bytes));
-        assert_ne!(run("--steps 8 --seed 2").losses, first.losses);
-        gpucache::limit(HostCompute::new().device(), u64::MAX);
+    fn a_limit_changes_no_bit() {
+        let run = |arguments| train(&HostCompute::on(Host::new_stream().unwrap()), &options(arguments));
+        let (first, second) =
+            (run("--context 16 --steps 8").unwrap(), run("--context 16 --steps 8 --limit 2x").unwrap());
+        assert_eq!((&first.losses, &first.text), (&second.losses, &second.text));
+        assert_eq!(second.unlimited_peak_bytes.map(|bytes| 2 * bytes), second.limit_bytes);
+        assert!(
+            second.peak_device_bytes > 0 && second.limit_bytes.is_some_and(|limit| second.peak_device_bytes < limit)
+        );
+        assert_ne!(run("--context 16 --steps 8 --seed 2").unwrap().losses, first.losses);
+        assert!(run("--context 16 --steps 8 --limit 0.3x").is_err_and(|error| error.to_string().contains("limit")));
     }
 
     #[test]
@@ -220,7 +224,7 @@ mod tests {
         let error = |arguments| train(&HostCompute::new(), &options(arguments)).unwrap_err().to_string();
         assert!(error("--heads 5").contains("not shared evenly"));
         assert!(error("--placement host").contains("--placement device"));
-        assert!(error("--context 449981").contains("449981 letters"));
+        assert!(error("--context 449981 --batch 1").contains("449981 letters"));
         assert!(error("--batch 4294967295 --context 4294967295").contains("more than can be counted"));
     }
 }
