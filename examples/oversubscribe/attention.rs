@@ -3,7 +3,7 @@
 use gpucache::prelude::*;
 
 use crate::common::Result;
-use crate::compute::{Compute, Factor};
+use crate::compute::{Compute, Factor, Matrix};
 use crate::linear::Linear;
 use crate::parameter::Init;
 use crate::step::Step;
@@ -22,13 +22,19 @@ pub(crate) struct Attention<D: Device> {
 pub(crate) struct Saved<D: Device> {
     /// One row for each token, as is `merged`.
     input: Held<D>,
+    split: Split<D>,
+    merged: Held<D>,
+}
+
+/// What the heads compute with.
+#[derive(Debug)]
+struct Split<D: Device> {
     /// For each sequence and head a table of context × head width, below each other.
     query: Held<D>,
     key: Held<D>,
     value: Held<D>,
     /// For each sequence and head a table of context × context, below each other.
     probabilities: Held<D>,
-    merged: Held<D>,
 }
 
 impl<D: Device> Attention<D> {
@@ -49,21 +55,15 @@ impl<D: Device> Attention<D> {
     ) -> Result<(Held<D>, Saved<D>)> {
         let project = |linear: &Linear<D>| split(step, &linear.forward(step, &input)?);
         let (query, key, value) = (project(&self.query)?, project(&self.key)?, project(&self.value)?);
-        let [rows, head_width] = query.shape();
-        let mut probabilities = step.fill([rows, step.context])?;
-        product(
-            step,
-            (Factor::AsIs(&*query.read()?), Factor::Transposed(&*key.read()?)),
-            scale(head_width),
-            &mut probabilities,
-        )?;
+        let [rows, width] = query.shape();
+        let factors = (&query, Turn::AsIs, &key, Turn::Transposed);
+        let mut probabilities = product(step, factors, scale(width), [rows, step.context])?;
         step.compute.causal_softmax(&mut *probabilities.write()?)?;
-        let mut seen = step.fill([rows, head_width])?;
-        product(step, (Factor::AsIs(&*probabilities.read()?), Factor::AsIs(&*value.read()?)), 1.0, &mut seen)?;
+        let seen = product(step, (&probabilities, Turn::AsIs, &value, Turn::AsIs), 1.0, [rows, width])?;
         let merged = merge(step, &seen)?;
         drop(seen);
         let out = self.out.forward(step, &merged)?;
-        Ok((out, Saved { input, query, key, value, probabilities, merged }))
+        Ok((out, Saved { input, split: Split { query, key, value, probabilities }, merged }))
     }
 
     /// The gradient at the input, from that at the output. What was saved is dropped as soon as it was used.
@@ -73,50 +73,37 @@ impl<D: Device> Attention<D> {
         saved: Saved<D>,
         at_out: &Held<D>,
     ) -> Result<Held<D>> {
-        let Saved { input, query, key, value, probabilities, merged } = saved;
-        let ([rows, head_width], shape) = (query.shape(), input.shape());
-        let mut at_merged = step.fill(shape)?;
+        let Saved { input, split: saved, merged } = saved;
+        let mut at_merged = step.fill(input.shape())?;
         self.out.input_gradient(step, at_out, 0.0, &mut at_merged)?;
         self.out.learn(step, &merged, at_out)?;
         drop(merged);
         let at_seen = split(step, &at_merged)?;
         drop(at_merged);
-
-        let mut at_value = step.fill([rows, head_width])?;
-        product(
-            step,
-            (Factor::Transposed(&*probabilities.read()?), Factor::AsIs(&*at_seen.read()?)),
-            1.0,
-            &mut at_value,
-        )?;
-        let mut at_scores = step.fill([rows, step.context])?;
-        product(step, (Factor::AsIs(&*at_seen.read()?), Factor::Transposed(&*value.read()?)), 1.0, &mut at_scores)?;
-        drop((at_seen, value));
-        step.compute.softmax_gradient(&*probabilities.read()?, &mut *at_scores.write()?)?;
-        drop(probabilities);
-
-        let mut at_query = step.fill([rows, head_width])?;
-        product(
-            step,
-            (Factor::AsIs(&*at_scores.read()?), Factor::AsIs(&*key.read()?)),
-            scale(head_width),
-            &mut at_query,
-        )?;
-        drop(key);
-        let mut at_key = step.fill([rows, head_width])?;
-        product(
-            step,
-            (Factor::Transposed(&*at_scores.read()?), Factor::AsIs(&*query.read()?)),
-            scale(head_width),
-            &mut at_key,
-        )?;
-        drop((query, at_scores));
-
-        let mut at_input = step.fill(shape)?;
+        let [at_query, at_key, at_value] = saved.backward(step, at_seen)?;
+        let mut at_input = step.fill(input.shape())?;
         project_back(step, &mut self.query, at_query, (&input, &mut at_input), 0.0)?;
         project_back(step, &mut self.key, at_key, (&input, &mut at_input), 1.0)?;
         project_back(step, &mut self.value, at_value, (&input, &mut at_input), 1.0)?;
         Ok(at_input)
+    }
+}
+
+impl<D: Device> Split<D> {
+    /// The gradients at query, key and value, from that at what each head has seen.
+    fn backward<C: Compute<Device = D>>(self, step: &Step<'_, C>, at_seen: Held<D>) -> Result<[Held<D>; 3]> {
+        let Self { query, key, value, probabilities } = self;
+        let shape @ [rows, width] = query.shape();
+        let at_value = product(step, (&probabilities, Turn::Transposed, &at_seen, Turn::AsIs), 1.0, shape)?;
+        let factors = (&at_seen, Turn::AsIs, &value, Turn::Transposed);
+        let mut at_scores = product(step, factors, 1.0, [rows, step.context])?;
+        drop((at_seen, value));
+        step.compute.softmax_gradient(&*probabilities.read()?, &mut *at_scores.write()?)?;
+        drop(probabilities);
+        let at_query = product(step, (&at_scores, Turn::AsIs, &key, Turn::AsIs), scale(width), shape)?;
+        drop(key);
+        let at_key = product(step, (&at_scores, Turn::Transposed, &query, Turn::AsIs), scale(width), shape)?;
+        Ok([at_query, at_key, at_value])
     }
 }
 
@@ -135,15 +122,35 @@ fn project_back<C: Compute>(
     linear.learn(step, input, &at_projected)
 }
 
-/// The products of all sequences and heads.
+/// How a factor is taken.
+#[derive(Clone, Copy)]
+enum Turn {
+    AsIs,
+    Transposed,
+}
+
+impl Turn {
+    fn of<D: Device>(self, array: &Matrix<D>) -> Factor<'_, D> {
+        match self {
+            Self::AsIs => Factor::AsIs(array),
+            Self::Transposed => Factor::Transposed(array),
+        }
+    }
+}
+
+/// The products of all sequences and heads, scaled, which have this shape together.
 fn product<C: Compute>(
     step: &Step<'_, C>,
-    (a, b): (Factor<'_, C::Device>, Factor<'_, C::Device>),
+    (a, a_turn, b, b_turn): (&Held<C::Device>, Turn, &Held<C::Device>, Turn),
     scale: f32,
-    out: &mut Held<C::Device>,
-) -> Result<()> {
-    let tables = out.shape()[0] / step.context;
-    step.compute.batched_matmul(tables, a, b, scale, &mut *out.write()?)
+    shape: [usize; 2],
+) -> Result<Held<C::Device>> {
+    let mut out = step.fill(shape)?;
+    let (a, b) = (a.read()?, b.read()?);
+    let tables = shape[0] / step.context;
+    step.compute.batched_matmul(tables, a_turn.of(&a), b_turn.of(&b), scale, &mut *out.write()?)?;
+    drop((a, b));
+    Ok(out)
 }
 
 /// What scores are divided by has the size of their spread.

@@ -5,31 +5,22 @@
 //! argument lists below are those of `kernels.cu`, in order and in type (`float *` for a matrix, `unsigned *` for tokens, `u64`
 //! for `u64`, `float` for `f32`), and every length that a kernel gets has been checked by `shapes`.
 //!
-//! The same numbers give the same bits on the same GPU: the kernels have no atomics, cuBLAS uses none unless it is told to, and
-//! which of its algorithms it takes is decided by the sizes, by the alignment of the arrays, which is always 256 bytes, and by its
-//! workspace, which is always the same.
+//! The same numbers give the same bits on the same GPU: the kernels have no atomics, and `blas.rs` says the same of cuBLAS.
 #![allow(unsafe_code)]
 
-use cudarc::cublas::sys::cublasOperation_t::{self, CUBLAS_OP_N, CUBLAS_OP_T};
-use cudarc::cublas::sys::cublasSetWorkspace_v2;
-use cudarc::cublas::{CudaBlas, Gemm, GemmConfig, StridedBatchedConfig};
 use cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg};
 use gpucache::prelude::*;
 
+use crate::blas::Blas;
 use crate::common::{Result, library};
 use crate::compute::{AdamW, Compute, Factor, Matrix};
 use crate::kernels::{Kernels, blocks, each_number, each_row};
-use crate::shapes::{self, Heads, Product};
-
-/// What cuBLAS may use besides its arguments: as much as NVIDIA names for its largest GPUs.
-const WORKSPACE_BYTES: usize = 32 << 20;
+use crate::shapes::{self, Heads};
 
 /// A GPU with what computes on it.
 #[derive(Debug)]
 pub(crate) struct CudaCompute {
-    blas: CudaBlas,
-    /// Used by `blas`, and so dropped behind it.
-    _workspace: Array<u8, Cuda>,
+    blas: Blas,
     kernels: Kernels,
     device: Cuda,
     ordinal: usize,
@@ -46,51 +37,12 @@ impl CudaCompute {
             library("cuBLAS", cudarc::cublas::sys::is_culib_present())?;
         }
         let kernels = Kernels::compile(device.stream())?;
-        let blas = CudaBlas::new(device.stream().clone())?;
-        let workspace = Array::zeros(&device, WORKSPACE_BYTES)?;
-        // SAFETY: the workspace has so many bytes, is aligned to 256, and is alive for as long as the handle, whose work is all on
-        // the stream that the workspace belongs to.
-        unsafe { cublasSetWorkspace_v2(*blas.handle(), workspace.address() as *mut _, WORKSPACE_BYTES) }.result()?;
-        Ok(Self { blas, _workspace: workspace, kernels, device, ordinal })
+        let blas = Blas::new(&device)?;
+        Ok(Self { blas, kernels, device, ordinal })
     }
 
     fn stream(&self) -> &CudaStream {
         self.device.stream()
-    }
-
-    /// cuBLAS reads column by column: to it, a row-major matrix is its transpose. So it is asked for `outᵀ = bᵀ · aᵀ`, with
-    /// b first and the sizes of `outᵀ`, and every leading dimension is the number of columns as stored.
-    fn multiply(
-        &self,
-        batch: usize,
-        (a, b): (Factor<'_, Cuda>, Factor<'_, Cuda>),
-        (alpha, beta): (f32, f32),
-        out: &mut Matrix<Cuda>,
-    ) -> Result<()> {
-        let Product { m, n, k } = shapes::product(batch, &a, &b, out)?;
-        let gemm = GemmConfig {
-            transa: operation(&b),
-            transb: operation(&a),
-            m: int(n)?,
-            n: int(m)?,
-            k: int(k)?,
-            alpha,
-            lda: int(shapes::dims(b.array())?.1)?,
-            ldb: int(shapes::dims(a.array())?.1)?,
-            beta,
-            ldc: int(n)?,
-        };
-        let strided = StridedBatchedConfig {
-            gemm,
-            batch_size: int(batch)?,
-            stride_a: (k * n) as i64,
-            stride_b: (m * k) as i64,
-            stride_c: (m * n) as i64,
-        };
-        // SAFETY: `product` has checked that all three tables are made of `batch` dense matrices, a of m×k, b of k×n and out of
-        // m×n; the config says so, see above. With `beta` 0 the old contents of `out` are not read.
-        unsafe { self.blas.gemm_strided_batched(strided, b.array(), a.array(), out) }?;
-        Ok(())
     }
 }
 
@@ -115,7 +67,7 @@ impl Compute for CudaCompute {
     }
 
     fn matmul(&self, a: Factor<'_, Cuda>, b: Factor<'_, Cuda>, beta: f32, out: &mut Matrix<Cuda>) -> Result<()> {
-        self.multiply(1, (a, b), (1.0, beta), out)
+        self.blas.multiply(1, (a, b), (1.0, beta), out)
     }
 
     fn batched_matmul(
@@ -126,7 +78,7 @@ impl Compute for CudaCompute {
         scale: f32,
         out: &mut Matrix<Cuda>,
     ) -> Result<()> {
-        self.multiply(batch, (a, b), (scale, 0.0), out)
+        self.blas.multiply(batch, (a, b), (scale, 0.0), out)
     }
 
     fn add(&self, x: &Matrix<Cuda>, sum: &mut Matrix<Cuda>) -> Result<()> {
@@ -332,16 +284,4 @@ impl Compute for CudaCompute {
         unsafe { launch.launch(each_number(count)?) }?;
         Ok(())
     }
-}
-
-fn operation(factor: &Factor<'_, Cuda>) -> cublasOperation_t {
-    match factor {
-        Factor::AsIs(_) => CUBLAS_OP_N,
-        Factor::Transposed(_) => CUBLAS_OP_T,
-    }
-}
-
-/// cuBLAS counts in 32 bits.
-fn int(n: usize) -> Result<i32> {
-    Ok(i32::try_from(n).map_err(|_| format!("{n} is more than cuBLAS can count"))?)
 }

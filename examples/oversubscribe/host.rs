@@ -288,6 +288,8 @@ mod tests {
         let (host, mut numbers) = (HostCompute::new(), stale([100, 100]));
         host.uniform(3, 0.5, &mut numbers).unwrap();
         assert!(numbers.iter().all(|x| (-0.5..0.5).contains(x)));
+        // What the kernel gives.
+        assert_eq!(numbers[..3], [-0.386_549_71, 0.200_293_48, 0.112_974_644]);
         let mean = numbers.iter().sum::<f32>() / 1e4;
         let square = numbers.iter().map(|x| x * x).sum::<f32>() / 1e4;
         assert!(mean.abs() < 0.01 && (square - 0.25 / 3.0).abs() < 0.002, "{mean}, {square}");

@@ -12,6 +12,8 @@
 //! below chooses one of the two at run time.
 
 mod attention;
+#[cfg(feature = "cuda")]
+mod blas;
 mod block;
 #[path = "../common/mod.rs"]
 mod common;

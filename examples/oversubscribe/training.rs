@@ -153,17 +153,16 @@ impl<'c, C: Compute> Training<'c, C> {
         let batch = self.text.batch(&self.sizes, &mut self.random)?;
         self.inputs.copy_from_slice(&batch.inputs)?;
         self.targets.copy_from_slice(&batch.targets)?;
-        let adamw = self.next_adamw();
+        self.steps += 1;
         let Sizes { context, heads, .. } = self.sizes;
-        let step = Step { compute: self.compute, store: &self.store, context, heads, adamw };
+        let step = Step { compute: self.compute, store: &self.store, context, heads, adamw: self.adamw() };
         train_step(&step, &mut self.model, (&self.inputs, &self.targets), &mut self.losses)?;
         let losses = self.losses.to_vec()?;
         self.held_bytes = self.held_bytes.max(self.compute.device().memory().bytes);
         Ok((losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / losses.len() as f64) as f32)
     }
 
-    fn next_adamw(&mut self) -> AdamW {
-        self.steps += 1;
+    fn adamw(&self) -> AdamW {
         let rate = RATE_TIMES_WIDTH / self.sizes.width as f32 * (self.steps.min(WARM_UP) as f32 / WARM_UP as f32);
         let correction = (1.0 - SQUARE_DECAY.powi(self.steps)).sqrt() / (1.0 - MEAN_DECAY.powi(self.steps));
         AdamW {
@@ -177,9 +176,8 @@ impl<'c, C: Compute> Training<'c, C> {
 
     /// Some text by the network as it is now.
     fn write(&mut self) -> Result<String> {
-        let adamw = self.next_adamw();
         let Sizes { context, heads, .. } = self.sizes;
-        let step = Step { compute: self.compute, store: &self.store, context, heads, adamw };
+        let step = Step { compute: self.compute, store: &self.store, context, heads, adamw: self.adamw() };
         sample(&step, &self.model, &self.text, &mut self.random)
     }
 }
