@@ -3,10 +3,13 @@
 use gpucache::prelude::*;
 
 use crate::common::Result;
-use crate::compute::{Compute, Factor, Matrix};
+use crate::compute::Compute;
 use crate::linear::Linear;
 use crate::parameter::Init;
-use crate::step::Step;
+use crate::step::{
+    Step,
+    Turn::{AsIs, Transposed},
+};
 use crate::store::Held;
 
 #[derive(Debug)]
@@ -56,10 +59,10 @@ impl<D: Device> Attention<D> {
         let project = |linear: &Linear<D>| split(step, &linear.forward(step, &input)?);
         let (query, key, value) = (project(&self.query)?, project(&self.key)?, project(&self.value)?);
         let [rows, width] = query.shape();
-        let factors = (&query, Turn::AsIs, &key, Turn::Transposed);
-        let mut probabilities = product(step, factors, scale(width), [rows, step.context])?;
+        let mut probabilities =
+            step.products((&query, AsIs), (&key, Transposed), scale(width), [rows, step.context])?;
         step.compute.causal_softmax(&mut *probabilities.write()?)?;
-        let seen = product(step, (&probabilities, Turn::AsIs, &value, Turn::AsIs), 1.0, [rows, width])?;
+        let seen = step.products((&probabilities, AsIs), (&value, AsIs), 1.0, [rows, width])?;
         let merged = merge(step, &seen)?;
         drop(seen);
         let out = self.out.forward(step, &merged)?;
@@ -94,15 +97,14 @@ impl<D: Device> Split<D> {
     fn backward<C: Compute<Device = D>>(self, step: &Step<'_, C>, at_seen: Held<D>) -> Result<[Held<D>; 3]> {
         let Self { query, key, value, probabilities } = self;
         let shape @ [rows, width] = query.shape();
-        let at_value = product(step, (&probabilities, Turn::Transposed, &at_seen, Turn::AsIs), 1.0, shape)?;
-        let factors = (&at_seen, Turn::AsIs, &value, Turn::Transposed);
-        let mut at_scores = product(step, factors, 1.0, [rows, step.context])?;
+        let at_value = step.products((&probabilities, Transposed), (&at_seen, AsIs), 1.0, shape)?;
+        let mut at_scores = step.products((&at_seen, AsIs), (&value, Transposed), 1.0, [rows, step.context])?;
         drop((at_seen, value));
         step.compute.softmax_gradient(&*probabilities.read()?, &mut *at_scores.write()?)?;
         drop(probabilities);
-        let at_query = product(step, (&at_scores, Turn::AsIs, &key, Turn::AsIs), scale(width), shape)?;
+        let at_query = step.products((&at_scores, AsIs), (&key, AsIs), scale(width), shape)?;
         drop(key);
-        let at_key = product(step, (&at_scores, Turn::Transposed, &query, Turn::AsIs), scale(width), shape)?;
+        let at_key = step.products((&at_scores, Transposed), (&query, AsIs), scale(width), shape)?;
         Ok([at_query, at_key, at_value])
     }
 }
@@ -120,37 +122,6 @@ fn project_back<C: Compute>(
     drop(at_split);
     linear.input_gradient(step, &at_projected, beta, at_input)?;
     linear.learn(step, input, &at_projected)
-}
-
-/// How a factor is taken.
-#[derive(Clone, Copy)]
-enum Turn {
-    AsIs,
-    Transposed,
-}
-
-impl Turn {
-    fn of<D: Device>(self, array: &Matrix<D>) -> Factor<'_, D> {
-        match self {
-            Self::AsIs => Factor::AsIs(array),
-            Self::Transposed => Factor::Transposed(array),
-        }
-    }
-}
-
-/// The products of all sequences and heads, scaled, which have this shape together.
-fn product<C: Compute>(
-    step: &Step<'_, C>,
-    (a, a_turn, b, b_turn): (&Held<C::Device>, Turn, &Held<C::Device>, Turn),
-    scale: f32,
-    shape: [usize; 2],
-) -> Result<Held<C::Device>> {
-    let mut out = step.fill(shape)?;
-    let (a, b) = (a.read()?, b.read()?);
-    let tables = shape[0] / step.context;
-    step.compute.batched_matmul(tables, a_turn.of(&a), b_turn.of(&b), scale, &mut *out.write()?)?;
-    drop((a, b));
-    Ok(out)
 }
 
 /// What scores are divided by has the size of their spread.

@@ -3,9 +3,12 @@
 use gpucache::prelude::*;
 
 use crate::common::Result;
-use crate::compute::{Compute, Factor};
+use crate::compute::Compute;
 use crate::parameter::{Init, Parameter};
-use crate::step::Step;
+use crate::step::{
+    Step,
+    Turn::{AsIs, Transposed},
+};
 use crate::store::Held;
 
 #[derive(Debug)]
@@ -31,7 +34,7 @@ impl<D: Device> Linear<D> {
     pub(crate) fn forward<C: Compute<Device = D>>(&self, step: &Step<'_, C>, x: &Held<D>) -> Result<Held<D>> {
         let (weight, [rows, _]) = (&self.weight.value, x.shape());
         let mut y = step.fill([rows, weight.shape()[1]])?;
-        step.compute.matmul(Factor::AsIs(&*x.read()?), Factor::AsIs(&*weight.read()?), 0.0, &mut *y.write()?)?;
+        step.matmul((x, AsIs), (weight, AsIs), 0.0, &mut y)?;
         step.compute.add_bias(&*self.bias.value.read()?, &mut *y.write()?)?;
         Ok(y)
     }
@@ -44,8 +47,7 @@ impl<D: Device> Linear<D> {
         beta: f32,
         at_x: &mut Held<D>,
     ) -> Result<()> {
-        let weight = self.weight.value.read()?;
-        step.compute.matmul(Factor::AsIs(&*at_y.read()?), Factor::Transposed(&weight), beta, &mut *at_x.write()?)
+        step.matmul((at_y, AsIs), (&self.weight.value, Transposed), beta, at_x)
     }
 
     /// Moves weight and bias, each as soon as its gradient is known.
@@ -57,9 +59,7 @@ impl<D: Device> Linear<D> {
     ) -> Result<()> {
         let [inputs, outputs] = self.weight.value.shape();
         let mut at_weight = step.fill([inputs, outputs])?;
-        let (from, behind) = (x.read()?, at_y.read()?);
-        step.compute.matmul(Factor::Transposed(&from), Factor::AsIs(&behind), 0.0, &mut *at_weight.write()?)?;
-        drop((from, behind));
+        step.matmul((x, Transposed), (at_y, AsIs), 0.0, &mut at_weight)?;
         self.weight.learn(step, at_weight)?;
         let at_bias = step.sum_rows(&*at_y.read()?, outputs)?;
         self.bias.learn(step, at_bias)

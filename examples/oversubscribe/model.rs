@@ -7,11 +7,14 @@ use gpucache::prelude::*;
 
 use crate::block::{self, Block};
 use crate::common::Result;
-use crate::compute::{Compute, Factor, Matrix};
+use crate::compute::{Compute, Matrix};
 use crate::norm::Norm;
 use crate::parameter::{Init, Parameter};
 use crate::sizes::Sizes;
-use crate::step::Step;
+use crate::step::{
+    Step,
+    Turn::{AsIs, Transposed},
+};
 use crate::store::Held;
 
 /// Tokens on the device, all sequences of a step one behind the other.
@@ -106,8 +109,7 @@ impl<D: Device> Model<D> {
     fn scores<C: Compute<Device = D>>(&self, step: &Step<'_, C>, normalized: &Held<D>) -> Result<Held<D>> {
         let head = &self.head.value;
         let mut out = step.fill([normalized.shape()[0], head.shape()[1]])?;
-        let factors = (normalized.read()?, head.read()?);
-        step.compute.matmul(Factor::AsIs(&factors.0), Factor::AsIs(&factors.1), 0.0, &mut *out.write()?)?;
+        step.matmul((normalized, AsIs), (head, AsIs), 0.0, &mut out)?;
         Ok(out)
     }
 
@@ -119,12 +121,9 @@ impl<D: Device> Model<D> {
         at_logits: Held<D>,
     ) -> Result<Held<D>> {
         let (mut at_normalized, mut at_head) = (step.fill(normalized.shape())?, step.fill(self.head.value.shape())?);
-        let (head, behind) = (self.head.value.read()?, at_logits.read()?);
-        step.compute.matmul(Factor::AsIs(&behind), Factor::Transposed(&head), 0.0, &mut *at_normalized.write()?)?;
-        drop(head);
-        let from = normalized.read()?;
-        step.compute.matmul(Factor::Transposed(&from), Factor::AsIs(&behind), 0.0, &mut *at_head.write()?)?;
-        drop((from, behind));
+        step.matmul((&at_logits, AsIs), (&self.head.value, Transposed), 0.0, &mut at_normalized)?;
+        step.matmul((&normalized, Transposed), (&at_logits, AsIs), 0.0, &mut at_head)?;
+        drop((normalized, at_logits));
         self.head.learn(step, at_head)?;
         Ok(at_normalized)
     }

@@ -1,7 +1,9 @@
 //! What the parts of the network need in one step: a machine, a store, and the numbers of the step.
 
+use gpucache::prelude::*;
+
 use crate::common::Result;
-use crate::compute::{AdamW, Compute, Matrix};
+use crate::compute::{AdamW, Compute, Factor, Matrix};
 use crate::store::{Held, Store, unwritten};
 
 /// One step, forward and backward.
@@ -13,6 +15,25 @@ pub(crate) struct Step<'a, C: Compute> {
     /// Heads of each attention.
     pub(crate) heads: usize,
     pub(crate) adamw: AdamW,
+}
+
+/// How a factor of a product is taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Turn {
+    AsIs,
+    Transposed,
+}
+
+/// A factor that rests somewhere.
+type HeldFactor<'a, D> = (&'a Held<D>, Turn);
+
+impl Turn {
+    fn of<D: Device>(self, array: &Matrix<D>) -> Factor<'_, D> {
+        match self {
+            Self::AsIs => Factor::AsIs(array),
+            Self::Transposed => Factor::Transposed(array),
+        }
+    }
 }
 
 impl<C: Compute> Step<'_, C> {
@@ -31,5 +52,32 @@ impl<C: Compute> Step<'_, C> {
         let mut sum = self.fill([1, columns])?;
         self.compute.sum_rows(x, &mut *sum.write()?)?;
         Ok(sum)
+    }
+
+    /// `out = a · b + beta · out`.
+    pub(crate) fn matmul(
+        &self,
+        (a, a_turn): HeldFactor<'_, C::Device>,
+        (b, b_turn): HeldFactor<'_, C::Device>,
+        beta: f32,
+        out: &mut Held<C::Device>,
+    ) -> Result<()> {
+        let (a, b) = (a.read()?, b.read()?);
+        self.compute.matmul(a_turn.of(&a), b_turn.of(&b), beta, &mut *out.write()?)
+    }
+
+    /// `scale · a · b` for all sequences and heads, which have this shape together.
+    pub(crate) fn products(
+        &self,
+        (a, a_turn): HeldFactor<'_, C::Device>,
+        (b, b_turn): HeldFactor<'_, C::Device>,
+        scale: f32,
+        shape: [usize; 2],
+    ) -> Result<Held<C::Device>> {
+        let mut out = self.fill(shape)?;
+        let (a, b) = (a.read()?, b.read()?);
+        let tables = shape[0] / self.context;
+        self.compute.batched_matmul(tables, a_turn.of(&a), b_turn.of(&b), scale, &mut *out.write()?)?;
+        Ok(out)
     }
 }
