@@ -69,7 +69,7 @@ impl fmt::Display for Report {
             self.parameters
         )?;
         writeln!(f, "a step              {batch} sequences of {context} letters")?;
-        if let [first, .., last] = self.losses[..] {
+        if let (Some(first), Some(last)) = (self.losses.first(), self.losses.last()) {
             writeln!(f, "loss                {first:.4} in the first step, {last:.4} in step {}", self.losses.len())?;
         }
         writeln!(f, "speed               {:.2} steps/s", self.steps_per_second)?;

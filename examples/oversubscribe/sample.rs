@@ -6,7 +6,8 @@ use crate::model::{Model, Tokens};
 use crate::step::Step;
 use crate::text::Text;
 
-const LETTERS: usize = 200;
+/// Few, as each takes a whole forward pass.
+const LETTERS: usize = 100;
 /// Logits are divided by it: below 1, likely letters become more likely.
 const TEMPERATURE: f32 = 0.8;
 

@@ -218,6 +218,19 @@ mod tests {
     }
 
     #[test]
+    fn warm_steps_take_no_memory_from_the_device() {
+        let compute = HostCompute::on(Host::new_stream().unwrap());
+        let mut training = Training::new(&compute, &options("--context 16")).unwrap();
+        let mut taken = |steps: usize| {
+            let before = compute.device().memory().times_taken();
+            (0..steps).for_each(|_| assert!(training.step().is_ok()));
+            compute.device().memory().times_taken() - before
+        };
+        assert!(taken(12) > 0);
+        assert_eq!(taken(6), 0);
+    }
+
+    #[test]
     fn what_cannot_be_is_an_error() {
         let error = |arguments| train(&HostCompute::new(), &options(arguments)).unwrap_err().to_string();
         assert!(error("--heads 5").contains("not shared evenly"));
