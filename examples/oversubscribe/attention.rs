@@ -6,10 +6,8 @@ use crate::common::Result;
 use crate::compute::Compute;
 use crate::linear::Linear;
 use crate::parameter::Init;
-use crate::step::{
-    Step,
-    Turn::{AsIs, Transposed},
-};
+use crate::step::Step;
+use crate::step::Turn::{AsIs, Transposed};
 use crate::store::Held;
 
 #[derive(Debug)]

@@ -108,7 +108,7 @@ impl Compute for CudaCompute {
         let config = LaunchConfig { grid_dim, block_dim: (32, 8, 1), shared_mem_bytes: 0 };
         let mut launch = self.stream().launch_builder(&self.kernels.sum_rows);
         launch.arg(out).arg(x).arg(&rows).arg(&columns);
-        // SAFETY: `x` has `rows` × `columns` numbers and `out` has `columns` numbers; the blocks have the size that the kernel needs.
+        // SAFETY: `x` has `rows` × `columns` numbers and `out` has `columns`; the blocks have the size that the kernel needs.
         unsafe { launch.launch(config) }?;
         Ok(())
     }
@@ -231,8 +231,8 @@ impl Compute for CudaCompute {
         let (columns, count) = (columns as u64, out.len() as u64);
         let mut launch = self.stream().launch_builder(&self.kernels.embed);
         launch.arg(out).arg(tokens).arg(table).arg(positions).arg(&vocabulary).arg(&context).arg(&columns).arg(&count);
-        // SAFETY: `out` has `count` numbers and a token for each row of `columns`; `positions` has `context` times as many; the kernel
-        // checks the row of the table.
+        // SAFETY: `out` has `count` numbers, and a token for each row of `columns` of them; `positions` has `context` times
+        // `columns`; the kernel checks the row of the table.
         unsafe { launch.launch(each_number(count)?) }?;
         Ok(())
     }

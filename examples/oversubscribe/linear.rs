@@ -5,10 +5,8 @@ use gpucache::prelude::*;
 use crate::common::Result;
 use crate::compute::Compute;
 use crate::parameter::{Init, Parameter};
-use crate::step::{
-    Step,
-    Turn::{AsIs, Transposed},
-};
+use crate::step::Step;
+use crate::step::Turn::{AsIs, Transposed};
 use crate::store::Held;
 
 #[derive(Debug)]

@@ -11,10 +11,8 @@ use crate::compute::{Compute, Matrix};
 use crate::norm::Norm;
 use crate::parameter::{Init, Parameter};
 use crate::sizes::Sizes;
-use crate::step::{
-    Step,
-    Turn::{AsIs, Transposed},
-};
+use crate::step::Step;
+use crate::step::Turn::{AsIs, Transposed};
 use crate::store::Held;
 
 /// Tokens on the device, all sequences of a step one behind the other.

@@ -1,10 +1,11 @@
 //! What is trained, how it begins, and how it moves against its gradient.
 
+use gpucache::prelude::*;
+
 use crate::common::Result;
 use crate::compute::{COUNTED_IN, Compute, Matrix, mixed};
 use crate::step::Step;
 use crate::store::{Held, Store};
-use gpucache::prelude::*;
 
 /// A trained array with the two running means that AdamW keeps of its gradient.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ pub(crate) struct Step<'a, C: Compute> {
     pub(crate) context: usize,
     /// Heads of each attention.
     pub(crate) heads: usize,
+    /// How parameters move where the step goes backward.
     pub(crate) adamw: AdamW,
 }
 
