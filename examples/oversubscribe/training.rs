@@ -184,6 +184,8 @@ impl<'c, C: Compute> Training<'c, C> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, PoisonError};
+
     use clap::Parser;
 
     use super::*;
@@ -202,10 +204,26 @@ mod tests {
         assert!(mean(&losses[25..]) < losses[0] - 0.5, "{losses:?}");
     }
 
-    /// On streams, as the memory of streams is limited apart from what other tests use at the same time.
+    /// The memory of streams is counted and limited apart from what other tests use at the same time, but for all streams
+    /// together: one test has them at a time.
+    fn on_streams(test: impl FnOnce()) {
+        static STREAMS: Mutex<()> = Mutex::new(());
+        let _alone = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
+        gpucache::limit(&Host::new_stream().unwrap(), u64::MAX);
+        test();
+    }
+
+    fn on_stream() -> HostCompute {
+        HostCompute::on(Host::new_stream().unwrap())
+    }
+
     #[test]
     fn a_limit_changes_no_bit() {
-        let run = |arguments| train(&HostCompute::on(Host::new_stream().unwrap()), &options(arguments));
+        on_streams(limited_runs);
+    }
+
+    fn limited_runs() {
+        let run = |arguments| train(&on_stream(), &options(arguments));
         let (first, second) =
             (run("--context 16 --steps 8").unwrap(), run("--context 16 --steps 8 --limit 2x").unwrap());
         assert_eq!((&first.losses, &first.text), (&second.losses, &second.text));
@@ -219,11 +237,15 @@ mod tests {
 
     #[test]
     fn warm_steps_take_no_memory_from_the_device() {
-        let compute = HostCompute::on(Host::new_stream().unwrap());
+        on_streams(warm_steps);
+    }
+
+    fn warm_steps() {
+        let compute = on_stream();
         let mut training = Training::new(&compute, &options("--context 16")).unwrap();
         let mut taken = |steps: usize| {
             let before = compute.device().memory().times_taken();
-            (0..steps).for_each(|_| assert!(training.step().is_ok()));
+            (0..steps).for_each(|_| assert!(training.step().unwrap() > 0.0));
             compute.device().memory().times_taken() - before
         };
         assert!(taken(12) > 0);
