@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 use parking_lot::{MappedRwLockReadGuard, MappedRwLockWriteGuard};
 
+use super::recorder::{self, Noted};
 use super::slot::Rests;
 use crate::array::Array;
 
@@ -42,13 +43,19 @@ pub struct FetchedMut<'a, T, D> {
     pub(super) _leaving: Leaving<'a>,
 }
 
-/// Has an array that rests on the host leave when its guard goes.
-pub(super) struct Leaving<'a>(pub(super) Option<&'a dyn Rests>);
+/// What is done when a guard goes.
+pub(super) struct Leaving<'a> {
+    /// An array that rests on the host, and leaves.
+    pub(super) slot: Option<&'a dyn Rests>,
+    /// The use, if it was written down.
+    pub(super) noted: Option<Noted>,
+}
 
 impl Drop for Leaving<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(slot) = self.0 {
+        self.noted.into_iter().for_each(recorder::ended);
+        if let Some(slot) = self.slot {
             // What fails leaves the array where it is; the stream's next fallible call tells.
             let _ = slot.evict();
         }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::placement::{Chosen, Placement};
+use super::recorder;
 use super::yard::Yard;
 use crate::array::{Array, Away, Element};
 use crate::base::error::{Error, Result};
@@ -17,6 +18,8 @@ use crate::device::Device;
 /// What a yard knows of a slot, whatever its elements and device.
 pub(super) trait Rests: Send + Sync {
     fn tag(&self) -> &Tag;
+
+    fn yard(&self) -> &Arc<Yard>;
 
     /// Copies the array to the host if it was written since it was there, and keeps it on the device. Nothing where somebody has it
     /// locked.
@@ -39,6 +42,9 @@ pub(super) struct Tag {
     pub(super) placement: Chosen,
     /// When it was fetched last, by the yard's clock.
     pub(super) used: AtomicU64,
+    /// The recorded entry that made it, and its place among those that this one made.
+    pub(super) born_in: AtomicU64,
+    pub(super) born_as: AtomicU64,
 }
 
 /// A slot for an array.
@@ -65,6 +71,8 @@ impl<T: Element, D: Device> Slot<T, D> {
             bytes: array.byte_len() as u64,
             placement: Chosen::new(placement),
             used: AtomicU64::new(yard.now()),
+            born_in: AtomicU64::new(0),
+            born_as: AtomicU64::new(0),
         };
         yard.moves.resident.fetch_add(tag.bytes, Relaxed);
         let device = array.device().clone();
@@ -72,6 +80,7 @@ impl<T: Element, D: Device> Slot<T, D> {
         let slot = Arc::new(Slot { tag, yard: yard.clone(), device, state });
         let known: Arc<dyn Rests> = slot.clone();
         yard.add(Arc::downgrade(&known));
+        recorder::born(&slot);
         slot
     }
 
@@ -112,6 +121,7 @@ impl<T: Element, D: Device> Slot<T, D> {
             return Ok(());
         }
         self.yard.moves.demanded.fetch_add(1, Relaxed);
+        self.yard.moves.bytes_demanded.fetch_add(self.tag.bytes, Relaxed);
         self.come(state)?;
         if state.here.is_some() { Ok(()) } else { Err(gone()) }
     }
@@ -149,6 +159,10 @@ pub(super) fn gone() -> Error {
 impl<T: Element, D: Device> Rests for Slot<T, D> {
     fn tag(&self) -> &Tag {
         &self.tag
+    }
+
+    fn yard(&self) -> &Arc<Yard> {
+        &self.yard
     }
 
     fn write_back(&self) -> Result<()> {

@@ -146,6 +146,11 @@ impl Yard {
         freed
     }
 
+    /// How often an array has left.
+    pub(super) fn evictions(&self) -> u64 {
+        self.moves.evictions.load(Relaxed)
+    }
+
     pub(super) fn stats(&self) -> PlacedStats {
         self.moves.read(self.host.meter().held())
     }
