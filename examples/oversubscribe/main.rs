@@ -67,21 +67,21 @@ struct Options {
     /// Training steps.
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
-    /// Blocks of attention and perceptron.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
-    layers: u32,
-    /// Numbers that stand for one letter between blocks.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
-    width: u32,
-    /// Heads of each attention, which share the width.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
-    heads: u32,
-    /// Letters in a sequence.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
-    context: u32,
-    /// Sequences in a step.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
-    batch: u32,
+    /// Blocks of attention and perceptron: 2 on the host if nothing is said, 6 on a GPU.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    layers: Option<u32>,
+    /// Numbers that stand for one letter between blocks: 64, or 512.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    width: Option<u32>,
+    /// Heads of each attention, which share the width: 4, or 8.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    heads: Option<u32>,
+    /// Letters in a sequence: 64, or 256.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    context: Option<u32>,
+    /// Sequences in a step: 8, or 16.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    batch: Option<u32>,
     /// What parameters and batches are drawn from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -89,22 +89,44 @@ struct Options {
     /// 0.6x, which three steps without one tell.
     #[arg(long)]
     limit: Option<Limit>,
-    /// Where arrays rest while no operation uses them. So far only on the device.
-    #[arg(long, value_enum, default_value = "device")]
+    /// Where arrays rest while no operation uses them.
+    #[arg(long, value_enum, default_value = "auto")]
     placement: Placement,
     /// Print one JSON object instead of a summary.
     #[arg(long)]
     json: bool,
 }
 
+/// Sizes where nothing is said: layers, width, heads, context and batch.
+type Defaults = [u32; 5];
+
+/// Seconds on two cores.
+const ON_THE_HOST: Defaults = [2, 64, 4, 64, 8];
+/// About a gigabyte, so that pages of 2 MiB are a small part of it.
+#[cfg(feature = "cuda")]
+const ON_A_GPU: Defaults = [6, 512, 8, 256, 16];
+
 impl Options {
+    /// With all sizes.
+    fn filled(&self, [layers, width, heads, context, batch]: Defaults) -> Options {
+        let mut filled = self.clone();
+        filled.layers.get_or_insert(layers);
+        filled.width.get_or_insert(width);
+        filled.heads.get_or_insert(heads);
+        filled.context.get_or_insert(context);
+        filled.batch.get_or_insert(batch);
+        filled
+    }
+
     fn sizes(&self, vocabulary: usize) -> Sizes {
+        let size = |option: Option<u32>, default: u32| option.unwrap_or(default) as usize;
+        let [layers, width, heads, context, batch] = ON_THE_HOST;
         Sizes {
-            layers: self.layers as usize,
-            width: self.width as usize,
-            heads: self.heads as usize,
-            context: self.context as usize,
-            batch: self.batch as usize,
+            layers: size(self.layers, layers),
+            width: size(self.width, width),
+            heads: size(self.heads, heads),
+            context: size(self.context, context),
+            batch: size(self.batch, batch),
             vocabulary,
         }
     }
@@ -134,7 +156,7 @@ fn run(options: &Options) -> Result<()> {
 #[cfg(feature = "cuda")]
 fn train(options: &Options) -> Result<Report> {
     match options.device.open_gpu(cuda::CudaCompute::new)? {
-        Some(gpu) => train_on(&gpu, options),
+        Some(gpu) => train_on(&gpu, &options.filled(ON_A_GPU)),
         None => train_on(&host::HostCompute::new(), options),
     }
 }

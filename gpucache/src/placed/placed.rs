@@ -136,6 +136,8 @@ impl<T: Element, D: Device> Placed<T, D> {
         let mut state = self.slot.write();
         self.slot.come_for(&mut state)?;
         state.is_clean = false;
+        // Out of date: the host's memory is for what is away.
+        state.away = None;
         let array = RwLockWriteGuard::try_map(state, |state| state.here.as_mut()).map_err(|_| gone())?;
         Ok(FetchedMut { array, _leaving: self.leaving(noted) })
     }
