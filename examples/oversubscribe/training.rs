@@ -158,6 +158,9 @@ impl<'c, C: Compute> Training<'c, C> {
         let step = Step { compute: self.compute, store: &self.store, context, heads, adamw: self.adamw() };
         train_step(&step, &mut self.model, (&self.inputs, &self.targets), &mut self.losses)?;
         let losses = self.losses.to_vec()?;
+        if std::env::var_os("TMP_T").is_some() {
+            eprintln!("{} {:?}", self.steps, gpucache::placed_stats(self.compute.device()));
+        }
         self.held_bytes = self.held_bytes.max(self.compute.device().memory().bytes);
         Ok((losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / losses.len() as f64) as f32)
     }

@@ -93,9 +93,16 @@ pub(super) fn from_device(stream: &Stream, request: &Request<'_>, holder: Asking
     Ok(Box::new(Record::new(stream, request, address, Origin::Device)))
 }
 
-/// Memory of no scope, for which pages move rather than that the range grows.
+/// Memory of no scope, behind whoever still uses what is free: arrays come to where others left, whose copies are done in time.
 pub(super) fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    let Supplied { record, .. } = from_range(stream, request, Store { spare: None, moves: Moves::WhereFar }, None)?;
+    let free = match DeviceRange::of(stream) {
+        Some(range) if request.bytes > 0 => range.reuse_behind(stream, request.bytes as u64)?,
+        _ => None,
+    };
+    if let Some(Carved { block, address, .. }) = free {
+        return Ok(Box::new(Record::new(stream, request, address, Origin::Range(block))));
+    }
+    let Supplied { record, .. } = from_range(stream, request, Store { spare: None, moves: Moves::First }, None)?;
     Ok(record)
 }
 

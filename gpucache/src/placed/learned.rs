@@ -67,6 +67,12 @@ impl Learned {
         Some(self.uses.len() as u32 - 1)
     }
 
+    /// An array is gone: its last use lasted until now.
+    pub(super) fn gone(&mut self, name: Name) {
+        let last = self.uses.iter().rposition(|seen| seen.name == name);
+        last.into_iter().for_each(|place| self.end_use(place as u32));
+    }
+
     /// The use at a place has ended, before the next one.
     pub(super) fn end_use(&mut self, place: u32) {
         let next = self.uses.len() as u32;

@@ -16,7 +16,7 @@ use hashbrown::HashMap;
 
 use super::followed::Followed;
 use super::learned::Learned;
-use super::slot::Rests;
+use super::slot::{Rests, Tag};
 use crate::cache::current::{self, Entry};
 use crate::placement::Access;
 
@@ -89,6 +89,11 @@ pub(super) fn ended(noted: Noted) {
     with(|recorder| recorder.end_use(noted));
 }
 
+/// An array is gone.
+pub(super) fn gone(tag: &Tag) {
+    with(|recorder| recorder.lose(tag));
+}
+
 /// A thread that ends, or is in here already, notes nothing.
 #[inline]
 fn with<R>(act: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
@@ -123,10 +128,7 @@ impl Recorder {
     #[inline]
     fn note(&mut self, entry: Entry, slot: &Arc<impl Rests + 'static>, access: Access) -> Option<Noted> {
         self.enter(entry);
-        let tag = slot.tag();
-        let is_born = tag.born_in.load(Relaxed) == self.number;
-        let name = if is_born { BORN | tag.born_as.load(Relaxed) } else { tag.id };
-        let seen = Seen { name, access };
+        let seen = Seen { name: self.name_of(slot.tag()), access };
         match &mut self.now {
             Now::Following(followed) if followed.expects(seen) => {
                 followed.pass(slot);
@@ -134,6 +136,19 @@ impl Recorder {
             }
             _ => self.record(seen, slot),
         }
+    }
+
+    fn lose(&mut self, tag: &Tag) {
+        let name = self.name_of(tag);
+        if let Now::Recording(learned) = &mut self.now {
+            learned.gone(name);
+        }
+    }
+
+    #[inline]
+    fn name_of(&self, tag: &Tag) -> Name {
+        let is_born = tag.born_in.load(Relaxed) == self.number;
+        if is_born { BORN | tag.born_as.load(Relaxed) } else { tag.id }
     }
 
     fn end_use(&mut self, noted: Noted) {

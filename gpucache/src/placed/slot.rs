@@ -189,6 +189,7 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
 
 impl<T, D> Drop for Slot<T, D> {
     fn drop(&mut self) {
+        recorder::gone(&self.tag);
         if self.state.get_mut().here.is_some() {
             self.yard.moves.resident.fetch_sub(self.tag.bytes, Relaxed);
         }
