@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 use parking_lot::{MappedRwLockReadGuard, MappedRwLockWriteGuard};
 
-use super::slot::Rests;
+use super::rests::Rests;
 use crate::array::Array;
 
 /// An array on its device, to be read: from [`Placed::fetch`](super::Placed::fetch).

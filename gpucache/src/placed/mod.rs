@@ -9,9 +9,11 @@
 //! |---|---|
 //! | `placed` | [`Placed`]: what a program has |
 //! | `guard` | [`Fetched`], [`FetchedMut`]: an array that stays on the device meanwhile |
+//! | `rests` | what a yard knows of a slot |
 //! | `slot` | where an array is, and how it moves |
 //! | `yard` | the slots of a device: its lanes, its room, and who leaves |
 //! | `placement` | [`Placement`] |
+//! | `side` | the host's side, asked from outside: [`placed_stats`], [`limit_host`] |
 //! | `moves` | what was moved, counted: [`PlacedStats`] |
 
 mod guard;
@@ -19,10 +21,13 @@ mod moves;
 #[allow(clippy::module_inception, reason = "the file of the room's one type")]
 mod placed;
 mod placement;
+mod rests;
+mod side;
 mod slot;
 mod yard;
 
 pub use guard::{Fetched, FetchedMut};
-pub use moves::{PlacedStats, placed_stats};
+pub use moves::PlacedStats;
 pub use placed::Placed;
 pub use placement::Placement;
+pub use side::{limit_host, placed_stats};

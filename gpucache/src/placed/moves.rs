@@ -3,11 +3,9 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::yard;
 use crate::base::amounts::{Bytes, Count};
-use crate::device::Device;
 
-/// What arrays that may rest on the host did so far on a device: of [`placed_stats`].
+/// What arrays that may rest on the host did so far on a device: of [`placed_stats`](super::placed_stats).
 ///
 /// ```
 /// use gpucache::{Placed, Placement, placed_stats, prelude::*};
@@ -51,17 +49,6 @@ impl fmt::Display for PlacedStats {
     }
 }
 
-/// What arrays that may rest on the host did so far on a device.
-///
-/// ```
-/// use gpucache::{device::Virtual, placed_stats};
-///
-/// assert_eq!(placed_stats(&Virtual::new(1 << 30)).evictions, 0);
-/// ```
-pub fn placed_stats(device: &impl Device) -> PlacedStats {
-    yard::known(device.stream_handle()).map(|yard| yard.stats()).unwrap_or_default()
-}
-
 /// The counters behind [`PlacedStats`].
 #[derive(Debug, Default)]
 pub(super) struct Moves {
@@ -75,7 +62,7 @@ pub(super) struct Moves {
 }
 
 impl Moves {
-    pub(super) fn read(&self, host_bytes: u64) -> PlacedStats {
+    pub(super) fn read(&self) -> PlacedStats {
         let of = |count: &AtomicU64| count.load(Relaxed);
         PlacedStats {
             bytes_in: of(&self.bytes_in),
@@ -85,7 +72,7 @@ impl Moves {
             prefetched: of(&self.prefetched),
             mispredictions: of(&self.mispredictions),
             resident_bytes: of(&self.resident),
-            host_bytes,
+            host_bytes: 0,
         }
     }
 }

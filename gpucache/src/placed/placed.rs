@@ -8,7 +8,8 @@ use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 
 use super::guard::{Fetched, FetchedMut, Leaving};
 use super::placement::Placement;
-use super::slot::{Rests, Slot, gone};
+use super::rests::Rests;
+use super::slot::{Slot, gone};
 use super::yard;
 use crate::array::{Array, Element, Shape};
 use crate::base::error::Result;

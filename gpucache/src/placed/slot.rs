@@ -9,37 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::placement::{Chosen, Placement};
+use super::rests::{Rests, Tag};
 use super::yard::Yard;
 use crate::array::{Array, Away, Element};
 use crate::base::error::{Error, Result};
 use crate::device::Device;
-
-/// What a yard knows of a slot, whatever its elements and device.
-pub(super) trait Rests: Send + Sync {
-    fn tag(&self) -> &Tag;
-
-    /// Copies the array to the host if it was written since it was there, and keeps it on the device. Nothing where somebody has it
-    /// locked.
-    fn write_back(&self) -> Result<()>;
-
-    /// Has the array leave the device, once it is copied if need be. Returns the bytes that are free then: none where somebody has
-    /// it locked, or where it is away.
-    fn evict(&self) -> Result<u64>;
-
-    /// Has the array come, if it is away and nobody has it locked. Returns whether it came.
-    fn bring(&self) -> Result<bool>;
-}
-
-/// What is known of a slot without its lock.
-#[derive(Debug)]
-pub(super) struct Tag {
-    /// Never given again.
-    pub(super) id: u64,
-    pub(super) bytes: u64,
-    pub(super) placement: Chosen,
-    /// When it was fetched last, by the yard's clock.
-    pub(super) used: AtomicU64,
-}
 
 /// A slot for an array.
 pub(super) struct Slot<T, D> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use super::moves::{Moves, PlacedStats};
 use super::placement::Placement;
-use super::slot::Rests;
+use super::rests::Rests;
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 use crate::device::{Lane, Memory, Stream};
@@ -55,7 +55,7 @@ pub(super) fn of(stream: &Stream) -> Arc<Yard> {
     }
     let yard = Arc::new(Yard {
         stream: stream.clone(),
-        host: Arc::new(Memory::with_chunks()),
+        host: stream.memory().host_side().clone(),
         lanes: OnceLock::new(),
         slots: Mutex::default(),
         clock: AtomicU64::new(0),
@@ -147,6 +147,6 @@ impl Yard {
     }
 
     pub(super) fn stats(&self) -> PlacedStats {
-        self.moves.read(self.host.meter().held())
+        self.moves.read()
     }
 }
