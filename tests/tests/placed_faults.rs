@@ -6,7 +6,6 @@ use std::sync::mpsc::channel;
 
 use gpucache::device::Device;
 use gpucache::{Error, Placed, Placement, Result, limit, limit_host, placed_stats, prelude::*, trim};
-use gpucache_tests::conformance::pattern;
 use gpucache_tests::faulty::{Failure, Fault};
 use gpucache_tests::{Faulty, turn};
 
@@ -22,22 +21,16 @@ struct Known {
     seed: u32,
 }
 
-fn cut(values: &[u32]) -> [u32; 3] {
-    [values[0], values[values.len() / 2], values[values.len() - 1]]
-}
-
 impl Known {
     /// Zeros until it is written.
     fn write(&mut self, seed: u32) -> Result<()> {
-        self.array.fetch_mut()?.copy_from_slice(&pattern(seed, LEN))?;
+        self.array.fetch_mut()?.copy_from_slice(&vec![seed; LEN])?;
         self.seed = seed;
         Ok(())
     }
 
     fn check(&self) -> Result<()> {
-        let values = self.array.to_vec()?;
-        let expected = if self.seed == 0 { [0; 3] } else { cut(&pattern(self.seed, LEN)) };
-        assert_eq!(cut(&values), expected, "the contents of {}", self.seed);
+        assert!(self.array.to_vec()? == vec![self.seed; LEN], "the contents of {}", self.seed);
         Ok(())
     }
 }
@@ -97,18 +90,22 @@ fn settled<T>(mut call: impl FnMut() -> Result<T>) -> T {
     panic!("there is no end to earlier failures");
 }
 
-fn assert_nothing_is_left(device: &Faulty, when: &str) {
+/// Of a device that went on failing what work may still use is nobody's, and counts as held.
+fn assert_nothing_is_left(device: &Faulty, was_lost: bool, when: &str) {
     settled(|| device.synchronize());
     settled(|| trim(device));
-    for side in [device, &device.host_side()] {
+    let (stats, sides) = (placed_stats(device), [device, &device.host_side()]);
+    for side in sides {
         assert_eq!(side.violations(), [""; 0], "{when}");
-        assert_eq!(side.live(), [0; 0], "{when}");
+        assert!(was_lost || side.live().is_empty(), "{when}: {:?}", side.live());
     }
-    assert_eq!((device.memory().bytes, placed_stats(device).resident_bytes), (0, 0), "{when}");
+    let held = sides.map(|side| side.live().iter().sum::<usize>() as u64);
+    assert_eq!((device.memory().bytes, stats.host_bytes, stats.resident_bytes), (held[0], held[1], 0), "{when}");
 }
 
 /// Runs the program once for every call that it makes of a side, with a fault there. Returns how many there are.
-fn at_every_call(of_host: bool, make: impl Fn(u64) -> Fault) -> u64 {
+fn at_every_call(of_host: bool, for_ever: bool, failure: Failure) -> u64 {
+    let make = |at| if for_ever { Fault::for_ever(at, failure) } else { Fault::once(at, failure) };
     for at in 1.. {
         let device = Faulty::with_chunks(usize::MAX);
         limit(&device, ROOM * PAGE as u64);
@@ -123,10 +120,14 @@ fn at_every_call(of_host: bool, make: impl Fn(u64) -> Fault) -> u64 {
         for error in &run.errors {
             assert!(error.is_device_failure() != error.is_out_of_memory(), "{when}: {error}");
         }
-        run.alive.iter().for_each(|known| settled(|| known.check()));
         assert!(device.memory().bytes <= ROOM * PAGE as u64);
+        if for_ever {
+            // What was lost meanwhile may be all of it.
+            limit(&device, u64::MAX);
+        }
+        run.alive.iter().for_each(|known| settled(|| known.check()));
         drop(run.alive);
-        assert_nothing_is_left(&device, &when);
+        assert_nothing_is_left(&device, for_ever, &when);
         if failures == 0 {
             assert!(run.errors.is_empty(), "{when}: {:?}", run.errors);
             return at;
@@ -139,9 +140,8 @@ fn at_every_call(of_host: bool, make: impl Fn(u64) -> Fault) -> u64 {
 fn whatever_call_of_the_device_fails_no_contents_are_lost() {
     let _turn = turn();
     for failure in [Failure::Device, Failure::OutOfMemory] {
-        let calls = at_every_call(false, |at| Fault::once(at, failure));
-        assert!(calls > 40, "{calls}");
-        assert!(at_every_call(false, |at| Fault::for_ever(at, failure)) > 40);
+        let calls = [false, true].map(|for_ever| at_every_call(false, for_ever, failure));
+        assert!(calls[0] > 40, "{calls:?}");
     }
 }
 
@@ -149,8 +149,125 @@ fn whatever_call_of_the_device_fails_no_contents_are_lost() {
 fn whatever_call_of_the_host_side_fails_no_contents_are_lost() {
     let _turn = turn();
     for failure in [Failure::Device, Failure::OutOfMemory] {
-        let calls = at_every_call(true, |at| Fault::once(at, failure));
-        assert!(calls > 5, "{calls}");
-        assert!(at_every_call(true, |at| Fault::for_ever(at, failure)) > 5);
+        let calls = [false, true].map(|for_ever| at_every_call(true, for_ever, failure));
+        assert!(calls[0] > 20, "{calls:?}");
     }
+}
+
+/// Arrays of one page, written.
+fn arrays(device: &Faulty, seeds: std::ops::RangeInclusive<u32>) -> Vec<Known> {
+    let make = |seed| {
+        let mut known = Known { array: Placed::zeros(device, LEN)?, seed };
+        known.write(seed)?;
+        Ok(known)
+    };
+    seeds.map(make).collect::<Result<_>>().unwrap()
+}
+
+#[test]
+fn a_host_without_room_leaves_arrays_where_they_are() {
+    let _turn = turn();
+    let device = Faulty::with_chunks(usize::MAX);
+    limit_host(&device, 2 * PAGE as u64);
+    let mut four = arrays(&device, 1..=4);
+    for (place, known) in four.iter().enumerate() {
+        let answer = known.array.set_placement(Placement::Host);
+        assert_eq!(answer.is_err_and(|error| error.is_out_of_memory()), place > 1, "{place}");
+    }
+    let stats = placed_stats(&device);
+    assert_eq!((stats.host_bytes, stats.resident_bytes), (2 * PAGE as u64, 2 * PAGE as u64));
+    four.iter().for_each(|known| known.check().unwrap());
+    // A device that is full of what cannot leave refuses more.
+    limit(&device, device.memory().bytes);
+    let error = Array::<u32, _>::zeros(&device, 4 * LEN).unwrap_err();
+    assert!(error.is_out_of_memory(), "{error}");
+    four.iter().for_each(|known| settled(|| known.check()));
+    // With room again they leave as they were told to.
+    limit_host(&device, u64::MAX);
+    limit(&device, u64::MAX);
+    four.iter_mut().for_each(|known| known.write(known.seed + 10).unwrap());
+    assert_eq!(placed_stats(&device).resident_bytes, 0);
+    four.iter().for_each(|known| known.check().unwrap());
+    drop(four);
+    assert_nothing_is_left(&device, false, "a host without room");
+}
+
+#[test]
+fn an_array_is_usable_after_a_panic_under_its_guard() {
+    let _turn = turn();
+    let device = Faulty::with_chunks(usize::MAX);
+    let mut known = arrays(&device, 1..=1).remove(0);
+    for placement in [Placement::Auto, Placement::Host] {
+        known.array.set_placement(placement).unwrap();
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _reading = (known.array.fetch().unwrap(), known.array.fetch().unwrap());
+            panic!("meant");
+        }));
+        assert!(panicked.is_err());
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _writing = known.array.fetch_mut().unwrap();
+            panic!("meant");
+        }));
+        assert!(panicked.is_err());
+        known.check().unwrap();
+        known.write(known.seed + 1).unwrap();
+        known.check().unwrap();
+    }
+    drop(known);
+    assert_nothing_is_left(&device, false, "panics");
+}
+
+/// Its copies wait in a queue behind work that does not end, as does what is dropped meanwhile.
+#[test]
+fn an_array_that_is_dropped_while_it_is_copied_leaves_others_alone() {
+    let _turn = turn();
+    let host = Host::new_stream().unwrap();
+    let make = |value: u32| {
+        let array = host.zeros::<u32>(LEN)?;
+        let mut placed = Placed::new(array)?;
+        placed.fetch_mut()?.fill(value);
+        Ok::<_, Error>(placed)
+    };
+    for round in 0..20 {
+        let (first, second) = (make(1).unwrap(), make(2).unwrap());
+        let (go, waits) = channel::<()>();
+        let mut busy = host.zeros::<u32>(1).unwrap();
+        host.launch(&mut busy, move |_| _ = waits.recv()).unwrap();
+        // Out behind the work, and in behind that.
+        first.set_placement(Placement::Host).unwrap();
+        second.set_placement(Placement::Host).unwrap();
+        if round % 2 == 0 {
+            first.set_placement(Placement::Device).unwrap();
+        }
+        drop(first);
+        let third = Placed::<u32, _>::zeros(&host, LEN).unwrap();
+        third.set_placement(Placement::Host).unwrap();
+        go.send(()).unwrap();
+        assert!(second.to_vec().unwrap().iter().all(|&value| value == 2), "{round}");
+        assert!(third.to_vec().unwrap().iter().all(|&value| value == 0), "{round}");
+    }
+}
+
+#[test]
+fn guards_that_leaked_keep_their_own_arrays_only() {
+    let _turn = turn();
+    let device = Faulty::with_chunks(usize::MAX);
+    limit(&device, ROOM * PAGE as u64);
+    let mut three = arrays(&device, 1..=3);
+    std::thread::scope(|threads| {
+        let [read, written, _] = &mut three[..] else { panic!("three") };
+        let leaks = threads.spawn(|| {
+            std::mem::forget(read.array.fetch().unwrap());
+            std::mem::forget(written.array.fetch_mut().unwrap());
+        });
+        leaks.join().unwrap();
+    });
+    // Both stay: the third one makes room for the others.
+    let others = arrays(&device, 4..=6);
+    others.iter().for_each(|known| known.check().unwrap());
+    [&three[0], &three[2]].iter().for_each(|known| known.check().unwrap());
+    three[1].array.set_placement(Placement::Host).unwrap();
+    assert_eq!(placed_stats(&device).resident_bytes, ROOM * PAGE as u64);
+    drop((three, others));
+    assert_nothing_is_left(&device, false, "leaked guards");
 }
