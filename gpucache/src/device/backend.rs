@@ -205,6 +205,19 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
         Ok(None)
     }
 
+    /// How much of the memory of the host that this device's queues for copies allocated the device does not reach by itself, so that
+    /// the thread which asks for a copy waits. Told in [`PlacedStats`](crate::PlacedStats).
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    ///
+    /// assert_eq!(Plain.pageable_bytes(), 0); // it reaches all of it
+    /// ```
+    fn pageable_bytes(&self) -> u64 {
+        0
+    }
+
     /// Waits until all work on the stream is done.
     ///
     /// # Errors

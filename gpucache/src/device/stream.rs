@@ -308,6 +308,11 @@ impl Stream {
         self.check()
     }
 
+    /// As [`Backend::pageable_bytes`].
+    pub(crate) fn pageable_bytes(&self) -> u64 {
+        self.0.backend.pageable_bytes()
+    }
+
     /// As [`Backend::runs_closures`].
     #[inline]
     pub(crate) fn runs_closures(&self) -> bool {

@@ -48,9 +48,11 @@ pub(super) struct Leaving<'a>(pub(super) Option<&'a dyn Rests>);
 impl Drop for Leaving<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(slot) = self.0 {
-            // What fails leaves the array where it is; the stream's next fallible call tells.
-            let _ = slot.evict();
+        // What fails leaves the array where it is.
+        if let Some(slot) = self.0
+            && let Err(error) = slot.evict()
+        {
+            slot.keep(error);
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct PlacedStats {
     pub resident_bytes: u64,
     /// Bytes held of the host's memory.
     pub host_bytes: u64,
+    /// Those of them that could not be pinned: while such are copied, the thread that asked for it waits.
+    pub pageable_bytes: u64,
 }
 
 impl fmt::Display for PlacedStats {
@@ -45,7 +47,9 @@ impl fmt::Display for PlacedStats {
         write!(f, "{} in, {} out; ", Bytes(self.bytes_in), Bytes(self.bytes_out))?;
         let evictions = Count(self.evictions, "eviction", "evictions");
         write!(f, "{evictions}; {} came ahead, {} when asked for; ", self.prefetched, self.demanded)?;
-        write!(f, "{} on the device, {} of the host held", Bytes(self.resident_bytes), Bytes(self.host_bytes))
+        write!(f, "{} on the device, {} of the host held", Bytes(self.resident_bytes), Bytes(self.host_bytes))?;
+        let pageable = Some(Bytes(self.pageable_bytes)).filter(|_| self.pageable_bytes > 0);
+        pageable.map_or(Ok(()), |bytes| write!(f, ", {bytes} of that not pinned"))
     }
 }
 
@@ -62,6 +66,7 @@ pub(super) struct Moves {
 }
 
 impl Moves {
+    /// Without what is held of the host's memory.
     pub(super) fn read(&self) -> PlacedStats {
         let of = |count: &AtomicU64| count.load(Relaxed);
         PlacedStats {
@@ -73,6 +78,7 @@ impl Moves {
             mispredictions: of(&self.mispredictions),
             resident_bytes: of(&self.resident),
             host_bytes: 0,
+            pageable_bytes: 0,
         }
     }
 }

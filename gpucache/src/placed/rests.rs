@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use super::placement::Chosen;
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 
 /// What a yard knows of a slot, whatever its elements and device.
 pub(super) trait Rests: Send + Sync {
@@ -19,6 +19,10 @@ pub(super) trait Rests: Send + Sync {
 
     /// Has the array come, if it is away and nobody has it locked. Returns whether it came.
     fn bring(&self) -> Result<bool>;
+
+    /// Keeps what a move met that nobody asked for, for the next fallible call on the array's stream; a host without room is
+    /// no failure.
+    fn keep(&self, error: Error);
 }
 
 /// What is known of a slot without its lock.

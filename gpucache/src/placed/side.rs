@@ -14,8 +14,9 @@ use crate::pressure::limits;
 /// ```
 pub fn placed_stats(device: &impl Device) -> PlacedStats {
     let stream = device.stream_handle();
-    let host_bytes = stream.memory().known_host_side().map_or(0, |host| host.meter().held());
-    PlacedStats { host_bytes, ..yard::known(stream).map(|yard| yard.stats()).unwrap_or_default() }
+    // What was held stays so when no array is left, until it is trimmed.
+    let held = || stream.memory().known_host_side().map_or(0, |host| host.meter().held());
+    yard::known(stream).map_or_else(|| PlacedStats { host_bytes: held(), ..PlacedStats::default() }, |yard| yard.stats())
 }
 
 /// Lets arrays that leave a device take at most so many bytes of the host's memory; `u64::MAX` ends that.

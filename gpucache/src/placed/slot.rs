@@ -11,7 +11,7 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use super::placement::{Chosen, Placement};
 use super::rests::{Rests, Tag};
 use super::yard::Yard;
-use crate::array::{Array, Away, Element};
+use crate::array::{Array, Away, Element, same_elements};
 use crate::base::error::{Error, Result};
 use crate::device::Device;
 
@@ -102,6 +102,22 @@ impl<T: Element, D: Device> Slot<T, D> {
         Ok(())
     }
 
+    /// Gives the elements another shape.
+    ///
+    /// # Errors
+    /// [`is_invalid_shape`](Error::is_invalid_shape) for a shape of another number of them; the array is as it was then.
+    pub(super) fn reshape(&self, dims: &[usize], before: &[usize]) -> Result<()> {
+        same_elements::<T>(dims, before)?;
+        let state = &mut *self.state.write();
+        if let Some(here) = state.here.take() {
+            state.here = Some(here.reshape(dims)?);
+        }
+        if let Some(away) = &mut state.away {
+            away.reshape(dims);
+        }
+        Ok(())
+    }
+
     /// The array is the program's from now on, or gone.
     pub(super) fn take(&self) -> Result<Option<Array<T, D>>> {
         let mut state = self.state.write();
@@ -144,6 +160,12 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
         let is_away = state.here.is_none();
         self.come(&mut state)?;
         Ok(is_away)
+    }
+
+    fn keep(&self, error: Error) {
+        if !error.is_out_of_memory() {
+            self.device.stream_handle().keep(error);
+        }
     }
 }
 

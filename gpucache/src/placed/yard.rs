@@ -147,6 +147,8 @@ impl Yard {
     }
 
     pub(super) fn stats(&self) -> PlacedStats {
-        self.moves.read()
+        let (host_bytes, lanes) = (self.host.meter().held(), self.lanes.get());
+        let pageable_bytes = lanes.map_or(0, |lanes| lanes.outward.host.pageable_bytes());
+        PlacedStats { host_bytes, pageable_bytes, ..self.moves.read() }
     }
 }
