@@ -28,7 +28,7 @@ struct Trained<D: Device> {
 /// A fresh network, the same for every machine, after some steps on the same tokens.
 fn trained<C: Compute>(compute: &C, sizes: &Sizes, steps: &[AdamW]) -> Trained<C::Device> {
     let (device, mut random) = (compute.device(), fastrand::Rng::with_seed(5));
-    let store = Store::new(device, Placement::Device).unwrap();
+    let store = Store::new(device, Placement::Device);
     let mut model = Model::new(&mut Init::new(compute, &store, 7), sizes).unwrap();
     let mut tokens = || (0..sizes.rows()).map(|_| random.u32(..sizes.vocabulary as u32)).collect::<Vec<_>>();
     let (inputs, targets) = (tokens(), tokens());

@@ -39,7 +39,7 @@ impl<'a, C: Compute> Init<'a, C> {
 
     /// The same number everywhere.
     pub(crate) fn constant(&self, shape: [usize; 2], number: f32) -> Result<Parameter<C::Device>> {
-        self.parameter(self.store.hold(Matrix::full(self.store.device(), shape, number)?))
+        self.parameter(self.store.hold(Matrix::full(self.store.device(), shape, number)?)?)
     }
 
     fn parameter(&self, value: Held<C::Device>) -> Result<Parameter<C::Device>> {

@@ -80,7 +80,7 @@ impl fmt::Display for Report {
         if let Some(bytes) = self.limit_bytes {
             writeln!(f, "limit               {:.1} MiB", mebibytes(bytes))?;
         }
-        let Traffic { moved_bytes, waited_seconds, hidden_share, evictions } = self.traffic;
+        let Traffic { moved_bytes, waited_seconds, hidden_share, evictions, .. } = self.traffic;
         writeln!(f, "moved               {:.1} MiB, {evictions} arrays away", mebibytes(moved_bytes))?;
         writeln!(f, "waited for that     {waited_seconds:.2} s, {:.0} % hidden", 100.0 * hidden_share)?;
         write!(f, "it writes\n{}", self.text)

@@ -3,9 +3,7 @@
 //! Parameters, their gradients and moments, and what the forward pass leaves for the backward pass are [`Held`]. A guard is kept
 //! for one operation and no longer, so that whatever no operation uses just now could rest elsewhere.
 
-use std::ops::{Deref, DerefMut};
-
-use gpucache::prelude::*;
+use gpucache::{Fetched, FetchedMut, Placed, prelude::*};
 
 use crate::common::Result;
 use crate::compute::Matrix;
@@ -26,49 +24,48 @@ pub(crate) enum Placement {
 #[derive(Debug)]
 pub(crate) struct Store<D: Device> {
     device: D,
+    placement: gpucache::Placement,
 }
 
 /// A row-major table of numbers that rests somewhere while nobody reads or writes it.
 #[derive(Debug)]
 pub(crate) struct Held<D: Device> {
-    array: Matrix<D>,
+    array: Placed<f32, D>,
 }
 
 /// The array, on the device, to be read.
-#[derive(Debug)]
-pub(crate) struct ReadGuard<'a, D: Device> {
-    array: &'a Matrix<D>,
-}
+pub(crate) type ReadGuard<'a, D> = Fetched<'a, f32, D>;
 
 /// The array, on the device, to be read and written.
-#[derive(Debug)]
-pub(crate) struct WriteGuard<'a, D: Device> {
-    array: &'a mut Matrix<D>,
-}
+pub(crate) type WriteGuard<'a, D> = FetchedMut<'a, f32, D>;
+
+/// Copied in one direction between an H100 and pinned memory of its host, behind PCIe 5.
+const BYTES_PER_SECOND: f64 = 55e9;
 
 /// What moving arrays between the device and the host has cost so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub(crate) struct Traffic {
     /// Bytes copied, in both directions.
     pub(crate) moved_bytes: u64,
-    /// Seconds for which operations waited for copies.
+    /// Bytes that came only when an operation asked for them, which waited for the copy.
+    pub(crate) demanded_bytes: u64,
+    /// Seconds that copying those takes over a link of [`BYTES_PER_SECOND`]: what operations waited for, as the device does not
+    /// tell for how long its streams wait.
     pub(crate) waited_seconds: f64,
-    /// The part of the copies' time that was no waiting, from 0 to 1.
+    /// The part of what came to the device that came before it was asked for, from 0 to 1.
     pub(crate) hidden_share: f64,
     /// How often an array was moved away from the device.
     pub(crate) evictions: u64,
 }
 
 impl<D: Device> Store<D> {
-    /// # Errors
-    /// For a placement other than on the device, which there is not yet.
-    pub(crate) fn new(device: &D, placement: Placement) -> Result<Self> {
-        match placement {
-            Placement::Device => Ok(Self { device: device.clone() }),
-            Placement::Host | Placement::Auto => {
-                Err("arrays rest on the device and nowhere else as yet: use --placement device".into())
-            }
-        }
+    pub(crate) fn new(device: &D, placement: Placement) -> Self {
+        let placement = match placement {
+            Placement::Device => gpucache::Placement::Device,
+            Placement::Host => gpucache::Placement::Host,
+            Placement::Auto => gpucache::Placement::Auto,
+        };
+        Self { device: device.clone(), placement }
     }
 
     pub(crate) fn device(&self) -> &D {
@@ -76,41 +73,54 @@ impl<D: Device> Store<D> {
     }
 
     /// Keeps an array that has contents.
-    pub(crate) fn hold(&self, array: Matrix<D>) -> Held<D> {
-        Held::new(array)
+    pub(crate) fn hold(&self, array: Matrix<D>) -> Result<Held<D>> {
+        let array = Placed::new(array)?;
+        array.set_placement(self.placement)?;
+        Ok(Held { array })
     }
 
-    /// An array for an operation to write.
+    /// An array for an operation to write. Where it may leave, its memory is of no scope, so that the plan of the step does not
+    /// keep room for it meanwhile.
     pub(crate) fn fill(&self, shape: [usize; 2]) -> Result<Held<D>> {
-        Held::fill(&self.device, shape)
+        match self.placement {
+            gpucache::Placement::Device => self.hold(unwritten(&self.device, shape)?),
+            placement => {
+                let array = Placed::zeros(&self.device, shape)?;
+                // It leaves behind the operation that writes it.
+                array.choose_placement(placement);
+                Ok(Held { array })
+            }
+        }
     }
 
     /// An array of zeros.
     pub(crate) fn zeros(&self, shape: [usize; 2]) -> Result<Held<D>> {
-        Ok(self.hold(Matrix::zeros(&self.device, shape)?))
+        match self.placement {
+            gpucache::Placement::Device => self.hold(Matrix::zeros(&self.device, shape)?),
+            _ => self.fill(shape),
+        }
     }
 
     pub(crate) fn traffic(&self) -> Traffic {
-        Traffic::default()
+        let stats = gpucache::placed_stats(&self.device);
+        let share = stats.bytes_demanded as f64 / stats.bytes_in.max(1) as f64;
+        Traffic {
+            moved_bytes: stats.bytes_in + stats.bytes_out,
+            demanded_bytes: stats.bytes_demanded,
+            waited_seconds: stats.bytes_demanded as f64 / BYTES_PER_SECOND,
+            hidden_share: 1.0 - share,
+            evictions: stats.evictions,
+        }
     }
 }
 
 impl<D: Device> Held<D> {
-    pub(crate) fn new(array: Matrix<D>) -> Self {
-        Self { array }
-    }
-
-    /// An array whose contents are new: the first operation that uses it writes all of it.
-    pub(crate) fn fill(device: &D, shape: [usize; 2]) -> Result<Self> {
-        Ok(Self::new(unwritten(device, shape)?))
-    }
-
     pub(crate) fn read(&self) -> Result<ReadGuard<'_, D>> {
-        Ok(ReadGuard { array: &self.array })
+        Ok(self.array.fetch()?)
     }
 
     pub(crate) fn write(&mut self) -> Result<WriteGuard<'_, D>> {
-        Ok(WriteGuard { array: &mut self.array })
+        Ok(self.array.fetch_mut()?)
     }
 
     /// Rows and columns, wherever the array rests.
@@ -129,26 +139,4 @@ pub(crate) fn unwritten<D: Device>(device: &D, shape: [usize; 2]) -> Result<Matr
     // SAFETY: arrays made here are given to an operation of `Compute` as its output before anything else, and these operations
     // write every element of an output before anything reads it (their documented contract); f32 has no invalid bit pattern.
     Ok(unsafe { Matrix::uninit(device, shape) }?)
-}
-
-impl<D: Device> Deref for ReadGuard<'_, D> {
-    type Target = Matrix<D>;
-
-    fn deref(&self) -> &Matrix<D> {
-        self.array
-    }
-}
-
-impl<D: Device> Deref for WriteGuard<'_, D> {
-    type Target = Matrix<D>;
-
-    fn deref(&self) -> &Matrix<D> {
-        self.array
-    }
-}
-
-impl<D: Device> DerefMut for WriteGuard<'_, D> {
-    fn deref_mut(&mut self) -> &mut Matrix<D> {
-        self.array
-    }
 }

@@ -112,7 +112,7 @@ impl<'c, C: Compute> Training<'c, C> {
     fn new(compute: &'c C, options: &Options) -> Result<Self> {
         let (device, text) = (compute.device(), Text::load()?);
         let sizes = options.sizes(text.vocabulary()).checked()?;
-        let store = Store::new(device, options.placement)?;
+        let store = Store::new(device, options.placement);
         Ok(Self {
             compute,
             sizes,

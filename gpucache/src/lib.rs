@@ -51,7 +51,6 @@ pub mod foreign;
 mod home;
 mod order;
 mod placed;
-#[cfg_attr(not(test), allow(dead_code, unused_imports, reason = "the runtime follows"))]
 mod placement;
 pub mod plan;
 mod planner;

@@ -28,15 +28,18 @@ thread_local! {
     static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
     /// The cache of `CURRENT`, if it keeps blocks.
     static KEEPING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
+    /// The cache of the outermost scope.
+    static OUTERMOST: Cell<Option<&'static Cache>> = const { Cell::new(None) };
     /// The cache of `CURRENT`, if it plans.
     static PLANNING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
 }
 
-/// Makes `current` serve this thread, or nobody.
+/// Makes `current` serve this thread, or nobody. The outermost scope is that of `outermost`.
 ///
 /// # Safety
 /// This thread has entered the cache and does not leave it before another call replaces it.
-pub(crate) unsafe fn set(current: Option<Current>) {
+pub(crate) unsafe fn set(current: Option<Current>, outermost: Option<Current>) {
+    OUTERMOST.set(outermost.map(|outermost| outermost.cache));
     CURRENT.set(current);
     let that =
         |does: fn(Recycle) -> bool| current.filter(|current| does(current.terms.recycle)).map(|current| current.cache);
@@ -85,12 +88,28 @@ pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
     }
 }
 
-/// An entry of the innermost scope, to be told from others.
-#[cfg(feature = "foreign")]
+/// An entry of a scope, to be told from others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     cache: usize,
     number: u64,
+}
+
+impl Entry {
+    fn of(cache: &'static Cache) -> Entry {
+        Entry { cache: std::ptr::from_ref(cache) as usize, number: cache.entries() }
+    }
+
+    /// Names the scope on this thread.
+    pub(crate) fn scope(self) -> usize {
+        self.cache
+    }
+}
+
+/// The entry of the outermost scope that the thread is in.
+#[inline]
+pub(crate) fn outermost() -> Option<Entry> {
+    OUTERMOST.get().map(Entry::of)
 }
 
 /// The entry that the thread is in, or a value that stands for none.
@@ -104,7 +123,7 @@ pub(crate) fn entry() -> Entry {
 #[cfg(feature = "foreign")]
 #[inline]
 pub(crate) fn serving() -> Option<Entry> {
-    KEEPING.get().map(|cache| Entry { cache: std::ptr::from_ref(cache) as usize, number: cache.entries() })
+    KEEPING.get().map(Entry::of)
 }
 
 /// Counts something for the innermost scope, which the thread owns, if it keeps memory.

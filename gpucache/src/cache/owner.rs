@@ -84,7 +84,6 @@ impl Cache {
     }
 
     /// How often the scope was entered.
-    #[cfg(feature = "foreign")]
     #[inline]
     pub(super) fn entries(&self) -> u64 {
         self.shared.counters.entries()

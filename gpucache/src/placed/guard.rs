@@ -5,7 +5,8 @@ use std::ops::{Deref, DerefMut};
 
 use parking_lot::{MappedRwLockReadGuard, MappedRwLockWriteGuard};
 
-use super::rests::Rests;
+use super::recorder::{self, Noted};
+use super::yard::Rests;
 use crate::array::Array;
 
 /// An array on its device, to be read: from [`Placed::fetch`](super::Placed::fetch).
@@ -42,14 +43,20 @@ pub struct FetchedMut<'a, T, D> {
     pub(super) _leaving: Leaving<'a>,
 }
 
-/// Has an array that rests on the host leave when its guard goes.
-pub(super) struct Leaving<'a>(pub(super) Option<&'a dyn Rests>);
+/// What is done when a guard goes.
+pub(super) struct Leaving<'a> {
+    /// An array that rests on the host, and leaves.
+    pub(super) slot: Option<&'a dyn Rests>,
+    /// The use, if it was written down.
+    pub(super) noted: Option<Noted>,
+}
 
 impl Drop for Leaving<'_> {
     #[inline]
     fn drop(&mut self) {
+        self.noted.into_iter().for_each(recorder::ended);
         // What fails leaves the array where it is.
-        if let Some(slot) = self.0
+        if let Some(slot) = self.slot
             && let Err(error) = slot.evict()
         {
             slot.keep(error);

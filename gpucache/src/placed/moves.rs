@@ -30,6 +30,8 @@ pub struct PlacedStats {
     pub evictions: u64,
     /// How often an array had to come when it was asked for.
     pub demanded: u64,
+    /// Bytes of those.
+    pub bytes_demanded: u64,
     /// How often an array came before it was asked for.
     pub prefetched: u64,
     /// Entries whose order of uses was not the expected one.
@@ -60,6 +62,7 @@ pub(super) struct Moves {
     pub(super) bytes_out: AtomicU64,
     pub(super) evictions: AtomicU64,
     pub(super) demanded: AtomicU64,
+    pub(super) bytes_demanded: AtomicU64,
     pub(super) prefetched: AtomicU64,
     pub(super) mispredictions: AtomicU64,
     pub(super) resident: AtomicU64,
@@ -74,6 +77,7 @@ impl Moves {
             bytes_out: of(&self.bytes_out),
             evictions: of(&self.evictions),
             demanded: of(&self.demanded),
+            bytes_demanded: of(&self.bytes_demanded),
             prefetched: of(&self.prefetched),
             mispredictions: of(&self.mispredictions),
             resident_bytes: of(&self.resident),

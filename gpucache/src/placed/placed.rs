@@ -8,12 +8,13 @@ use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 
 use super::guard::{Fetched, FetchedMut, Leaving};
 use super::placement::Placement;
-use super::rests::Rests;
+use super::recorder::{self, Noted};
 use super::slot::{Slot, gone};
-use super::yard;
+use super::yard::{self, Rests};
 use crate::array::{Array, Element, Shape};
 use crate::base::error::Result;
 use crate::device::Device;
+use crate::placement::Access;
 
 /// An array that may rest on the host while nobody uses it, so that more can be trained than fits the device.
 ///
@@ -97,10 +98,10 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// ```
     #[inline]
     pub fn fetch(&self) -> Result<Fetched<'_, T, D>> {
-        self.note_use();
+        let noted = self.note_use(Access::Read);
         loop {
             if let Ok(array) = RwLockReadGuard::try_map(self.slot.read(), |state| state.here.as_ref()) {
-                return Ok(Fetched { array, _leaving: self.leaving() });
+                return Ok(Fetched { array, _leaving: self.leaving(noted) });
             }
             self.come()?;
         }
@@ -131,22 +132,23 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// ```
     #[inline]
     pub fn fetch_mut(&mut self) -> Result<FetchedMut<'_, T, D>> {
-        self.note_use();
+        let noted = self.note_use(Access::Write);
         let mut state = self.slot.write();
         self.slot.come_for(&mut state)?;
         state.is_clean = false;
         let array = RwLockWriteGuard::try_map(state, |state| state.here.as_mut()).map_err(|_| gone())?;
-        Ok(FetchedMut { array, _leaving: self.leaving() })
+        Ok(FetchedMut { array, _leaving: self.leaving(noted) })
     }
 
     #[inline]
-    fn note_use(&self) {
+    fn note_use(&self, access: Access) -> Option<Noted> {
         self.slot.tag.used.store(self.slot.yard.now(), Relaxed);
+        recorder::note(&self.slot, access)
     }
 
     #[inline]
-    fn leaving(&self) -> Leaving<'_> {
-        Leaving((self.placement() == Placement::Host).then_some(&*self.slot))
+    fn leaving(&self, noted: Option<Noted>) -> Leaving<'_> {
+        Leaving { slot: (self.placement() == Placement::Host).then_some(&*self.slot), noted }
     }
 
     /// Where it rests.
@@ -161,6 +163,23 @@ impl<T: Element, D: Device> Placed<T, D> {
     #[inline]
     pub fn placement(&self) -> Placement {
         self.slot.tag.placement.get()
+    }
+
+    /// Has it rest elsewhere from its next use on; it neither comes nor leaves now.
+    ///
+    /// ```
+    /// use gpucache::{Placed, Placement, placed_stats, prelude::*};
+    ///
+    /// let device = Host::new_stream()?;
+    /// let mut placed = Placed::<u8, _>::zeros(&device, 1000)?;
+    /// placed.choose_placement(Placement::Host);
+    /// assert_eq!(placed_stats(&device).resident_bytes, 1000);
+    /// placed.fetch_mut()?.fill(1); // and then it leaves
+    /// assert_eq!(placed_stats(&device).resident_bytes, 0);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn choose_placement(&self, placement: Placement) {
+        self.slot.tag.placement.set(placement);
     }
 
     /// Has it rest elsewhere: it comes or leaves at once, if nobody uses it.
@@ -178,7 +197,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn set_placement(&self, placement: Placement) -> Result<()> {
-        self.slot.tag.placement.set(placement);
+        self.choose_placement(placement);
         match placement {
             Placement::Device => self.slot.bring().map(|_| ()),
             Placement::Host => self.slot.evict().map(|_| ()),

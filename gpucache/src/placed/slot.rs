@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::placement::{Chosen, Placement};
-use super::rests::{Rests, Tag};
-use super::yard::Yard;
+use super::recorder;
+use super::yard::{Rests, Tag, Yard};
 use crate::array::{Array, Away, Element, same_elements};
 use crate::base::error::{Error, Result};
 use crate::device::Device;
@@ -39,6 +39,8 @@ impl<T: Element, D: Device> Slot<T, D> {
             bytes: array.byte_len() as u64,
             placement: Chosen::new(placement),
             used: AtomicU64::new(yard.now()),
+            born_in: AtomicU64::new(0),
+            born_as: AtomicU64::new(0),
         };
         yard.moves.resident.fetch_add(tag.bytes, Relaxed);
         let device = array.device().clone();
@@ -46,6 +48,7 @@ impl<T: Element, D: Device> Slot<T, D> {
         let slot = Arc::new(Slot { tag, yard: yard.clone(), device, state });
         let known: Arc<dyn Rests> = slot.clone();
         yard.add(Arc::downgrade(&known));
+        recorder::born(&slot);
         slot
     }
 
@@ -86,6 +89,7 @@ impl<T: Element, D: Device> Slot<T, D> {
             return Ok(());
         }
         self.yard.moves.demanded.fetch_add(1, Relaxed);
+        self.yard.moves.bytes_demanded.fetch_add(self.tag.bytes, Relaxed);
         self.come(state)?;
         if state.here.is_some() { Ok(()) } else { Err(gone()) }
     }
@@ -139,6 +143,10 @@ pub(super) fn gone() -> Error {
 impl<T: Element, D: Device> Rests for Slot<T, D> {
     fn tag(&self) -> &Tag {
         &self.tag
+    }
+
+    fn yard(&self) -> &Arc<Yard> {
+        &self.yard
     }
 
     fn write_back(&self) -> Result<()> {

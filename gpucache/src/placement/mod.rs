@@ -46,6 +46,7 @@
 mod early;
 mod gaps;
 mod keep;
+#[cfg(test)]
 mod lru;
 mod machine;
 mod moves;
@@ -57,7 +58,6 @@ mod types;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use lru::Lru;
 pub(crate) use simulate::simulate;
 pub(crate) use types::{Access, Link, Move, Order, Schedule, Use, What};
 

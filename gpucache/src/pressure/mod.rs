@@ -12,8 +12,8 @@
 //! | `ladder` | the rungs, as data: [`Rung`] |
 //! | `ask` | what is asked for, and how |
 //! | `climb` | what is done on each, for a request that ran out of memory |
-//! | `climbs`, `tally` | what came of it, counted: [`climbs`] |
-//! | `patience` | how long is waited for other threads: [`patience`] |
+//! | `climbs`, `tally` | what came of it, counted: [`climbs()`] |
+//! | `patience` | how long is waited for other threads: [`patience()`] |
 //! | `handlers` | what the program gives up: [`on_pressure`] |
 //! | `survey` | what is told of a request that nothing served |
 //! | `age` | which scope was entered least recently |

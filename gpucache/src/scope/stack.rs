@@ -195,10 +195,13 @@ impl Stack {
     }
 
     fn serve_from_top(&self) {
-        let top = self.entries.borrow().last().and_then(|entry| entry.current);
+        let entries = self.entries.borrow();
+        let top = entries.last().and_then(|entry| entry.current);
+        let bottom = entries.iter().find_map(|entry| entry.current);
+        drop(entries);
         // SAFETY: an entry entered its cache before it came onto the stack, and leaves it after it was taken off and
         // this was called again.
-        unsafe { current::set(top) };
+        unsafe { current::set(top, bottom) };
     }
 }
 
@@ -213,7 +216,7 @@ impl Drop for Stack {
     /// The end of the thread: its caches wait for the next one, and what is busy goes back there when it is dropped.
     fn drop(&mut self) {
         // SAFETY: nobody serves this thread any more.
-        unsafe { current::set(None) };
+        unsafe { current::set(None, None) };
         if thread_is_main() {
             return process_exits_now();
         }

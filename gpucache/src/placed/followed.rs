@@ -1,0 +1,132 @@
+//! An entry that goes by a known order: each use makes the moves that are due before it.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+
+use super::learned::Learned;
+use super::recorder::{Name, Seen};
+use super::yard::Rests;
+use super::yard::Yard;
+use crate::placement::{Link, Move, What, schedule};
+
+/// What links a GPU of today to its host, in each direction: 55 GB/s were measured on an H100 behind PCIe 5, a tenth less is planned
+/// with, as both directions at once share the host's memory.
+const LINK: Link = Link { bytes_per_second: 50e9, latency: 20e-6 };
+/// The part of the room that is left alone, for what lies apart.
+const SPARE_SHARE: u64 = 32;
+
+/// A use that is expected.
+struct Expected {
+    seen: Seen,
+    array: u32,
+}
+
+/// An order, and the moves by it.
+pub(super) struct Followed {
+    uses: Vec<Expected>,
+    arrays: Vec<(Name, Weak<dyn Rests>, u64)>,
+    moves: Vec<Move>,
+    /// The next use.
+    place: usize,
+    /// The next move.
+    next: usize,
+    /// Where that is due; beyond all uses if there is none.
+    due: usize,
+    yard: Option<Arc<Yard>>,
+    /// How often an array had left when this was made.
+    evictions: u64,
+}
+
+impl Followed {
+    /// What follows from two entries that were alike. Where everything stayed on the device nothing is to be moved.
+    pub(super) fn new(learned: &Learned) -> Followed {
+        let order = learned.order(learned.work(LINK.bytes_per_second));
+        let moves = match learned.is_short(SPARE_SHARE) {
+            true => schedule(&order, learned.room - learned.room / SPARE_SHARE, LINK).map(|schedule| schedule.moves),
+            false => None,
+        };
+        let uses = learned.uses.iter().zip(&order.uses).map(|(&seen, each)| Expected { seen, array: each.array });
+        let yard = learned.yard.clone();
+        let evictions = yard.as_ref().map_or(0, |yard| yard.evictions());
+        let arrays = learned.arrays.clone();
+        let moves = moves.unwrap_or_default();
+        Followed { uses: uses.collect(), arrays, moves, place: 0, next: 0, due: usize::MAX, yard, evictions }
+    }
+
+    /// An entry begins. Whether it is to be followed: not where arrays had to leave meanwhile, of which no move knows.
+    pub(super) fn begin(&mut self) -> bool {
+        (self.place, self.next) = (0, 0);
+        self.find_due();
+        let evictions = self.yard.as_ref().map_or(0, |yard| yard.evictions());
+        !self.moves.is_empty() || evictions == self.evictions
+    }
+
+    #[inline]
+    pub(super) fn expects(&self, seen: Seen) -> bool {
+        self.uses.get(self.place).is_some_and(|expected| expected.seen == seen)
+    }
+
+    /// The expected use is about to be made.
+    #[inline]
+    pub(super) fn pass(&mut self, slot: &Arc<impl Rests + 'static>) {
+        if seen_first(&self.uses[self.place].seen) {
+            let known: Arc<dyn Rests> = slot.clone();
+            self.arrays[self.uses[self.place].array as usize].1 = Arc::downgrade(&known);
+        }
+        if self.due == self.place {
+            self.move_due();
+        }
+        self.place += 1;
+    }
+
+    #[cold]
+    fn move_due(&mut self) {
+        while let Some(each) = self.moves.get(self.next)
+            && each.before as usize <= self.place
+        {
+            self.next += 1;
+            let (_, slot, _) = &self.arrays[each.array as usize];
+            if let Some(slot) = slot.upgrade() {
+                // What fails is made up for when the array is asked for.
+                let _ = carry_out(&*slot, each.what);
+            }
+        }
+        self.find_due();
+    }
+
+    fn find_due(&mut self) {
+        self.due = self.moves.get(self.next).map_or(usize::MAX, |each| each.before as usize);
+    }
+
+    /// The entry has ended. Whether it went as expected to its end.
+    pub(super) fn end(&mut self) -> bool {
+        let is_whole = self.place == self.uses.len();
+        if is_whole {
+            self.move_due();
+        }
+        is_whole
+    }
+
+    /// What was used so far.
+    pub(super) fn so_far(&self) -> Learned {
+        Learned::of(self.uses[..self.place].iter().map(|expected| expected.seen).collect(), self.arrays.clone())
+    }
+}
+
+/// Whether a use is the first one of an array that the entry makes.
+fn seen_first(seen: &Seen) -> bool {
+    seen.access == crate::placement::Access::Fill
+}
+
+fn carry_out(slot: &dyn Rests, what: What) -> crate::base::error::Result<()> {
+    match what {
+        What::WriteBack => slot.write_back(),
+        What::Evict => slot.evict().map(|_| ()),
+        What::Prefetch => {
+            if slot.bring()? {
+                slot.yard().moves.prefetched.fetch_add(1, Relaxed);
+            }
+            Ok(())
+        }
+    }
+}
