@@ -16,7 +16,8 @@ pub fn placed_stats(device: &impl Device) -> PlacedStats {
     let stream = device.stream_handle();
     // What was held stays so when no array is left, until it is trimmed.
     let held = || stream.memory().known_host_side().map_or(0, |host| host.meter().held());
-    yard::known(stream).map_or_else(|| PlacedStats { host_bytes: held(), ..PlacedStats::default() }, |yard| yard.stats())
+    yard::known(stream)
+        .map_or_else(|| PlacedStats { host_bytes: held(), ..PlacedStats::default() }, |yard| yard.stats())
 }
 
 /// Lets arrays that leave a device take at most so many bytes of the host's memory; `u64::MAX` ends that.

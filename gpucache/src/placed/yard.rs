@@ -188,7 +188,7 @@ impl Yard {
 
     pub(super) fn stats(&self) -> PlacedStats {
         let (host_bytes, lanes) = (self.host.meter().held(), self.lanes.get());
-        let pageable_bytes = lanes.map_or(0, |lanes| lanes.outward.host.pageable_bytes());
+        let pageable_bytes = lanes.map_or(0, |lanes| lanes.outward.pageable_bytes());
         PlacedStats { host_bytes, pageable_bytes, ..self.moves.read() }
     }
 }

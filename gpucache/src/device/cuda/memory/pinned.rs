@@ -8,9 +8,9 @@ use std::sync::{Arc, PoisonError};
 
 use cudarc::driver::{DriverError, sys};
 
-use super::driver;
-use super::errors::describe;
-use super::memory::CudaMemory;
+use super::super::driver;
+use super::super::errors::describe;
+use super::CudaMemory;
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::backend::Backend;
