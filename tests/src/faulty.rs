@@ -252,10 +252,10 @@ impl FaultyMemory {
     /// Counts a call on memory that has to lie within live blocks; where it does not, there is nothing to touch.
     fn call_on(&self, call: Call, operation: &'static str, ranges: &[(u64, usize)]) -> Result<()> {
         self.call(call, operation, ranges[0].1)?;
-        let places = ranges.iter().map(|&(address, bytes)| Place { address, bytes });
-        let own: Vec<Place> = places.filter(|&place| call != Call::Copy || !self.is_beside(place)).collect();
         let mut ledger = self.machine.ledger();
-        match own.iter().all(|&place| ledger.expect_live(call, place, self.stream)) {
+        let mut places = ranges.iter().map(|&(address, bytes)| Place { address, bytes });
+        let is_beside = |place| call == Call::Copy && self.is_beside(place);
+        match places.all(|place| is_beside(place) || ledger.expect_live(call, place, self.stream)) {
             true => Ok(()),
             false => Err(Error::device_failure("faulty", operation, "memory that is not allocated")),
         }

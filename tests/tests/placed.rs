@@ -61,7 +61,7 @@ impl Known {
     /// The same under another shape.
     fn reshaped(mut self, rng: &mut Rng) -> Known {
         let len: usize = self.shape.iter().product();
-        self.shape = if len % 2 == 0 && rng.bool() { vec![2, len / 2] } else { vec![1, len] };
+        self.shape = if len.is_multiple_of(2) && rng.bool() { vec![2, len / 2] } else { vec![1, len] };
         Known { array: self.array.reshape(&self.shape[..]).unwrap(), ..self }
     }
 
