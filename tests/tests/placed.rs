@@ -231,3 +231,20 @@ fn threads_fetch_the_same_arrays() {
     });
     limit(&host, u64::MAX);
 }
+
+/// The limit in the environment is the device's: what leaves that has room on the host. In a process of its own.
+#[test]
+fn the_environment_does_not_limit_the_host() {
+    const LIMIT: &str = "GPUCACHE_LIMIT";
+    if std::env::var_os(LIMIT).is_none() {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "the_environment_does_not_limit_the_host"]).env(LIMIT, "4MiB");
+        let output = child.output().unwrap();
+        return assert!(output.status.success(), "{output:?}");
+    }
+    let device = Virtual::new(1 << 30);
+    let arrays: Vec<Placed<u8, _>> = (0..6).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
+    assert_eq!((device.memory().bytes, placed_stats(&device).evictions), (2 * PAGE as u64, 4));
+    arrays.iter().for_each(|array| array.set_placement(Placement::Host).unwrap());
+    assert!(placed_stats(&device).host_bytes >= 6 * PAGE as u64);
+}
