@@ -25,6 +25,7 @@ pub(crate) use away::Away;
 #[cfg(feature = "cuda")]
 pub use cuda::{ArrayView, Graph, Launch};
 pub use element::Element;
+pub(crate) use extent::same_elements;
 pub use host::Arguments;
 pub use shape::Shape;
 

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 mod by_thread;
+pub(super) mod lane;
 mod reserved;
 
 use std::any::Any;
@@ -25,9 +26,7 @@ use crate::base::sync::{Mutex, MutexGuard};
 ///
 /// ```
 /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-/// use gpucache::device::Device;
-/// # use plain::{Desk, Plain};
-///
+/// use {gpucache::device::Device, plain::{Desk, Plain}}; // as in the example of `Backend`
 /// let desk = Desk::new(); // the handle in the example of `Backend`
 /// assert!(desk.stream_handle().backend::<Plain>().is_some());
 /// ```
@@ -86,7 +85,6 @@ impl Stream {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::{Memory, Stream}, plain::Plain}; // as in the example of `Backend`
-    ///
     /// // SAFETY: this memory maps nothing, and no other stream shares it.
     /// let stream = unsafe { Stream::new(Memory::default().into(), Plain) };
     /// ```
@@ -94,8 +92,7 @@ impl Stream {
         Stream::over(memory, Arc::new(backend), None)
     }
 
-    /// As [`new`](Stream::new), on the queue of another stream if there is one. The backend is one that the crate made, or that a
-    /// backend gave out for this memory.
+    /// As [`new`](Stream::new), on the queue of another stream if there is one. This crate or a backend made the backend.
     pub(super) fn over(memory: Arc<Memory>, backend: Arc<dyn Backend>, queue: Option<u64>) -> Stream {
         super::exit::watch();
         let id = NEXT_STREAM.fetch_add(1, Relaxed);
@@ -139,7 +136,6 @@ impl Stream {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::{Device, Host}, plain::Plain}; // as in the example of `Backend`
-    ///
     /// assert!(Host::new().stream_handle().backend::<Plain>().is_none()); // that is another one's
     /// ```
     pub fn backend<B: Backend>(&self) -> Option<&B> {

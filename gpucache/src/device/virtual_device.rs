@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
 use super::Device;
+use super::backend::copies::Copies;
 use super::backend::{ALIGNMENT, Backend};
-use super::copies::Copies;
 use super::memory::Memory;
 use super::stream::Stream;
 use super::virtual_memory::{Unfinished, VirtualMemory};

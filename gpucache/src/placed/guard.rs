@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use parking_lot::{MappedRwLockReadGuard, MappedRwLockWriteGuard};
 
 use super::recorder::{self, Noted};
-use super::slot::Rests;
+use super::yard::Rests;
 use crate::array::Array;
 
 /// An array on its device, to be read: from [`Placed::fetch`](super::Placed::fetch).
@@ -55,9 +55,11 @@ impl Drop for Leaving<'_> {
     #[inline]
     fn drop(&mut self) {
         self.noted.into_iter().for_each(recorder::ended);
-        if let Some(slot) = self.slot {
-            // What fails leaves the array where it is; the stream's next fallible call tells.
-            let _ = slot.evict();
+        // What fails leaves the array where it is.
+        if let Some(slot) = self.slot
+            && let Err(error) = slot.evict()
+        {
+            slot.keep(error);
         }
     }
 }

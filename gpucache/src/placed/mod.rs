@@ -12,23 +12,24 @@
 //! | `slot` | where an array is, and how it moves |
 //! | `yard` | the slots of a device: its lanes, its room, and who leaves |
 //! | `recorder` | which entry a use is of, and whether it goes as expected |
-//! | `learned` | an entry that is written down |
-//! | `followed` | an entry that goes by a known order, and the moves by it |
+//! | `recorder::learned` | an entry that is written down |
+//! | `recorder::followed` | an entry that goes by a known order, and the moves by it |
 //! | `placement` | [`Placement`] |
+//! | `side` | the host's side, asked from outside: [`placed_stats`], [`limit_host`] |
 //! | `moves` | what was moved, counted: [`PlacedStats`] |
 
-mod followed;
 mod guard;
-mod learned;
 mod moves;
 #[allow(clippy::module_inception, reason = "the file of the room's one type")]
 mod placed;
 mod placement;
 mod recorder;
+mod side;
 mod slot;
 mod yard;
 
 pub use guard::{Fetched, FetchedMut};
-pub use moves::{PlacedStats, placed_stats};
+pub use moves::PlacedStats;
 pub use placed::Placed;
 pub use placement::Placement;
+pub use side::{limit_host, placed_stats};

@@ -3,11 +3,9 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::yard;
 use crate::base::amounts::{Bytes, Count};
-use crate::device::Device;
 
-/// What arrays that may rest on the host did so far on a device: of [`placed_stats`].
+/// What arrays that may rest on the host did so far on a device: of [`placed_stats`](super::placed_stats).
 ///
 /// ```
 /// use gpucache::{Placed, Placement, placed_stats, prelude::*};
@@ -42,6 +40,8 @@ pub struct PlacedStats {
     pub resident_bytes: u64,
     /// Bytes held of the host's memory.
     pub host_bytes: u64,
+    /// Those of them that could not be pinned: while such are copied, the thread that asked for it waits.
+    pub pageable_bytes: u64,
 }
 
 impl fmt::Display for PlacedStats {
@@ -49,19 +49,10 @@ impl fmt::Display for PlacedStats {
         write!(f, "{} in, {} out; ", Bytes(self.bytes_in), Bytes(self.bytes_out))?;
         let evictions = Count(self.evictions, "eviction", "evictions");
         write!(f, "{evictions}; {} came ahead, {} when asked for; ", self.prefetched, self.demanded)?;
-        write!(f, "{} on the device, {} of the host held", Bytes(self.resident_bytes), Bytes(self.host_bytes))
+        write!(f, "{} on the device, {} of the host held", Bytes(self.resident_bytes), Bytes(self.host_bytes))?;
+        let pageable = Some(Bytes(self.pageable_bytes)).filter(|_| self.pageable_bytes > 0);
+        pageable.map_or(Ok(()), |bytes| write!(f, ", {bytes} of that not pinned"))
     }
-}
-
-/// What arrays that may rest on the host did so far on a device.
-///
-/// ```
-/// use gpucache::{device::Virtual, placed_stats};
-///
-/// assert_eq!(placed_stats(&Virtual::new(1 << 30)).evictions, 0);
-/// ```
-pub fn placed_stats(device: &impl Device) -> PlacedStats {
-    yard::known(device.stream_handle()).map(|yard| yard.stats()).unwrap_or_default()
 }
 
 /// The counters behind [`PlacedStats`].
@@ -78,7 +69,8 @@ pub(super) struct Moves {
 }
 
 impl Moves {
-    pub(super) fn read(&self, host_bytes: u64) -> PlacedStats {
+    /// Without what is held of the host's memory.
+    pub(super) fn read(&self) -> PlacedStats {
         let of = |count: &AtomicU64| count.load(Relaxed);
         PlacedStats {
             bytes_in: of(&self.bytes_in),
@@ -89,7 +81,8 @@ impl Moves {
             prefetched: of(&self.prefetched),
             mispredictions: of(&self.mispredictions),
             resident_bytes: of(&self.resident),
-            host_bytes,
+            host_bytes: 0,
+            pageable_bytes: 0,
         }
     }
 }

@@ -7,6 +7,9 @@
 //!
 //! Arrays that are made in an entry are other ones in each: they go by their number among those.
 
+mod followed;
+mod learned;
+
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,9 +17,9 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 
-use super::followed::Followed;
-use super::learned::Learned;
-use super::slot::{Rests, Tag};
+use self::followed::Followed;
+use self::learned::Learned;
+use super::yard::{Rests, Tag};
 use crate::cache::current::{self, Entry};
 use crate::placement::Access;
 

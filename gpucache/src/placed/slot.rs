@@ -10,42 +10,10 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::placement::{Chosen, Placement};
 use super::recorder;
-use super::yard::Yard;
-use crate::array::{Array, Away, Element};
+use super::yard::{Rests, Tag, Yard};
+use crate::array::{Array, Away, Element, same_elements};
 use crate::base::error::{Error, Result};
 use crate::device::Device;
-
-/// What a yard knows of a slot, whatever its elements and device.
-pub(super) trait Rests: Send + Sync {
-    fn tag(&self) -> &Tag;
-
-    fn yard(&self) -> &Arc<Yard>;
-
-    /// Copies the array to the host if it was written since it was there, and keeps it on the device. Nothing where somebody has it
-    /// locked.
-    fn write_back(&self) -> Result<()>;
-
-    /// Has the array leave the device, once it is copied if need be. Returns the bytes that are free then: none where somebody has
-    /// it locked, or where it is away.
-    fn evict(&self) -> Result<u64>;
-
-    /// Has the array come, if it is away and nobody has it locked. Returns whether it came.
-    fn bring(&self) -> Result<bool>;
-}
-
-/// What is known of a slot without its lock.
-#[derive(Debug)]
-pub(super) struct Tag {
-    /// Never given again.
-    pub(super) id: u64,
-    pub(super) bytes: u64,
-    pub(super) placement: Chosen,
-    /// When it was fetched last, by the yard's clock.
-    pub(super) used: AtomicU64,
-    /// The recorded entry that made it, and its place among those that this one made.
-    pub(super) born_in: AtomicU64,
-    pub(super) born_as: AtomicU64,
-}
 
 /// A slot for an array.
 pub(super) struct Slot<T, D> {
@@ -138,6 +106,22 @@ impl<T: Element, D: Device> Slot<T, D> {
         Ok(())
     }
 
+    /// Gives the elements another shape.
+    ///
+    /// # Errors
+    /// [`is_invalid_shape`](Error::is_invalid_shape) for a shape of another number of them; the array is as it was then.
+    pub(super) fn reshape(&self, dims: &[usize], before: &[usize]) -> Result<()> {
+        same_elements::<T>(dims, before)?;
+        let state = &mut *self.state.write();
+        if let Some(here) = state.here.take() {
+            state.here = Some(here.reshape(dims)?);
+        }
+        if let Some(away) = &mut state.away {
+            away.reshape(dims);
+        }
+        Ok(())
+    }
+
     /// The array is the program's from now on, or gone.
     pub(super) fn take(&self) -> Result<Option<Array<T, D>>> {
         let mut state = self.state.write();
@@ -184,6 +168,12 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
         let is_away = state.here.is_none();
         self.come(&mut state)?;
         Ok(is_away)
+    }
+
+    fn keep(&self, error: Error) {
+        if !error.is_out_of_memory() {
+            self.device.stream_handle().keep(error);
+        }
     }
 }
 

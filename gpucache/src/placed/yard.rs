@@ -6,13 +6,48 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, Weak};
 
 use super::moves::{Moves, PlacedStats};
-use super::placement::Placement;
-use super::slot::Rests;
+use super::placement::{Chosen, Placement};
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 use crate::device::{Lane, Memory, Stream};
 use crate::pressure::spill;
 use crate::range::DeviceRange;
+
+/// What a yard knows of a slot, whatever its elements and device.
+pub(super) trait Rests: Send + Sync {
+    fn tag(&self) -> &Tag;
+
+    fn yard(&self) -> &Arc<Yard>;
+
+    /// Copies the array to the host if it was written since it was there, and keeps it on the device. Nothing where somebody has it
+    /// locked.
+    fn write_back(&self) -> Result<()>;
+
+    /// Has the array leave the device, once it is copied if need be. Returns the bytes that are free then: none where somebody has
+    /// it locked, or where it is away.
+    fn evict(&self) -> Result<u64>;
+
+    /// Has the array come, if it is away and nobody has it locked. Returns whether it came.
+    fn bring(&self) -> Result<bool>;
+
+    /// Keeps what a move met that nobody asked for, for the next fallible call on the array's stream; a host without room is
+    /// no failure.
+    fn keep(&self, error: Error);
+}
+
+/// What is known of a slot without its lock.
+#[derive(Debug)]
+pub(super) struct Tag {
+    /// Never given again.
+    pub(super) id: u64,
+    pub(super) bytes: u64,
+    pub(super) placement: Chosen,
+    /// When it was fetched last, by the yard's clock.
+    pub(super) used: AtomicU64,
+    /// The recorded entry that made it, and its place among those that this one made.
+    pub(super) born_in: AtomicU64,
+    pub(super) born_as: AtomicU64,
+}
 
 /// Queues for copies in both directions.
 #[derive(Debug)]
@@ -55,7 +90,7 @@ pub(super) fn of(stream: &Stream) -> Arc<Yard> {
     }
     let yard = Arc::new(Yard {
         stream: stream.clone(),
-        host: Arc::new(Memory::with_chunks()),
+        host: stream.memory().host_side().clone(),
         lanes: OnceLock::new(),
         slots: Mutex::default(),
         clock: AtomicU64::new(0),
@@ -78,10 +113,13 @@ fn spill_of(memory: u64, bytes: u64) -> u64 {
 }
 
 impl Yard {
-    /// The next time.
+    /// The next time. Threads that ask at once may get the same one, or go back a little: it orders victims and nothing else, and
+    /// an exchange would cost every fetch 5 ns.
     #[inline]
     pub(super) fn now(&self) -> u64 {
-        self.clock.fetch_add(1, Relaxed)
+        let now = self.clock.load(Relaxed) + 1;
+        self.clock.store(now, Relaxed);
+        now
     }
 
     /// # Errors
@@ -152,6 +190,8 @@ impl Yard {
     }
 
     pub(super) fn stats(&self) -> PlacedStats {
-        self.moves.read(self.host.meter().held())
+        let (host_bytes, lanes) = (self.host.meter().held(), self.lanes.get());
+        let pageable_bytes = lanes.map_or(0, |lanes| lanes.outward.pageable_bytes());
+        PlacedStats { host_bytes, pageable_bytes, ..self.moves.read() }
     }
 }

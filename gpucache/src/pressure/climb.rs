@@ -254,9 +254,17 @@ impl<A: Ask> Climb<'_, A> {
         }
     }
 
+    /// How many bytes have to leave, each by a copy, as far as the device is known to have the others; all of them if not.
+    fn missing(&self) -> u64 {
+        let (stream, bytes) = (self.asked.stream, self.asked.bytes);
+        let room = stream.memory().most().saturating_sub(stream.meter().held());
+        let idle = DeviceRange::of(stream).map(DeviceRange::occupancy).map_or(0, |range| range.reserved - range.live);
+        if room < bytes { (bytes - room).saturating_sub(idle) } else { bytes }
+    }
+
     /// Has arrays leave for the host until what is free is enough, or none may leave any more.
     fn spill(&mut self) -> Result<Option<A::Memory>> {
-        let (device, mut bytes) = (self.asked.stream.memory_id(), self.asked.bytes.max(LEAST));
+        let (device, mut bytes) = (self.asked.stream.memory_id(), self.missing().max(LEAST));
         loop {
             let freed = spill::spill(device, bytes);
             if freed == 0 {

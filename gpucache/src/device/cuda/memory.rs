@@ -1,6 +1,8 @@
 //! The memory of a GPU, ordered by one stream: allocations from the driver's pool, fills and copies.
 #![allow(unsafe_code)]
 
+mod pinned;
+
 use std::any::Any;
 use std::slice::from_raw_parts;
 use std::sync::Arc;
@@ -8,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
+use self::pinned::Pinned;
 use super::driver::OwnEvent;
 use super::errors::describe;
 use super::known::Known;
 use super::own_calls::{disown, note_own, own_call};
-use super::pinned::Pinned;
 use super::pool::Pool;
 use super::queue::Queue;
 use super::{Cuda, kept};

@@ -16,7 +16,6 @@ mod memory;
 mod order;
 mod own_calls;
 mod pages;
-mod pinned;
 mod pool;
 mod queue;
 

@@ -14,7 +14,7 @@ use crate::device::{ALIGNMENT, Backend, Copies, Memory};
 
 /// The stream whose work is done when a call returns.
 #[derive(Debug)]
-pub(super) struct HostMemory;
+pub(in crate::device) struct HostMemory;
 
 /// Pages where the system manages them as this crate knows how, chunks of the global allocator elsewhere.
 pub(super) fn memory() -> Memory {

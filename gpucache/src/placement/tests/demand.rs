@@ -1,6 +1,7 @@
 //! Placement without a plan: what is needed comes when it is used, and somebody goes for it then.
 
-use crate::placement::{Access, Link, Lru, Move, Order, Schedule, What, simulate};
+use crate::placement::lru::Lru;
+use crate::placement::{Access, Link, Move, Order, Schedule, What, simulate};
 
 /// Who goes.
 pub(super) trait Victims {

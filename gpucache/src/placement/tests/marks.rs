@@ -6,7 +6,8 @@ use super::check::check;
 use super::demand::{Farthest, on_demand};
 use super::optimum::{lower_bound, optimum};
 use super::sequences::{Kind, Optimizer, gpt, peak, random};
-use crate::placement::{Link, Lru, Order, schedule};
+use crate::placement::lru::Lru;
+use crate::placement::{Link, Order, schedule};
 
 /// Of a GPU in a slot of 16 lanes of the fifth generation, as copies of a MiB and more find it.
 const LINK: Link = Link { bytes_per_second: 55e9, latency: 10e-6 };

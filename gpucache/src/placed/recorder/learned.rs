@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 
-use super::recorder::{Name, Seen};
-use super::slot::Rests;
-use super::yard::Yard;
+use super::{Name, Seen};
+use crate::placed::yard::{Rests, Yard};
 use crate::placement::{Access, Order, Use};
 
 /// Uses beyond which an entry is not written down: no schedule of so many would be done in a moment.

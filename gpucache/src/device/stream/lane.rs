@@ -6,27 +6,9 @@
 
 use std::sync::Arc;
 
-use super::{Backend, Memory, Stream};
+use super::Stream;
 use crate::base::error::{Error, Result};
-
-/// A queue for copies: a backend for each side, which put their work on the same queue.
-///
-/// ```
-/// use std::sync::Arc;
-/// use gpucache::device::Copies;
-/// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-/// use plain::Plain; // as in the example of `Backend`
-///
-/// // All of its memory is the host's, and all of its work is done at once.
-/// let copies = Copies { device: Arc::new(Plain), host: Arc::new(Plain) };
-/// ```
-#[derive(Debug)]
-pub struct Copies {
-    /// Works on the device's memory, and copies between both.
-    pub device: Arc<dyn Backend>,
-    /// Allocates and frees memory of the host.
-    pub host: Arc<dyn Backend>,
-}
+use crate::device::memory::Memory;
 
 /// A queue for copies in one direction.
 #[derive(Debug)]
@@ -43,10 +25,15 @@ impl Lane {
     /// # Errors
     /// What the device answered.
     pub(crate) fn new(stream: &Stream, host: &Arc<Memory>) -> Result<Option<Lane>> {
-        let Some(copies) = stream.shared_backend().copies()? else { return Ok(None) };
+        let Some(copies) = stream.0.backend.copies()? else { return Ok(None) };
         let device = Stream::over(stream.memory().clone(), copies.device, None);
         let host = Stream::over(host.clone(), copies.host, Some(device.id()));
         Ok(Some(Lane { device, host }))
+    }
+
+    /// As [`Backend::pageable_bytes`](crate::device::Backend::pageable_bytes), of the host's memory.
+    pub(crate) fn pageable_bytes(&self) -> u64 {
+        self.host.0.backend.pageable_bytes()
     }
 
     /// The lane's stream over the memory of `stream`.

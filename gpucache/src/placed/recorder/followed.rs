@@ -4,9 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
 use super::learned::Learned;
-use super::recorder::{Name, Seen};
-use super::slot::Rests;
-use super::yard::Yard;
+use super::{Name, Seen};
+use crate::placed::yard::{Rests, Yard};
 use crate::placement::{Link, Move, What, schedule};
 
 /// What links a GPU of today to its host, in each direction: 55 GB/s were measured on an H100 behind PCIe 5, a tenth less is planned
