@@ -298,6 +298,8 @@ impl Owner {
         self.make_allowance(stream, request)?;
         let store = self.with(|local, shared| local.store(shared, request));
         let supplied = supply::from_range(stream, request, store, Some(self.cache))?;
+        // Again, as a handler of the program may have allocated in the scope meanwhile.
+        self.make_allowance(stream, request)?;
         Ok(self.adopt(stream, request, supplied, true))
     }
 
@@ -305,6 +307,8 @@ impl Owner {
     pub(super) fn allocate_unkept(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         self.make_allowance(stream, request)?;
         let record = supply::from_device(stream, request, Some(self.cache))?;
+        // Again, as above.
+        self.make_allowance(stream, request)?;
         let taken = if request.bytes > 0 { Taken::ALLOCATION } else { Taken::default() };
         let supplied = Supplied { record, taken };
         Ok(self.adopt(stream, request, supplied, false))
