@@ -113,7 +113,7 @@ impl Cache {
         }
     }
 
-    /// Leaves the scope; an entry of it that is still open recycles as it said. Nothing to do on a thread that does not own
+    /// Leaves the scope; entries of it that are still open recycle as they said, within the limit that they said. Nothing to do on a thread that does not own
     /// the cache (its end took it away).
     pub(crate) fn leave(&'static self, open: Option<Terms>) {
         let Some(owner) = self.owner() else { return };
