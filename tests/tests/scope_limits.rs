@@ -70,6 +70,20 @@ fn the_newest_entry_decides() {
     }
 }
 
+/// So it is where an entry of the scope is open already, and where that goes on when the one within it is left.
+#[test]
+fn what_is_idle_goes_back_between_entries_of_one_scope_too() {
+    let device = Virtual::new(1 << 30);
+    let scope = Scope::new("limited: between").recycle(Recycle::Keyed);
+    let leave_idle = || drop([(); 8].map(|()| device.zeros::<u8>(MIB).unwrap()));
+    scope.limit(5 * MIB as u64).run(|| {
+        scope.run(leave_idle);
+        assert_eq!(held("limited: between"), (0, 5 * MIB as u64));
+        scope.limit(3 * MIB as u64).run(|| assert_eq!(held("limited: between"), (0, 3 * MIB as u64)));
+    });
+    let _ = scope.invalidate();
+}
+
 /// An entry that repeats and deviates now and then, under a limit that all of it fits, or nearly.
 fn play(seed: u64) {
     let rng = &mut Rng::with_seed(seed);

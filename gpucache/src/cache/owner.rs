@@ -107,8 +107,8 @@ impl Cache {
         if self.shared.is_behind() {
             owner.catch_up();
         }
+        owner.shrink();
         if owner.depth() == 1 {
-            owner.shrink();
             owner.begin();
         }
     }
@@ -123,6 +123,7 @@ impl Cache {
             owner.end();
         } else if let Some(terms) = open {
             owner.with(|local, _| local.enter(terms));
+            owner.shrink();
         }
         owner.exit();
         if !self.is_mine() {
