@@ -11,6 +11,7 @@ use super::policy::{Recycle, Terms};
 use super::supply;
 use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
+use crate::base::shortage::Short;
 use crate::device::Stream;
 #[cfg(feature = "foreign")]
 use crate::home::ForeignCounters;
@@ -51,9 +52,11 @@ pub(crate) unsafe fn set(current: Option<Current>, outermost: Option<Current>) {
 #[cold]
 pub(crate) fn refused(error: Error, dtype: &str, request: &Request<'_>) -> Error {
     let scope = CURRENT.get().and_then(|current| current.cache.scope_name());
-    let place = scope.map_or_else(String::new, |name| format!(" in the scope `{name}`"));
+    let place = scope.map_or_else(String::new, |name| format!(" in the scope `{}`", Short(&name)));
     let Request { dims, bytes, .. } = *request;
-    error.stopping(format!("an array of {dtype} of shape {dims:?}, {:#}{place}", Bytes(bytes as u64)), dtype, bytes)
+    let shape = format!("{dims:?}");
+    let request = format!("an array of {dtype} of shape {}, {:#}{place}", Short(&shape), Bytes(bytes as u64));
+    error.stopping(request, dtype, bytes)
 }
 
 /// What the plan of the innermost scope expects next, if this is it.

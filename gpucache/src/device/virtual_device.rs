@@ -241,7 +241,9 @@ unsafe impl Backend for Unbacked {
         self.0.take(occupancy, bytes)?;
         // Below the range's addresses, and never the same twice.
         let address = ALIGNMENT + occupancy.next_plain;
-        occupancy.next_plain = (occupancy.next_plain + bytes).next_multiple_of(ALIGNMENT);
+        let end = address.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(ALIGNMENT));
+        let none_left = || Error::out_of_memory("the virtual device", bytes as usize, "no addresses are left");
+        occupancy.next_plain = end.ok_or_else(none_left)? - ALIGNMENT;
         occupancy.plain.insert(address, bytes);
         occupancy.plain_bytes += bytes;
         Ok(address)
