@@ -79,6 +79,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     pub fn zeros(device: &D, shape: impl Shape) -> Result<Self> {
         let dims = shape.dims();
         let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
+        recorder::make_way();
         yard::of(device.stream_handle()).make_room(bytes as u64);
         Placed::new(Array::zeros_of_no_scope(device, dims)?)
     }

@@ -92,6 +92,18 @@ pub(super) fn ended(noted: Noted) {
     with(|recorder| recorder.end_use(noted));
 }
 
+/// An array is about to be made, and needs room: what is to leave before it does so now.
+pub(super) fn make_way() {
+    if let Some(entry) = current::outermost() {
+        with(|recorder| {
+            recorder.enter(entry);
+            if let Now::Following(followed) = &mut recorder.now {
+                followed.make_way();
+            }
+        });
+    }
+}
+
 /// An array is gone.
 pub(super) fn gone(tag: &Tag) {
     with(|recorder| recorder.lose(tag));

@@ -6,13 +6,16 @@ use std::sync::{Arc, Weak};
 use super::learned::Learned;
 use super::{Name, Seen};
 use crate::placed::yard::{Rests, Yard};
-use crate::placement::{Link, Move, What, schedule};
+use crate::placement::{Link, Move, Order, What, schedule};
 
 /// What links a GPU of today to its host, in each direction: 55 GB/s were measured on an H100 behind PCIe 5, a tenth less is planned
 /// with, as both directions at once share the host's memory.
 const LINK: Link = Link { bytes_per_second: 50e9, latency: 20e-6 };
-/// The part of the room that is left alone, for what lies apart.
+/// The part of the room that is left alone, for what lies apart; and as much again after each entry in which arrays had to leave
+/// that no move knew of.
 const SPARE_SHARE: u64 = 32;
+/// How often that is done at most: a quarter of the room is spared then.
+const MOST_ATTEMPTS: u32 = 8;
 
 /// A use that is expected.
 struct Expected {
@@ -34,27 +37,63 @@ pub(super) struct Followed {
     yard: Option<Arc<Yard>>,
     /// How often an array had left when this was made.
     evictions: u64,
+    order: Order,
+    room: u64,
+    attempts: u32,
+    /// Entries that went by these moves; the first one finds arrays where others left them.
+    entries: u32,
+    /// How often an array had to come when it was asked for, before this entry.
+    demanded: u64,
 }
 
 impl Followed {
     /// What follows from two entries that were alike. Where everything stayed on the device nothing is to be moved.
     pub(super) fn new(learned: &Learned) -> Followed {
         let order = learned.order(learned.work(LINK.bytes_per_second));
-        let moves = match learned.is_short(SPARE_SHARE) {
-            true => schedule(&order, learned.room - learned.room / SPARE_SHARE, LINK).map(|schedule| schedule.moves),
-            false => None,
-        };
         let uses = learned.uses.iter().zip(&order.uses).map(|(&seen, each)| Expected { seen, array: each.array });
         let yard = learned.yard.clone();
         let evictions = yard.as_ref().map_or(0, |yard| yard.evictions());
-        let arrays = learned.arrays.clone();
-        let moves = moves.unwrap_or_default();
-        Followed { uses: uses.collect(), arrays, moves, place: 0, next: 0, due: usize::MAX, yard, evictions }
+        let mut followed = Followed {
+            uses: uses.collect(),
+            arrays: learned.arrays.clone(),
+            moves: Vec::new(),
+            place: 0,
+            next: 0,
+            due: usize::MAX,
+            yard,
+            evictions,
+            order,
+            room: learned.room,
+            attempts: 0,
+            entries: 0,
+            demanded: 0,
+        };
+        if learned.is_short(SPARE_SHARE) {
+            followed.schedule();
+        }
+        followed
+    }
+
+    /// Computes the moves, with more of the room spared each time.
+    fn schedule(&mut self) {
+        self.attempts += 1;
+        let spared = self.room / SPARE_SHARE * u64::from(self.attempts);
+        let found = schedule(&self.order, self.room - spared, LINK);
+        // Where less room does not suffice, the moves stay what they were.
+        if let Some(schedule) = found {
+            self.moves = schedule.moves;
+        }
+        self.entries = 0;
+    }
+
+    fn demanded(&self) -> u64 {
+        self.yard.as_ref().map_or(0, |yard| yard.moves.demanded.load(Relaxed))
     }
 
     /// An entry begins. Whether it is to be followed: not where arrays had to leave meanwhile, of which no move knows.
     pub(super) fn begin(&mut self) -> bool {
         (self.place, self.next) = (0, 0);
+        (self.demanded, self.entries) = (self.demanded(), self.entries.saturating_add(1));
         self.find_due();
         let evictions = self.yard.as_ref().map_or(0, |yard| yard.evictions());
         !self.moves.is_empty() || evictions == self.evictions
@@ -102,8 +141,19 @@ impl Followed {
         let is_whole = self.place == self.uses.len();
         if is_whole {
             self.move_due();
+            let is_short = self.entries > 1 && self.demanded() > self.demanded;
+            if is_short && self.attempts < MOST_ATTEMPTS && !self.moves.is_empty() {
+                self.schedule();
+            }
         }
         is_whole
+    }
+
+    /// The next use is about to be made, and needs room.
+    pub(super) fn make_way(&mut self) {
+        if self.due == self.place {
+            self.move_due();
+        }
     }
 
     /// What was used so far.
