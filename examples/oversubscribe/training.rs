@@ -1,6 +1,6 @@
 //! The training step, with its scope, and the loop around it.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gpucache::prelude::*;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -24,7 +24,7 @@ const WARM_UP: i32 = 10;
 const WEIGHT_DECAY: f32 = 0.1;
 const MEAN_DECAY: f32 = 0.9;
 const SQUARE_DECAY: f32 = 0.95;
-/// The first steps, in which the scope learns: they tell how much memory training takes, and are not timed if there are more.
+/// The first steps, which tell how much memory training takes.
 const FIRST_STEPS: u32 = 3;
 
 /// How training went.
@@ -32,7 +32,8 @@ const FIRST_STEPS: u32 = 3;
 pub(crate) struct Outcome {
     /// Mean loss of each step.
     pub(crate) losses: Vec<f32>,
-    pub(crate) steps_per_second: f64,
+    /// What each step took.
+    pub(crate) step_seconds: Vec<f64>,
     pub(crate) sizes: Sizes,
     /// The most that was held in some steps without a limit, where the limit is a share of that.
     pub(crate) unlimited_peak_bytes: Option<u64>,
@@ -85,7 +86,7 @@ pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcom
         gpucache::limit(device, bytes);
     }
     let mut training = Training::new(compute, options)?;
-    let (losses, steps_per_second) = training.run(options)?;
+    let (losses, step_seconds) = training.run(options)?;
     // The device's own peak is the exact one, but is that of the steps without a limit where there were any.
     let peak_device_bytes = match unlimited_peak_bytes {
         Some(_) => training.held_bytes,
@@ -93,7 +94,7 @@ pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcom
     };
     let (traffic, sizes) = (training.store.traffic(), training.sizes);
     let text = training.write()?;
-    Ok(Outcome { losses, steps_per_second, sizes, unlimited_peak_bytes, limit_bytes, peak_device_bytes, traffic, text })
+    Ok(Outcome { losses, step_seconds, sizes, unlimited_peak_bytes, limit_bytes, peak_device_bytes, traffic, text })
 }
 
 /// The most that is held in the first steps, whose memory has all gone back when this returns.
@@ -129,23 +130,20 @@ impl<'c, C: Compute> Training<'c, C> {
     }
 
     /// All steps: the loss of each, and how many there were in a second.
-    fn run(&mut self, options: &Options) -> Result<(Vec<f32>, f64)> {
+    fn run(&mut self, options: &Options) -> Result<(Vec<f32>, Vec<f64>)> {
         let bar = if options.json { ProgressBar::hidden() } else { ProgressBar::new(options.steps.into()) };
         let bar = bar.with_style(ProgressStyle::with_template("{bar:40} step {pos}/{len}  {msg}  {elapsed}")?);
-        let untimed = if options.steps > FIRST_STEPS { FIRST_STEPS } else { 0 };
-        let (mut losses, mut time) = (Vec::new(), Duration::ZERO);
-        for step in 0..options.steps {
+        let (mut losses, mut seconds) = (Vec::new(), Vec::new());
+        for _ in 0..options.steps {
             let start = Instant::now();
             let loss = self.step()?;
-            if step >= untimed {
-                time += start.elapsed();
-            }
+            seconds.push(start.elapsed().as_secs_f64());
             losses.push(loss);
             bar.set_message(format!("loss {loss:.4}"));
             bar.inc(1);
         }
         bar.finish_and_clear();
-        Ok((losses, f64::from(options.steps - untimed) / time.as_secs_f64()))
+        Ok((losses, seconds))
     }
 
     /// One step on a batch of its own. The loss is waited for.
@@ -158,9 +156,6 @@ impl<'c, C: Compute> Training<'c, C> {
         let step = Step { compute: self.compute, store: &self.store, context, heads, adamw: self.adamw() };
         train_step(&step, &mut self.model, (&self.inputs, &self.targets), &mut self.losses)?;
         let losses = self.losses.to_vec()?;
-        if std::env::var_os("TMP_T").is_some() {
-            eprintln!("{} {:?}", self.steps, gpucache::placed_stats(self.compute.device()));
-        }
         self.held_bytes = self.held_bytes.max(self.compute.device().memory().bytes);
         Ok((losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / losses.len() as f64) as f32)
     }

@@ -107,8 +107,9 @@ impl Learned {
     pub(super) fn order(&self, seconds: f64) -> Order {
         let place = |use_: &Seen| self.index.get(&use_.name).copied().unwrap_or(0);
         let bytes: Vec<u64> = self.arrays.iter().map(|(_, _, bytes)| *bytes).collect();
+        let seen = self.uses.iter().zip(&self.until);
         let uses: Vec<Use> =
-            (1..).zip(&self.uses).map(|(until, seen)| Use { array: place(seen), access: seen.access, until }).collect();
+            seen.map(|(seen, &until)| Use { array: place(seen), access: seen.access, until }).collect();
         let work = |each: &Use| if each.access == Access::Fill { 0 } else { bytes[each.array as usize] };
         let all = uses.iter().map(work).sum::<u64>().max(1) as f64;
         let mut done = 0;
