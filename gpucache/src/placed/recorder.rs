@@ -1,7 +1,7 @@
 //! The order of uses in the entries of a scope, on each thread, and the moves that are made by it.
 //!
 //! What is fetched in an entry of the outermost scope is written down. Once two entries in a row were alike, the next use of
-//! everything is known, and where arrays had to leave, a schedule of moves is computed ([`schedule`](super::schedule)): from then on the
+//! everything is known, and where arrays had to leave, a schedule of moves is computed ([`schedule`](crate::placement::schedule)): from then on the
 //! entry is followed, and each use makes the moves that are due before it. An entry that differs is written down anew, and what has
 //! to leave is what was used least recently.
 //!
