@@ -221,7 +221,11 @@ mod tests {
     }
 
     fn limited_runs() {
-        let run = |arguments| train(&on_stream(), &options(arguments));
+        let run = |arguments: &str| {
+            let compute = on_stream();
+            gpucache::limit(compute.device(), u64::MAX);
+            train(&compute, &options(arguments))
+        };
         let (first, second) =
             (run("--context 16 --steps 8").unwrap(), run("--context 16 --steps 8 --limit 2x").unwrap());
         assert_eq!((&first.losses, &first.text), (&second.losses, &second.text));
@@ -230,7 +234,15 @@ mod tests {
             second.peak_device_bytes > 0 && second.limit_bytes.is_some_and(|limit| second.peak_device_bytes < limit)
         );
         assert_ne!(run("--context 16 --steps 8 --seed 2").unwrap().losses, first.losses);
-        assert!(run("--context 16 --steps 8 --limit 0.3x").is_err_and(|error| error.to_string().contains("limit")));
+        let short = run("--context 16 --steps 8 --placement device --limit 0.3x");
+        assert!(short.is_err_and(|error| error.to_string().contains("limit")));
+        // Where what is placed is most of all.
+        let larger = run("--steps 8").unwrap();
+        for arguments in ["--placement device", "--placement host", "--limit 0.8x", "--limit 0.6x", "--limit 0.4x"] {
+            let placed = run(&format!("--steps 8 {arguments}")).unwrap();
+            assert_eq!(placed.losses, larger.losses, "{arguments}");
+            assert_eq!(placed.traffic.evictions > 0, !arguments.ends_with("device"), "{arguments}");
+        }
     }
 
     #[test]
@@ -254,7 +266,6 @@ mod tests {
     fn what_cannot_be_is_an_error() {
         let error = |arguments| train(&HostCompute::new(), &options(arguments)).unwrap_err().to_string();
         assert!(error("--heads 5").contains("not shared evenly"));
-        assert!(error("--placement host").contains("--placement device"));
         assert!(error("--context 449981 --batch 1").contains("449981 letters"));
         assert!(error("--batch 4294967295 --context 4294967295").contains("more than can be counted"));
     }

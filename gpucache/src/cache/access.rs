@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use super::block::Block;
 use crate::base::error::{Error, Result};
 use crate::device::{Lane, Stream};
+use crate::record::Fence;
 
 impl Block {
     /// Writes `pattern` again and again; its length divides the block's.
@@ -51,18 +52,23 @@ impl Block {
     }
 
     /// Copies a block on the other side of a lane, of as many bytes, on the lane's queue: behind all that is on both blocks' streams
-    /// now, and before what is put there later.
+    /// now, and before what is put there later. The answer is where on the queue it ends.
     ///
     /// # Errors
     /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal bytes; [`is_unavailable`](Error::is_unavailable) for
     /// blocks that are not of the lane's two memories, and while a graph is captured; a failure of the device.
-    pub(crate) fn copy_over(&mut self, lane: &Lane, other: &Block) -> Result<()> {
+    pub(crate) fn copy_over(&mut self, lane: &Lane, other: &Block) -> Result<Fence> {
         let from = Source::of(other, self)?;
         other.read_on(lane.side_of(other.stream())?)?;
         self.write_on(lane.side_of(self.stream())?)?;
         from.copy(&lane.device, self.address())?;
         self.set_outcome(other.outcome());
-        Ok(())
+        if self.stream().queue() == lane.device.queue() {
+            self.note_write();
+        }
+        // One for each side, since what the two memories know of the queue is apart.
+        let _ = Fence::sealed(&lane.host);
+        Ok(Fence::sealed(&lane.device))
     }
 }
 

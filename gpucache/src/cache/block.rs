@@ -15,9 +15,9 @@ use crate::base::error::Result;
 #[cfg(feature = "cuda")]
 use crate::base::sync::OnceLock;
 use crate::device::Stream;
+use crate::record::{Fence, Outcome, Record, Request};
 #[cfg(feature = "cuda")]
 use crate::record::{Origin, View};
-use crate::record::{Outcome, Record, Request};
 
 /// Memory on a stream, in use until dropped. A drop hands it back to the cache that served it, from any thread.
 pub(crate) struct Block(ManuallyDrop<Box<Record>>);
@@ -266,6 +266,14 @@ impl Block {
         self.note_use(stream);
         let is_plain = self.0.stream().queue() == stream.queue() && !self.0.needs_care();
         if is_plain { Ok(()) } else { self.0.write_on(stream) }
+    }
+
+    /// Puts the block's own stream behind a use by another one that ended at `fence`, and behind no more of that one's work.
+    ///
+    /// # Errors
+    /// A failure of the device; a graph that is captured.
+    pub(crate) fn follow(&mut self, fence: &Fence) -> Result<()> {
+        self.0.follow_uses(std::slice::from_ref(fence))
     }
 
     /// Has the block kept for a reservation that is made now, if its memory is not reserved anyway.

@@ -66,6 +66,8 @@ pub(super) struct Moves {
     pub(super) prefetched: AtomicU64,
     pub(super) mispredictions: AtomicU64,
     pub(super) resident: AtomicU64,
+    /// How much may be on the device before more is told to be needed.
+    pub(super) most_told: AtomicU64,
 }
 
 impl Moves {

@@ -101,7 +101,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     pub fn fetch(&self) -> Result<Fetched<'_, T, D>> {
         let noted = self.note_use(Access::Read);
         loop {
-            if let Ok(array) = RwLockReadGuard::try_map(self.slot.read(), |state| state.here.as_ref()) {
+            if let Ok(array) = RwLockReadGuard::try_map(self.slot.read(), |state| state.settled()) {
                 return Ok(Fetched { array, _leaving: self.leaving(noted) });
             }
             self.come()?;
@@ -136,6 +136,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         let noted = self.note_use(Access::Write);
         let mut state = self.slot.write();
         self.slot.come_for(&mut state)?;
+        state.settle()?;
         state.is_clean = false;
         // Out of date: the host's memory is for what is away.
         state.away = None;

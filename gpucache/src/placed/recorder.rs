@@ -201,7 +201,7 @@ impl Recorder {
         let scope = self.scopes.entry(entry.scope()).or_default();
         match std::mem::replace(&mut self.now, Now::Recording(Learned::default())) {
             Now::Following(mut followed) => {
-                if followed.end() {
+                if followed.end(self.begun.elapsed().as_secs_f64()) {
                     scope.known = Some(followed);
                 }
             }

@@ -14,6 +14,7 @@ use super::yard::{Rests, Tag, Yard};
 use crate::array::{Array, Away, Element, same_elements};
 use crate::base::error::{Error, Result};
 use crate::device::Device;
+use crate::record::Fence;
 
 /// A slot for an array.
 pub(super) struct Slot<T, D> {
@@ -28,6 +29,37 @@ pub(super) struct State<T, D> {
     pub(super) here: Option<Array<T, D>>,
     pub(super) away: Option<Away<T>>,
     pub(super) is_clean: bool,
+    /// The copy by which it came, until the array's stream comes behind that.
+    pub(super) arrival: Option<Fence>,
+    /// The copy by which it was written back, which does not hinder those who read it.
+    pub(super) departure: Option<Fence>,
+}
+
+impl<T: Element, D: Device> State<T, D> {
+    /// Puts the array's stream behind the copy by which it came: the copies that the lane makes later are nothing to it.
+    fn arrive(&mut self) -> Result<()> {
+        follow(&mut self.here, &mut self.arrival)
+    }
+
+    /// The same behind the copy by which it was written back, for who writes it or has it leave.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        self.arrive()?;
+        follow(&mut self.here, &mut self.departure)
+    }
+
+    /// The array, if it is on the device and its stream behind the copy by which it came.
+    #[inline]
+    pub(super) fn settled(&self) -> Option<&Array<T, D>> {
+        self.here.as_ref().filter(|_| self.arrival.is_none())
+    }
+}
+
+fn follow<T: Element, D: Device>(array: &mut Option<Array<T, D>>, copy: &mut Option<Fence>) -> Result<()> {
+    if let (Some(array), Some(fence)) = (array, &*copy) {
+        array.follow(fence)?;
+    }
+    *copy = None;
+    Ok(())
 }
 
 static NEXT_SLOT: AtomicU64 = AtomicU64::new(1);
@@ -42,9 +74,10 @@ impl<T: Element, D: Device> Slot<T, D> {
             born_in: AtomicU64::new(0),
             born_as: AtomicU64::new(0),
         };
-        yard.moves.resident.fetch_add(tag.bytes, Relaxed);
+        yard.came(tag.bytes);
         let device = array.device().clone();
-        let state = RwLock::new(State { here: Some(array), away: None, is_clean: false });
+        let state =
+            RwLock::new(State { here: Some(array), away: None, is_clean: false, arrival: None, departure: None });
         let slot = Arc::new(Slot { tag, yard: yard.clone(), device, state });
         let known: Arc<dyn Rests> = slot.clone();
         yard.add(Arc::downgrade(&known));
@@ -76,22 +109,23 @@ impl<T: Element, D: Device> Slot<T, D> {
         let (Some(away), None) = (&state.away, &state.here) else { return Ok(()) };
         let lanes = self.yard.lanes()?;
         self.yard.make_room(self.tag.bytes);
-        state.here = Some(away.copy_in(&self.device, &lanes.inward)?);
+        let (array, copy) = away.copy_in(&self.device, &lanes.inward)?;
+        (state.here, state.arrival) = (Some(array), Some(copy));
         state.is_clean = true;
-        self.yard.moves.resident.fetch_add(self.tag.bytes, Relaxed);
+        self.yard.came(self.tag.bytes);
         self.yard.moves.bytes_in.fetch_add(self.tag.bytes, Relaxed);
         Ok(())
     }
 
-    /// The same for somebody who asks for the array now.
+    /// The same for somebody who asks for the array now: its stream comes behind the copy.
     pub(super) fn come_for(&self, state: &mut State<T, D>) -> Result<()> {
         if state.here.is_some() {
-            return Ok(());
+            return state.arrive();
         }
         self.yard.moves.demanded.fetch_add(1, Relaxed);
         self.yard.moves.bytes_demanded.fetch_add(self.tag.bytes, Relaxed);
         self.come(state)?;
-        if state.here.is_some() { Ok(()) } else { Err(gone()) }
+        if state.here.is_some() { state.arrive() } else { Err(gone()) }
     }
 
     fn copy_out(&self, state: &mut State<T, D>) -> Result<()> {
@@ -99,7 +133,8 @@ impl<T: Element, D: Device> Slot<T, D> {
             && !state.is_clean
         {
             let lanes = self.yard.lanes()?;
-            state.away = Some(here.copy_out(&lanes.outward, state.away.take())?);
+            let (away, copy) = here.copy_out(&lanes.outward, state.away.take())?;
+            (state.away, state.departure) = (Some(away), Some(copy));
             state.is_clean = true;
             self.yard.moves.bytes_out.fetch_add(self.tag.bytes, Relaxed);
         }
@@ -126,9 +161,10 @@ impl<T: Element, D: Device> Slot<T, D> {
     pub(super) fn take(&self) -> Result<Option<Array<T, D>>> {
         let mut state = self.state.write();
         self.come(&mut state)?;
+        state.settle()?;
         let array = state.here.take();
         if array.is_some() {
-            self.yard.moves.resident.fetch_sub(self.tag.bytes, Relaxed);
+            self.yard.went(self.tag.bytes);
         }
         Ok(array)
     }
@@ -156,9 +192,10 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
     fn evict(&self) -> Result<u64> {
         let Some(mut state) = self.state.try_write() else { return Ok(0) };
         self.copy_out(&mut state)?;
+        state.settle()?;
         let Some(array) = state.here.take() else { return Ok(0) };
         drop(array);
-        self.yard.moves.resident.fetch_sub(self.tag.bytes, Relaxed);
+        self.yard.went(self.tag.bytes);
         self.yard.moves.evictions.fetch_add(1, Relaxed);
         Ok(self.tag.bytes)
     }
@@ -181,7 +218,7 @@ impl<T, D> Drop for Slot<T, D> {
     fn drop(&mut self) {
         recorder::gone(&self.tag);
         if self.state.get_mut().here.is_some() {
-            self.yard.moves.resident.fetch_sub(self.tag.bytes, Relaxed);
+            self.yard.went(self.tag.bytes);
         }
     }
 }

@@ -10,6 +10,7 @@ use super::placement::{Chosen, Placement};
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 use crate::device::{Lane, Memory, Stream};
+use crate::pressure::demand::{self, Told};
 use crate::pressure::spill;
 use crate::range::DeviceRange;
 
@@ -56,6 +57,9 @@ pub(super) struct Lanes {
     pub(super) outward: Lane,
 }
 
+/// The share by which more is told than is on the device.
+const TOLD_AHEAD: u64 = 64;
+
 pub(super) struct Yard {
     stream: Stream,
     /// The host's side of the lanes.
@@ -65,6 +69,8 @@ pub(super) struct Yard {
     /// Counts fetches.
     clock: AtomicU64,
     pub(super) moves: Moves,
+    /// What the device was told that arrays are likely to need again.
+    told: Mutex<Told>,
 }
 
 type Yards = Vec<(u64, Weak<Yard>)>;
@@ -95,6 +101,7 @@ pub(super) fn of(stream: &Stream) -> Arc<Yard> {
         slots: Mutex::default(),
         clock: AtomicU64::new(0),
         moves: Moves::default(),
+        told: Mutex::default(),
     });
     spill::register(spill_of);
     let mut yards = yards();
@@ -107,12 +114,42 @@ pub(super) fn of(stream: &Stream) -> Arc<Yard> {
     yard
 }
 
+impl Drop for Yard {
+    fn drop(&mut self) {
+        let told = *self.told.get_mut().unwrap_or_else(PoisonError::into_inner);
+        demand::tell(told, Told::default());
+    }
+}
+
 /// Has arrays of a device leave until so many bytes are free, or none may leave any more. Returns the bytes.
 fn spill_of(memory: u64, bytes: u64) -> u64 {
     of_memory(memory).map_or(0, |yard| yard.evict(bytes))
 }
 
 impl Yard {
+    /// So many bytes more are on the device. What was there at once is likely to be again, and pages are not given back meanwhile.
+    pub(super) fn came(&self, bytes: u64) {
+        let resident = self.moves.resident.fetch_add(bytes, Relaxed) + bytes;
+        if resident > self.moves.most_told.load(Relaxed) {
+            self.tell(resident);
+        }
+    }
+
+    #[cold]
+    fn tell(&self, resident: u64) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        // A little ahead, so that growth tells seldom.
+        let now = Told { device: self.stream.memory_id(), bytes: resident + resident / TOLD_AHEAD };
+        demand::tell(*told, now);
+        *told = now;
+        self.moves.most_told.store(now.bytes, Relaxed);
+    }
+
+    /// So many bytes less are on the device.
+    pub(super) fn went(&self, bytes: u64) {
+        self.moves.resident.fetch_sub(bytes, Relaxed);
+    }
+
     /// The next time. Threads that ask at once may get the same one, or go back a little: it orders victims and nothing else, and
     /// an exchange would cost every fetch 5 ns.
     #[inline]

@@ -338,6 +338,11 @@ impl DeviceRange {
         self.inner().streams.release(stream);
     }
 
+    /// Ends the epoch of `stream` now, by one event.
+    pub(crate) fn seal(&self, stream: &Stream) {
+        self.inner().streams.seal(stream);
+    }
+
     /// The calling thread works on `stream`, whose open epoch another one wants to end.
     #[cold]
     pub(crate) fn attend(&self, stream: &Stream) {

@@ -17,6 +17,11 @@ const SPARE_SHARE: u64 = 32;
 /// How often that is done at most: a quarter of the room is spared then.
 const MOST_ATTEMPTS: u32 = 8;
 
+/// An entry that took less than this part of what was thought has its moves timed anew: a schedule costs as much as a hundred uses.
+const MUCH_FASTER: f64 = 0.95;
+/// The part of an entry that took as long as it did which is thought to be work, and not waiting for copies.
+const FASTER: f64 = 0.9;
+
 /// A use that is expected.
 struct Expected {
     seen: Seen,
@@ -69,14 +74,19 @@ impl Followed {
             demanded: 0,
         };
         if learned.is_short(SPARE_SHARE) {
-            followed.schedule();
+            followed.schedule_with_less();
         }
         followed
     }
 
-    /// Computes the moves, with more of the room spared each time.
-    fn schedule(&mut self) {
+    /// Computes the moves, with more of the room spared.
+    fn schedule_with_less(&mut self) {
         self.attempts += 1;
+        self.schedule();
+    }
+
+    /// Computes the moves.
+    fn schedule(&mut self) {
         let spared = self.room / SPARE_SHARE * u64::from(self.attempts);
         let found = schedule(&self.order, self.room - spared, LINK);
         // Where less room does not suffice, the moves stay what they were.
@@ -136,17 +146,31 @@ impl Followed {
         self.due = self.moves.get(self.next).map_or(usize::MAX, |each| each.before as usize);
     }
 
-    /// The entry has ended. Whether it went as expected to its end.
-    pub(super) fn end(&mut self) -> bool {
+    /// The entry has ended after so many seconds. Whether it went as expected to its end.
+    pub(super) fn end(&mut self, seconds: f64) -> bool {
         let is_whole = self.place == self.uses.len();
         if is_whole {
             self.move_due();
-            let is_short = self.entries > 1 && self.demanded() > self.demanded;
-            if is_short && self.attempts < MOST_ATTEMPTS && !self.moves.is_empty() {
-                self.schedule();
+            if self.entries > 1 && !self.moves.is_empty() {
+                self.learn(seconds);
             }
         }
         is_whole
+    }
+
+    /// What an entry tells that went by these moves from its begin: less room has to do where arrays had to be asked for, and the work
+    /// takes no longer than the entry did. The first entries waited for copies, which made it seem to.
+    fn learn(&mut self, seconds: f64) {
+        if self.demanded() > self.demanded {
+            if self.attempts < MOST_ATTEMPTS {
+                self.schedule_with_less();
+            }
+        } else if seconds < self.order.length * MUCH_FASTER {
+            let faster = seconds * FASTER / self.order.length;
+            self.order.at.iter_mut().for_each(|at| *at *= faster);
+            self.order.length *= faster;
+            self.schedule();
+        }
     }
 
     /// The next use is about to be made, and needs room.
