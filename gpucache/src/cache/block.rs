@@ -132,7 +132,6 @@ impl Block {
 
     /// Tells that work of the block's own stream that writes it is there now. Others wait for what is there at the time
     /// otherwise.
-    #[cfg(feature = "cuda")]
     pub(crate) fn note_write(&self) {
         self.0.note_write();
     }
