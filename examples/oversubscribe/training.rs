@@ -252,7 +252,7 @@ mod tests {
 
     fn warm_steps() {
         let compute = on_stream();
-        let mut training = Training::new(&compute, &options("--context 16")).unwrap();
+        let mut training = Training::new(&compute, &options("--context 16 --placement device")).unwrap();
         let mut taken = |steps: usize| {
             let before = compute.device().memory().times_taken();
             (0..steps).for_each(|_| assert!(training.step().unwrap() > 0.0));
