@@ -252,6 +252,9 @@ mod tests {
 
     fn warm_steps() {
         let compute = on_stream();
+        // What other tests left would serve the first steps.
+        gpucache::invalidate("train_step");
+        gpucache::trim(compute.device()).unwrap();
         let mut training = Training::new(&compute, &options("--context 16 --placement device")).unwrap();
         let mut taken = |steps: usize| {
             let before = compute.device().memory().times_taken();
