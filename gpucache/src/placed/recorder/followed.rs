@@ -5,8 +5,9 @@ use std::sync::{Arc, Weak};
 
 use super::learned::Learned;
 use super::{Name, Seen};
+use crate::base::error::Result;
 use crate::placed::yard::{Rests, Yard};
-use crate::placement::{Link, Move, Order, What, schedule};
+use crate::placement::{Access, Link, Move, Order, What, schedule};
 
 /// What links a GPU of today to its host, in each direction: 55 GB/s were measured on an H100 behind PCIe 5, a tenth less is planned
 /// with, as both directions at once share the host's memory.
@@ -117,7 +118,7 @@ impl Followed {
     /// The expected use is about to be made.
     #[inline]
     pub(super) fn pass(&mut self, slot: &Arc<impl Rests + 'static>) {
-        if seen_first(&self.uses[self.place].seen) {
+        if is_birth(&self.uses[self.place].seen) {
             let known: Arc<dyn Rests> = slot.clone();
             self.arrays[self.uses[self.place].array as usize].1 = Arc::downgrade(&known);
         }
@@ -186,12 +187,12 @@ impl Followed {
     }
 }
 
-/// Whether a use is the first one of an array that the entry makes.
-fn seen_first(seen: &Seen) -> bool {
-    seen.access == crate::placement::Access::Fill
+/// Whether a use makes its array.
+fn is_birth(seen: &Seen) -> bool {
+    seen.access == Access::Fill
 }
 
-fn carry_out(slot: &dyn Rests, what: What) -> crate::base::error::Result<()> {
+fn carry_out(slot: &dyn Rests, what: What) -> Result<()> {
     match what {
         What::WriteBack => slot.write_back(),
         What::Evict => slot.evict().map(|_| ()),
