@@ -61,7 +61,7 @@ struct Options {
     /// What serves the arrays.
     #[arg(long, value_enum, default_value = "auto")]
     policy: Policy,
-    /// Memory of the virtual device: bytes, or a multiple of the trace's peak live bytes, as in 1.02x.
+    /// Memory that the device may have: bytes, or a multiple of the trace's peak live bytes, as in 1.02x.
     #[arg(long)]
     limit: Option<Limit>,
     /// How often each trace is replayed; if more than once, the first pass is not timed.

@@ -67,7 +67,7 @@ impl Limit {
 /// Replays a trace as the options say.
 ///
 /// # Errors
-/// Where there is no such device, or it failed; where a limit is given for memory that is real.
+/// Where there is no such device, or it failed.
 pub(crate) fn replay(options: &Options, trace: &Trace) -> Result<Report> {
     let (device, outcome) = match options.device {
         Target::Virtual => {
@@ -75,9 +75,6 @@ pub(crate) fn replay(options: &Options, trace: &Trace) -> Result<Report> {
             // Only the run that is not timed has the device check every rule.
             let (watched, timed) = (Virtual::new(bytes), Virtual::unchecked(bytes));
             ("virtual".to_owned(), measured(&watched, &timed, options, trace)?)
-        }
-        Target::Real(_) if options.limit.is_some() => {
-            return Err("--limit is for the virtual device: use it with --device virtual".into());
         }
         Target::Real(choice) => real(choice, options, trace)?,
     };
@@ -87,7 +84,7 @@ pub(crate) fn replay(options: &Options, trace: &Trace) -> Result<Report> {
 #[cfg(feature = "cuda")]
 fn real(choice: DeviceChoice, options: &Options, trace: &Trace) -> Result<(String, Outcome)> {
     match choice.open_gpu(|ordinal| Ok((ordinal, Cuda::new(ordinal)?)))? {
-        Some((ordinal, gpu)) => Ok((format!("cuda:{ordinal}"), measured(&gpu, &gpu, options, trace)?)),
+        Some((ordinal, gpu)) => Ok((format!("cuda:{ordinal}"), limited(&gpu, options, trace)?)),
         None => on_host(options, trace),
     }
 }
@@ -100,7 +97,13 @@ fn real(choice: DeviceChoice, options: &Options, trace: &Trace) -> Result<(Strin
 
 fn on_host(options: &Options, trace: &Trace) -> Result<(String, Outcome)> {
     let host = Host::new();
-    Ok(("host".to_owned(), measured(&host, &host, options, trace)?))
+    Ok(("host".to_owned(), limited(&host, options, trace)?))
+}
+
+/// On a device that has memory: of which no more is held than the limit says.
+fn limited<D: Contents>(device: &D, options: &Options, trace: &Trace) -> Result<Outcome> {
+    gpucache::limit(device, options.limit.map_or(u64::MAX, |limit| limit.bytes(trace) as u64));
+    measured(device, device, options, trace)
 }
 
 fn measured<D: Contents>(watched: &D, timed: &D, options: &Options, trace: &Trace) -> Result<Outcome> {

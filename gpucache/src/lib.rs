@@ -32,9 +32,9 @@
 //! - Everything builds without CUDA; the driver is loaded when a GPU is asked for.
 //!
 //! # The way through the code
-//! `scope` (names, guards) → `array` (types), and beside it `foreign` (what other crates allocate) → `cache` (blocks of bytes under a key) → `planner` (which plan serves an entry) →
+//! `scope` (names, guards) → `placed` (arrays that may rest on the host) → `array` (types), and beside it `foreign` (what other crates allocate) → `cache` (blocks of bytes under a key) → `planner` (which plan serves an entry) →
 //! `home` (who may touch a cache) → `pressure` (who gives memory back) and `record` (a block's lives) → `range` (addresses) →
-//! `order` (streams) → `device` (a machine) → `trace` (what happened) → `base` and `plan` (pure: which addresses an entry will need). Each module uses
+//! `order` (streams) → `device` (a machine) → `trace` (what happened) → `base`, `plan` (pure: which addresses an entry will need) and `placement` (pure: what rests on the host, and when). Each module uses
 //! only those after it; `DESIGN.md` says why.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -50,6 +50,8 @@ pub mod device;
 pub mod foreign;
 mod home;
 mod order;
+mod placed;
+mod placement;
 pub mod plan;
 mod planner;
 mod pressure;
@@ -68,6 +70,7 @@ pub use base::error::{Error, Result};
 pub use base::shortage::{Bound, Holding, Shortage};
 pub use cache::Recycle;
 pub use home::{Deviations, PlanStats, ScopeStats, Unplanned};
+pub use placed::{Fetched, FetchedMut, Placed, PlacedStats, Placement, limit_host, placed_stats};
 pub use pressure::{
     Climbs, Cost, Need, PressureHandler, Rung, RungUse, climbs, limit, limit_idle, limit_process, limit_soft,
     on_pressure, patience, share_of, trim,
@@ -94,6 +97,8 @@ pub mod docs {
     pub mod guarantees {}
     #[doc = include_str!("../docs/limits.md")]
     pub mod limits {}
+    #[doc = include_str!("../docs/placed.md")]
+    pub mod placed {}
     // Its programs compile kernels.
     #[cfg(any(not(doctest), feature = "nvrtc"))]
     #[doc = include_str!("../docs/porting.md")]

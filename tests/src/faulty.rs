@@ -2,7 +2,8 @@
 //!
 //! [`Faulty::new`] makes a device of its own: its memory, calls and faults are independent of every other one. Memory is
 //! filled with garbage when it is allocated, so that nothing is zero by luck, and wiped when it is freed. A free that is
-//! made to fail frees all the same, as [`Backend::free`] says.
+//! made to fail frees all the same, as [`Backend::free`] says. The host's memory, to which arrays are copied that leave it, is a
+//! machine of its own: [`Faulty::host_side`].
 #![allow(unsafe_code)]
 
 mod ledger;
@@ -11,9 +12,9 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::fmt;
 use std::ptr::{copy, from_ref, with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
-use gpucache::device::{Backend, Device, Event, Memory, Stream};
+use gpucache::device::{Backend, Copies, Device, Event, Memory, Stream};
 use gpucache::{Error, Result};
 
 use self::ledger::{ALIGNMENT, Ledger, Place};
@@ -37,6 +38,8 @@ struct Machine {
     /// Whether events do not complete for now.
     lags: AtomicBool,
     memory: Arc<Memory>,
+    /// Its other side, once it was asked for.
+    host: OnceLock<Arc<Machine>>,
 }
 
 /// One stream of a device. It keeps no order, since every call is done when it returns.
@@ -70,8 +73,12 @@ impl Faulty {
     }
 
     fn on(ledger: Mutex<Ledger>, memory: Arc<Memory>) -> Faulty {
-        let (streams, lags) = (AtomicU64::new(0), AtomicBool::new(false));
-        Faulty::over(Arc::new(Machine { ledger, streams, lags, memory }))
+        Faulty::over(Machine::new(ledger, memory))
+    }
+
+    /// The host's side, with calls, faults and blocks of its own. Copies between both are calls of the device.
+    pub fn host_side(&self) -> Faulty {
+        Faulty::over(self.memory_of_this().machine.host().clone())
     }
 
     /// Another stream of the same device.
@@ -80,10 +87,9 @@ impl Faulty {
     }
 
     fn over(machine: Arc<Machine>) -> Faulty {
-        let stream = machine.streams.fetch_add(1, Relaxed);
         let memory = machine.memory.clone();
         // SAFETY: both are of one machine, whose memory is this process's.
-        Faulty(unsafe { Stream::new(memory, FaultyMemory { machine, stream }) })
+        Faulty(unsafe { Stream::new(memory, FaultyMemory::new(machine)) })
     }
 
     fn memory_of_this(&self) -> &FaultyMemory {
@@ -191,6 +197,19 @@ unsafe impl Event for FaultyEvent {
 }
 
 impl Machine {
+    fn new(ledger: Mutex<Ledger>, memory: Arc<Memory>) -> Arc<Machine> {
+        let (streams, lags) = (AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(Machine { ledger, streams, lags, memory, host: OnceLock::new() })
+    }
+
+    fn host(&self) -> &Arc<Machine> {
+        self.host.get_or_init(|| {
+            let mut ledger = Ledger::new(usize::MAX);
+            ledger.is_shared = true;
+            Machine::new(Mutex::new(ledger), Arc::default())
+        })
+    }
+
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -216,6 +235,16 @@ impl Drop for Machine {
 }
 
 impl FaultyMemory {
+    fn new(machine: Arc<Machine>) -> FaultyMemory {
+        let stream = machine.streams.fetch_add(1, Relaxed);
+        FaultyMemory { machine, stream }
+    }
+
+    /// Whether memory is the host's side of the device, which its queues for copies reach.
+    fn is_beside(&self, place: Place) -> bool {
+        self.machine.host.get().is_some_and(|host| host.ledger().holds(place))
+    }
+
     fn call(&self, call: Call, operation: &'static str, bytes: usize) -> Result<()> {
         self.machine.call(call, operation, bytes)
     }
@@ -224,7 +253,9 @@ impl FaultyMemory {
     fn call_on(&self, call: Call, operation: &'static str, ranges: &[(u64, usize)]) -> Result<()> {
         self.call(call, operation, ranges[0].1)?;
         let mut ledger = self.machine.ledger();
-        match ranges.iter().all(|&(address, bytes)| ledger.expect_live(call, Place { address, bytes }, self.stream)) {
+        let mut places = ranges.iter().map(|&(address, bytes)| Place { address, bytes });
+        let is_beside = |place| call == Call::Copy && self.is_beside(place);
+        match places.all(|place| is_beside(place) || ledger.expect_live(call, place, self.stream)) {
             true => Ok(()),
             false => Err(Error::device_failure("faulty", operation, "memory that is not allocated")),
         }
@@ -308,6 +339,12 @@ unsafe impl Backend for FaultyMemory {
         // SAFETY: the ledger says that `bytes` bytes are live at both addresses.
         unsafe { copy(pointer(from).cast_const(), pointer(to), bytes) };
         Ok(())
+    }
+
+    fn copies(&self) -> Result<Option<Copies>> {
+        self.call(Call::Copies, "making a queue for copies", 0)?;
+        let device = Arc::new(FaultyMemory::new(self.machine.clone()));
+        Ok(Some(Copies { device, host: Arc::new(FaultyMemory::new(self.machine.host().clone())) }))
     }
 
     fn synchronize(&self) -> Result<()> {

@@ -16,7 +16,7 @@ use serde_json::Value;
 const FEATURES: &str = "foreign";
 
 /// What runs over the driver as it is: a program, and what it is told of the driver.
-const RUNS: [(&str, &[(&str, &str)]); 21] = [
+const RUNS: [(&str, &[(&str, &str)]); 24] = [
     ("step", &[]),
     ("step", &[("MADEUP_POOLS", "0")]),
     ("threads", &[]),
@@ -35,6 +35,9 @@ const RUNS: [(&str, &[(&str, &str)]); 21] = [
     ("sizes", &[]),
     ("adopted", &[]),
     ("own_library", &[]),
+    ("placed", &[]),
+    ("placed", &[("MADEUP_PINNED", "0")]),
+    ("placed", &[("MADEUP_PAGES", "0"), ("MADEUP_POOLS", "0")]),
     ("storm", &[]),
     ("storm", &[("MADEUP_POOLS", "0")]),
     ("storm", &[("MADEUP_BYTES", "16777216"), ("MADEUP_PATIENCE", "0")]),

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Spacing, TokenStream, TokenTree};
 
 /// The layers, from the top. Those of one line stand beside each other.
-const LAYERS: [&[&str]; 12] = [
+const LAYERS: [&[&str]; 13] = [
     &["scope"],
+    &["placed"],
     &["array", "foreign"],
     &["cache"],
     &["planner"],
@@ -21,7 +22,7 @@ const LAYERS: [&[&str]; 12] = [
     &["order"],
     &["device"],
     &["trace"],
-    &["base", "plan"],
+    &["base", "placement", "plan"],
 ];
 
 /// Where `unsafe` may stand.

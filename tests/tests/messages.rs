@@ -118,3 +118,19 @@ fn the_scope_is_the_innermost_one() {
         assert!(message.contains(&format!("`{name}`")), "{message}");
     }
 }
+
+/// Names and shapes of any length: few lines, of which the first alone is prose.
+#[test]
+fn long_names_and_shapes_fit_a_screen() {
+    let _turn = turn();
+    let device = Virtual::new(8 << 20);
+    let names: Vec<String> = (0..9).map(|number| format!("{}message: long {number}", "a line\n".repeat(500))).collect();
+    let held: Vec<_> = names.iter().map(|name| Scope::new(name).run(|| device.zeros::<u8>(1000).unwrap())).collect();
+    let shape: Vec<usize> = [2; 24].into_iter().chain([1; 300]).collect();
+    let text = Scope::new(&names[0]).run(|| device.zeros::<u8>(&*shape).unwrap_err()).to_string();
+    assert!(text.lines().count() < 12, "{text}");
+    assert!(text.lines().skip(1).all(|line| line.chars().count() <= 120), "{text}");
+    assert!(text.lines().next().is_some_and(|line| line.chars().count() < 500), "{text}");
+    drop(held);
+    names.iter().for_each(|name| _ = gpucache::invalidate(name));
+}

@@ -9,6 +9,7 @@ use gpucache::{Array, Bound, Recycle, Scope, invalidate, stats};
 use gpucache_tests::seeds;
 
 const MIB: usize = 1 << 20;
+const RECYCLES: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off];
 
 /// What a scope holds now, in use and idle.
 fn held(name: &str) -> (u64, u64) {
@@ -53,16 +54,32 @@ fn a_lower_limit_takes_what_is_idle_when_the_scope_is_entered() {
     let _ = scope.invalidate();
 }
 
-/// An entry within one may be limited otherwise; the outer one's limit holds again afterwards.
+/// An entry within one may be limited otherwise; the outer one's limit holds again afterwards, whether or not it keeps anything.
 #[test]
 fn the_newest_entry_decides() {
     let device = Virtual::new(1 << 30);
-    let scope = Scope::new("limited: nested").limit(2 * MIB as u64);
-    scope.run(|| {
-        let wider = scope.limit(u64::MAX).run(|| device.zeros::<u8>(4 * MIB).unwrap());
-        drop(wider);
-        assert!(device.zeros::<u8>(3 * MIB).is_err());
-        assert!(device.zeros::<u8>(2 * MIB).is_ok());
+    for (outer, inner) in RECYCLES.into_iter().flat_map(|outer| RECYCLES.map(|inner| (outer, inner))) {
+        let scope = Scope::new("limited: nested").limit(2 * MIB as u64).recycle(outer);
+        scope.run(|| {
+            let wider = scope.limit(u64::MAX).recycle(inner).run(|| device.zeros::<u8>(4 * MIB).unwrap());
+            drop(wider);
+            assert!(device.zeros::<u8>(3 * MIB).is_err(), "{outer:?}, {inner:?}");
+            assert!(device.zeros::<u8>(2 * MIB).is_ok(), "{outer:?}, {inner:?}");
+        });
+        let _ = scope.invalidate();
+    }
+}
+
+/// So it is where an entry of the scope is open already, and where that goes on when the one within it is left.
+#[test]
+fn what_is_idle_goes_back_between_entries_of_one_scope_too() {
+    let device = Virtual::new(1 << 30);
+    let scope = Scope::new("limited: between").recycle(Recycle::Keyed);
+    let leave_idle = || drop([(); 8].map(|()| device.zeros::<u8>(MIB).unwrap()));
+    scope.limit(5 * MIB as u64).run(|| {
+        scope.run(leave_idle);
+        assert_eq!(held("limited: between"), (0, 5 * MIB as u64));
+        scope.limit(3 * MIB as u64).run(|| assert_eq!(held("limited: between"), (0, 3 * MIB as u64)));
     });
     let _ = scope.invalidate();
 }

@@ -56,6 +56,14 @@ pub(super) fn same_len<T>(dims: &[usize], len: usize) -> Result<()> {
     }
 }
 
+/// Whether two shapes have the same number of elements.
+///
+/// # Errors
+/// [`is_invalid_shape`](Error::is_invalid_shape) if not.
+pub(crate) fn same_elements<T>(dims: &[usize], before: &[usize]) -> Result<()> {
+    same_len::<T>(dims, elements::<T>(before)?)
+}
+
 /// The bytes of elements.
 pub(super) fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
     // SAFETY: these are the bytes of `values`, borrowed as long and as shared. An `Element` has no padding, so that all

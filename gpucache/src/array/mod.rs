@@ -5,6 +5,7 @@
 
 mod address;
 mod allocate;
+mod away;
 mod debug;
 mod element;
 mod extent;
@@ -20,9 +21,11 @@ use std::marker::PhantomData;
 use std::slice::{from_raw_parts_mut, from_ref};
 
 pub use allocate::Allocate;
+pub(crate) use away::Away;
 #[cfg(feature = "cuda")]
 pub use cuda::{ArrayView, Graph, Launch};
 pub use element::Element;
+pub(crate) use extent::same_elements;
 pub use host::Arguments;
 pub use shape::Shape;
 

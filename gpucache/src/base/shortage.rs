@@ -1,6 +1,6 @@
 //! Why there was no memory, as data: what was asked for, what there is, and who has it.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -160,18 +160,19 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// The end of a text, which tells most of a path or a name, in so many characters that a line with it fits a screen.
-struct Short<'a>(&'a str);
+/// The end of a text, which tells most of a path or a name, in so many characters of one line that a line with it fits a screen.
+pub(crate) struct Short<'a>(pub(crate) &'a str);
 
 const LONGEST_TEXT: usize = 60;
 
 impl fmt::Display for Short<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let left_out = self.0.chars().count().saturating_sub(LONGEST_TEXT);
-        match left_out {
-            0 => f.write_str(self.0),
-            _ => write!(f, "...{}", self.0.chars().skip(left_out + 3).collect::<String>()),
-        }
+        let (dots, left_out) = if left_out == 0 { ("", 0) } else { ("...", left_out + 3) };
+        f.write_str(dots)?;
+        // A name may have lines.
+        let in_line = |char: char| if char.is_control() { ' ' } else { char };
+        self.0.chars().skip(left_out).map(in_line).try_for_each(|char| f.write_char(char))
     }
 }
 
@@ -181,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_message_fits_a_screen() {
-        let name: Arc<str> = "näme".repeat(100).into();
+        let name: Arc<str> = "näme\n".repeat(100).into();
         let shortage = Shortage {
             scope_site: Some(Location::caller()),
             stream: u64::MAX,

@@ -5,6 +5,8 @@ use std::mem::MaybeUninit;
 
 use super::block::Block;
 use crate::base::error::{Error, Result};
+use crate::device::{Lane, Stream};
+use crate::record::Fence;
 
 impl Block {
     /// Writes `pattern` again and again; its length divides the block's.
@@ -35,13 +37,7 @@ impl Block {
     /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal bytes, of which a copy would leave a part
     /// unwritten; [`is_unavailable`](Error::is_unavailable) for blocks of two devices; a failure of the device.
     pub(crate) fn copy_from(&mut self, other: &Block) -> Result<()> {
-        let (from, bytes) = (other.address(), other.bytes());
-        if bytes != self.bytes() {
-            return Err(Error::invalid_shape(format!(
-                "{bytes} bytes cannot be copied to {}: copy between arrays of one size",
-                self.bytes()
-            )));
-        }
+        let from = Source::of(other, self)?;
         if self.stream().memory_id() != other.stream().memory_id() {
             return Err(Error::unavailable(
                 "a copy between two devices",
@@ -49,12 +45,57 @@ impl Block {
                 "copy by way of the host",
             ));
         }
-        // SAFETY: two blocks in use at the same time are disjoint, and lie in one device's memory with `bytes` bytes each;
-        // this one is borrowed exclusively.
-        let copy = |stream: &crate::device::Stream, to: u64| unsafe { stream.copy(from, to, bytes) };
-        self.writing(|stream, to| other.reading(|| copy(stream, to)))?;
+        self.writing(|stream, to| other.reading(|| from.copy(stream, to)))?;
         // Where the work that was to write the other one is not done yet, the copy is lost with it.
         self.set_outcome(other.outcome());
         Ok(())
+    }
+
+    /// Copies a block on the other side of a lane, of as many bytes, on the lane's queue: behind all that is on both blocks' streams
+    /// now, and before what is put there later. The answer is where on the queue it ends.
+    ///
+    /// # Errors
+    /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal bytes; [`is_unavailable`](Error::is_unavailable) for
+    /// blocks that are not of the lane's two memories, and while a graph is captured; a failure of the device.
+    pub(crate) fn copy_over(&mut self, lane: &Lane, other: &Block) -> Result<Fence> {
+        let from = Source::of(other, self)?;
+        other.read_on(lane.side_of(other.stream())?)?;
+        self.write_on(lane.side_of(self.stream())?)?;
+        from.copy(&lane.device, self.address())?;
+        self.set_outcome(other.outcome());
+        if self.stream().queue() == lane.device.queue() {
+            self.note_write();
+        }
+        // One for each side, since what the two memories know of the queue is apart.
+        let _ = Fence::sealed(&lane.host);
+        Ok(Fence::sealed(&lane.device))
+    }
+}
+
+/// What is copied to a block.
+///
+/// Invariant: `bytes` at `from` are those of a block in use, and as many as the block has that they are copied to, which is another
+/// one in use, and so disjoint. It is made by [`Source::of`] alone, and used before either block is given back.
+struct Source {
+    from: u64,
+    bytes: usize,
+}
+
+impl Source {
+    fn of(from: &Block, to: &Block) -> Result<Source> {
+        let (bytes, room) = (from.bytes(), to.bytes());
+        match bytes == room {
+            true => Ok(Source { from: from.address(), bytes }),
+            false => Err(Error::invalid_shape(format!(
+                "{bytes} bytes cannot be copied to {room}: copy between arrays of one size"
+            ))),
+        }
+    }
+
+    /// Puts the copy to the block at `to` on a stream that works on both blocks' memory, and that both are announced to.
+    fn copy(&self, stream: &Stream, to: u64) -> Result<()> {
+        // SAFETY: this is what the invariant says; the block that is written is borrowed exclusively by both callers. The stream is
+        // one of its device, or of a lane between the two memories, which is checked by both.
+        unsafe { stream.copy(self.from, to, self.bytes) }
     }
 }

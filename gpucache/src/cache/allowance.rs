@@ -32,7 +32,7 @@ impl Owner {
         is_free || self.allows(more.saturating_add(range.occupancy().granule))
     }
 
-    /// Gives back what is idle and more than the limit that an entry has set.
+    /// Gives back what is idle and more than the limit that an entry has set, or that holds again after one.
     pub(super) fn shrink(&self) {
         self.make_room_for(0);
     }

@@ -15,9 +15,9 @@ use crate::base::error::Result;
 #[cfg(feature = "cuda")]
 use crate::base::sync::OnceLock;
 use crate::device::Stream;
+use crate::record::{Fence, Outcome, Record, Request};
 #[cfg(feature = "cuda")]
 use crate::record::{Origin, View};
-use crate::record::{Outcome, Record, Request};
 use crate::trace;
 
 /// Memory on a stream, in use until dropped. A drop hands it back to the cache that served it, from any thread.
@@ -41,6 +41,17 @@ impl Block {
     #[inline(never)]
     fn allocate_traced(stream: &Stream, request: &Request<'_>) -> Result<Block> {
         let record = traced::allocate(stream, request, || Block::find(stream, request))?;
+        if stream.watches() {
+            stream.handed_out(record.address, record.bytes);
+        }
+        Ok(Block::of(record))
+    }
+
+    /// Memory of no scope, from the device's range: for what outlives entries and comes back at any time.
+    pub(crate) fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Block> {
+        stream.check()?;
+        let find = || supply::of_no_scope(stream, request);
+        let record = if trace::is_on() { traced::find(stream, request, find)? } else { find()? };
         if stream.watches() {
             stream.handed_out(record.address, record.bytes);
         }
@@ -142,7 +153,6 @@ impl Block {
 
     /// Tells that work of the block's own stream that writes it is there now. Others wait for what is there at the time
     /// otherwise.
-    #[cfg(feature = "cuda")]
     pub(crate) fn note_write(&self) {
         self.0.note_write();
     }
@@ -276,6 +286,14 @@ impl Block {
         self.note_use(stream);
         let is_plain = self.0.stream().queue() == stream.queue() && !self.0.needs_care();
         if is_plain { Ok(()) } else { self.0.write_on(stream) }
+    }
+
+    /// Puts the block's own stream behind a use by another one that ended at `fence`, and behind no more of that one's work.
+    ///
+    /// # Errors
+    /// A failure of the device; a graph that is captured.
+    pub(crate) fn follow(&mut self, fence: &Fence) -> Result<()> {
+        self.0.follow_uses(std::slice::from_ref(fence))
     }
 
     /// Has the block kept for a reservation that is made now, if its memory is not reserved anyway.

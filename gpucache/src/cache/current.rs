@@ -12,6 +12,7 @@ use super::policy::{Recycle, Terms};
 use super::supply;
 use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
+use crate::base::shortage::Short;
 use crate::device::Stream;
 #[cfg(feature = "foreign")]
 use crate::home::ForeignCounters;
@@ -30,6 +31,8 @@ thread_local! {
     static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
     /// The cache of `CURRENT`, if it keeps blocks.
     static KEEPING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
+    /// The cache of the outermost scope.
+    static OUTERMOST: Cell<Option<&'static Cache>> = const { Cell::new(None) };
     /// The cache of `CURRENT`, if it plans and no trace was on when it came to stand there.
     static PLANNING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
     /// The cache of `CURRENT`, if it plans and a trace was on.
@@ -39,11 +42,12 @@ thread_local! {
 /// Where a cache stands that serves this thread.
 type Standing = LocalKey<Cell<Option<&'static Cache>>>;
 
-/// Makes `current` serve this thread, or nobody.
+/// Makes `current` serve this thread, or nobody. The outermost scope is that of `outermost`.
 ///
 /// # Safety
 /// This thread has entered the cache and does not leave it before another call replaces it.
-pub(crate) unsafe fn set(current: Option<Current>) {
+pub(crate) unsafe fn set(current: Option<Current>, outermost: Option<Current>) {
+    OUTERMOST.set(outermost.map(|outermost| outermost.cache));
     CURRENT.set(current);
     let that =
         |does: fn(Recycle) -> bool| current.filter(|current| does(current.terms.recycle)).map(|current| current.cache);
@@ -67,9 +71,11 @@ pub(super) fn listed() -> u64 {
 #[cold]
 pub(crate) fn refused(error: Error, request: &Request<'_>) -> Error {
     let scope = CURRENT.get().and_then(|current| current.cache.scope_name());
-    let place = scope.map_or_else(String::new, |name| format!(" in the scope `{name}`"));
+    let place = scope.map_or_else(String::new, |name| format!(" in the scope `{}`", Short(&name)));
     let Request { type_name: dtype, dims, bytes, .. } = *request;
-    error.stopping(format!("an array of {dtype} of shape {dims:?}, {:#}{place}", Bytes(bytes as u64)), dtype, bytes)
+    let shape = format!("{dims:?}");
+    let request = format!("an array of {dtype} of shape {}, {:#}{place}", Short(&shape), Bytes(bytes as u64));
+    error.stopping(request, dtype, bytes)
 }
 
 /// What the plan of the innermost scope expects next, if this is it; nothing while a trace is on.
@@ -125,12 +131,28 @@ pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
     }
 }
 
-/// An entry of the innermost scope, to be told from others.
-#[cfg(feature = "foreign")]
+/// An entry of a scope, to be told from others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     cache: usize,
     number: u64,
+}
+
+impl Entry {
+    fn of(cache: &'static Cache) -> Entry {
+        Entry { cache: std::ptr::from_ref(cache) as usize, number: cache.entries() }
+    }
+
+    /// Names the scope on this thread.
+    pub(crate) fn scope(self) -> usize {
+        self.cache
+    }
+}
+
+/// The entry of the outermost scope that the thread is in.
+#[inline]
+pub(crate) fn outermost() -> Option<Entry> {
+    OUTERMOST.get().map(Entry::of)
 }
 
 /// The entry that the thread is in, or a value that stands for none.
@@ -144,7 +166,7 @@ pub(crate) fn entry() -> Entry {
 #[cfg(feature = "foreign")]
 #[inline]
 pub(crate) fn serving() -> Option<Entry> {
-    KEEPING.get().map(|cache| Entry { cache: std::ptr::from_ref(cache) as usize, number: cache.entries() })
+    KEEPING.get().map(Entry::of)
 }
 
 /// Counts something for the innermost scope, which the thread owns, if it keeps memory.

@@ -89,7 +89,6 @@ impl Cache {
     }
 
     /// How often the scope was entered.
-    #[cfg(feature = "foreign")]
     #[inline]
     pub(super) fn entries(&self) -> u64 {
         self.shared.counters.entries()
@@ -112,13 +111,13 @@ impl Cache {
         if self.shared.is_behind() {
             owner.catch_up();
         }
+        owner.shrink();
         if owner.depth() == 1 {
-            owner.shrink();
             owner.begin();
         }
     }
 
-    /// Leaves the scope; an entry of it that is still open recycles as it said. Nothing to do on a thread that does not own
+    /// Leaves the scope; entries of it that are still open recycle as they said, within the limit that they said. Nothing to do on a thread that does not own
     /// the cache (its end took it away).
     pub(crate) fn leave(&'static self, open: Option<Terms>) {
         let Some(owner) = self.owner() else { return };
@@ -128,6 +127,7 @@ impl Cache {
             owner.end();
         } else if let Some(terms) = open {
             owner.with(|local, _| local.enter(terms));
+            owner.shrink();
         }
         owner.exit();
         if !self.is_mine() {
@@ -303,6 +303,8 @@ impl Owner {
         self.make_allowance(stream, request)?;
         let store = self.with(|local, shared| local.store(shared, request));
         let supplied = supply::from_range(stream, request, store, Some(self.cache))?;
+        // Again, as a handler of the program may have allocated in the scope meanwhile.
+        self.make_allowance(stream, request)?;
         Ok(self.adopt(stream, request, supplied, true))
     }
 
@@ -310,6 +312,8 @@ impl Owner {
     pub(super) fn allocate_unkept(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         self.make_allowance(stream, request)?;
         let record = supply::from_device(stream, request, Some(self.cache))?;
+        // Again, as above.
+        self.make_allowance(stream, request)?;
         let taken = if request.bytes > 0 { Taken::ALLOCATION } else { Taken::default() };
         let supplied = Supplied { record, taken };
         Ok(self.adopt(stream, request, supplied, false))

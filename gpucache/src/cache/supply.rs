@@ -93,6 +93,19 @@ pub(super) fn from_device(stream: &Stream, request: &Request<'_>, holder: Asking
     Ok(Box::new(Record::new(stream, request, address, Origin::Device)))
 }
 
+/// Memory of no scope, behind whoever still uses what is free: arrays come to where others left, whose copies are done in time.
+pub(super) fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+    let free = match DeviceRange::of(stream) {
+        Some(range) if request.bytes > 0 => range.reuse_behind(stream, request.bytes as u64)?,
+        _ => None,
+    };
+    if let Some(Carved { block, address, .. }) = free {
+        return Ok(Box::new(Record::new(stream, request, address, Origin::Range(block))));
+    }
+    let Supplied { record, .. } = from_range(stream, request, Store { spare: None, moves: Moves::First }, None)?;
+    Ok(record)
+}
+
 /// Memory on a stream whose memory is reserved, of no scope. Work that is repeated writes it at any time.
 pub(super) fn reserved(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
     let store = Store { spare: None, moves: Moves::Never };

@@ -19,12 +19,13 @@ pub(super) fn allocate(
             tell(request, record.address, stream, Some(ServedBy::Plan));
             Ok(record)
         }
-        None => find_and_tell(stream, request, find),
+        None => self::find(stream, request, find),
     }
 }
 
+/// What `find` finds.
 #[inline(never)]
-fn find_and_tell(
+pub(super) fn find(
     stream: &Stream,
     request: &Request<'_>,
     find: impl FnOnce() -> Result<Box<Record>>,

@@ -1,15 +1,17 @@
 //! What a kind of machine implements.
 #![allow(unsafe_code)]
 
+pub(super) mod copies;
+
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use self::copies::Copies;
 use super::event::{Complete, Event};
 use crate::base::error::Result;
 
-/// What every block's address is a multiple of: the alignment of CUDA's allocations, on which kernels with vector loads
-/// rely.
+/// What every block's address is a multiple of: CUDA's alignment, on which kernels with vector loads rely.
 pub(crate) const ALIGNMENT: u64 = 256;
 
 /// What a kind of machine implements: memory ordered by one stream, and the operations that arrays need on it.
@@ -20,6 +22,8 @@ pub(crate) const ALIGNMENT: u64 = 256;
 /// [`allocate`](Backend::allocate) must return memory that nothing else uses and that stays valid until it is freed.
 /// On a machine whose arrays are read through pointers ([`Host`](super::Host)) it must be ordinary memory of the process.
 /// Behind a [`wait`](Backend::wait) for an event no work that it was recorded behind is under way.
+/// Both sides of [`copies`](Backend::copies) put their work on one queue; the device's copies between this device's memory and all that
+/// the host's side of any of its queues allocates.
 ///
 /// # Example
 /// A device of one's own, handle included:
@@ -35,7 +39,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// let address = Plain.allocate(1000)?;
     /// assert!(address.is_multiple_of(256));
     /// // SAFETY: it was allocated just now, with as many bytes, and nothing uses it.
@@ -52,7 +55,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// let address = Plain.allocate_for_all(64)?; // which all of it is, here
     /// // SAFETY: it was allocated just now, with as many bytes, and nothing uses it.
     /// unsafe { Plain.free(address, 64)? };
@@ -74,7 +76,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// let address = Plain.allocate(64)?;
     /// // SAFETY: it was allocated just now, with as many bytes, and nothing uses it.
     /// unsafe { Plain.free(address, 64)? };
@@ -93,7 +94,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// let address = Plain.allocate(8)?;
     /// let mut bytes = [0; 8];
     /// // SAFETY: as many bytes are allocated, and nothing else uses them.
@@ -118,7 +118,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// let (values, mut bytes) = ([7u8; 4], [0; 4]);
     /// let address = Plain.allocate(4)?;
     /// // SAFETY: four bytes are readable, writable and allocated, and nothing else uses them.
@@ -143,7 +142,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// let address = Plain.allocate(4)?;
     /// let mut bytes = [0; 4];
     /// // SAFETY: four bytes are writable and allocated, and nothing else uses them.
@@ -168,7 +166,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// let (first, second) = (Plain.allocate(4)?, Plain.allocate(4)?);
     /// let mut bytes = [0; 4];
     /// // SAFETY: four bytes are writable, and allocated at both addresses, and nothing else uses them.
@@ -184,6 +181,33 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()>;
 
+    /// A new queue for copies between this device's memory and the host's that it reaches by itself, which [`copy`](Backend::copy) of
+    /// the queue's `device` side makes. `None` for a device that has none, whose arrays never leave it.
+    ///
+    /// # Errors
+    /// What the device answered.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// assert!(Plain.copies()?.is_none()); // it was not asked to have one
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    fn copies(&self) -> Result<Option<Copies>> {
+        Ok(None)
+    }
+
+    /// How much of the host's memory that its queues for copies allocated is not pinned, so that copies make a thread wait.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
+    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// assert_eq!(Plain.pageable_bytes(), 0);
+    /// ```
+    fn pageable_bytes(&self) -> u64 {
+        0
+    }
+
     /// Waits until all work on the stream is done.
     ///
     /// # Errors
@@ -192,7 +216,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// Plain.synchronize()?; // at once, as no work is under way
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -207,7 +230,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// assert!(!Plain.release_reserve()?, "it keeps no memory");
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -227,7 +249,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// let event = Plain.new_event()?;
     /// assert!(event.is_complete()?);
     /// # Ok::<(), gpucache::Error>(())
@@ -245,7 +266,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// let event = Plain.new_event()?;
     /// Plain.record(&*event)?; // behind all that is on the stream now
     /// # Ok::<(), gpucache::Error>(())
@@ -263,7 +283,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// let (first, second) = (Plain, Plain);
     /// let event = first.new_event()?;
     /// first.record(&*event)?;
@@ -279,7 +298,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// assert!(!Plain.can_capture()); // it knows no graphs
     /// ```
     fn can_capture(&self) -> bool {
@@ -292,7 +310,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// assert!(!Plain.is_capturing()); // it knows no graphs
     /// ```
     fn is_capturing(&self) -> bool {
@@ -305,7 +322,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// assert!(Plain.records_for_anyone());
     /// ```
     fn records_for_anyone(&self) -> bool {
@@ -321,7 +337,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// Plain.kept_failure()?; // it keeps none
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -335,7 +350,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// assert!(!Plain.runs_closures());
     /// ```
     fn runs_closures(&self) -> bool {
@@ -348,7 +362,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// assert!(!Plain.watches()); // nobody tells it what becomes of its blocks
     /// ```
     fn watches(&self) -> bool {
@@ -363,7 +376,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// Plain.handed_out(256, 1024)?; // it has no objection
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -379,7 +391,6 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    ///
     /// Plain.taken_back(256, 1024)?; // it has no objection
     /// # Ok::<(), gpucache::Error>(())
     /// ```

@@ -44,6 +44,8 @@ pub struct Memory {
     refusal: Mutex<Option<Error>>,
     /// What the layer above keeps for the device.
     range: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// The host's memory for what leaves the device.
+    host_side: OnceLock<Arc<Memory>>,
 }
 
 impl Default for Memory {
@@ -77,22 +79,31 @@ impl Memory {
         Memory::of(RangeMemory::Chunks)
     }
 
+    /// The host's memory for what leaves this device, made of chunks. It lasts as long as the device, as ranges give nothing back by
+    /// themselves. The limit in the environment is one of the device, and does not count here.
+    pub(crate) fn host_side(&self) -> &Arc<Memory> {
+        self.host_side.get_or_init(|| Memory::unlimited(RangeMemory::Chunks).into())
+    }
+
+    /// The same, if anything ever left.
+    pub(crate) fn known_host_side(&self) -> Option<&Arc<Memory>> {
+        self.host_side.get()
+    }
+
     fn of(range_memory: RangeMemory) -> Memory {
+        let mut memory = Memory::unlimited(range_memory);
+        match quota::from_environment(memory.capacity()) {
+            Ok(limit) => limit.into_iter().for_each(|bytes| memory.meter.set_limit(bytes)),
+            Err(error) => memory.refusal = Mutex::new(Some(error)),
+        }
+        memory
+    }
+
+    fn unlimited(range_memory: RangeMemory) -> Memory {
         static NEXT_MEMORY: AtomicU64 = AtomicU64::new(1);
-        let id = NEXT_MEMORY.fetch_add(1, Relaxed);
-        let meter = Arc::new(Meter::default());
-        let capacity = match &range_memory {
-            RangeMemory::Pages(pages) => pages.capacity(),
-            RangeMemory::Plain | RangeMemory::Chunks => None,
-        };
-        let refusal = match quota::from_environment(capacity) {
-            Ok(limit) => {
-                limit.into_iter().for_each(|bytes| meter.set_limit(bytes));
-                None
-            }
-            Err(error) => Some(error),
-        };
-        Memory { id, meter, range_memory, refusal: Mutex::new(refusal), range: OnceLock::new() }
+        let (id, meter) = (NEXT_MEMORY.fetch_add(1, Relaxed), Arc::new(Meter::default()));
+        let refusal = Mutex::new(None);
+        Memory { id, meter, range_memory, refusal, range: OnceLock::new(), host_side: OnceLock::new() }
     }
 
     /// What was wrong with the limit in the environment, for the first stream to tell.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::quota::Quota;
 use super::virtual_memory::Unfinished;
 use crate::base::amounts::{Bytes, Count};
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 
 /// What this process holds from one device through this crate, in scopes and outside of them, and how often it asked since it
 /// began.
@@ -200,6 +200,11 @@ impl Meter {
     /// How many bytes more may be held, as far as the device is known to have them.
     pub(super) fn room(&self) -> u64 {
         self.quota.room()
+    }
+
+    /// The error of a request of more bytes than the limit allows in all.
+    pub(crate) fn beyond(&self, bytes: u64) -> Option<Error> {
+        self.quota.beyond(bytes)
     }
 
     /// How many bytes are held.

@@ -25,6 +25,7 @@ use std::ptr::from_ref;
 
 pub(crate) use backend::ALIGNMENT;
 pub use backend::Backend;
+pub use backend::copies::Copies;
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
 #[cfg(feature = "foreign")]
@@ -40,6 +41,7 @@ pub use memory::Memory;
 pub use meter::{MemoryUse, OrderUse};
 pub use stream::Stream;
 pub(crate) use stream::WeakStream;
+pub(crate) use stream::lane::Lane;
 pub use virtual_device::Virtual;
 pub use virtual_memory::{Unfinished, VirtualMemory};
 

@@ -91,6 +91,12 @@ impl Quota {
         room.min(process::room())
     }
 
+    /// The error of a request of more bytes than the limit allows in all.
+    pub(super) fn beyond(&self, bytes: u64) -> Option<Error> {
+        let limit = self.limit();
+        (bytes > limit).then(|| over(limit, self.held(), bytes))
+    }
+
     pub(super) fn undone(&self) -> u64 {
         self.part.undone.load(Relaxed)
     }

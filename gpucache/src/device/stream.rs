@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 mod by_thread;
+pub(super) mod lane;
 mod reserved;
 
 use std::any::Any;
@@ -26,9 +27,7 @@ use crate::trace;
 ///
 /// ```
 /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-/// use gpucache::device::Device;
-/// # use plain::{Desk, Plain};
-///
+/// use {gpucache::device::Device, plain::{Desk, Plain}}; // as in the example of `Backend`
 /// let desk = Desk::new(); // the handle in the example of `Backend`
 /// assert!(desk.stream_handle().backend::<Plain>().is_some());
 /// ```
@@ -87,11 +86,15 @@ impl Stream {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::{Memory, Stream}, plain::Plain}; // as in the example of `Backend`
-    ///
     /// // SAFETY: this memory maps nothing, and no other stream shares it.
     /// let stream = unsafe { Stream::new(Memory::default().into(), Plain) };
     /// ```
     pub unsafe fn new(memory: Arc<Memory>, backend: impl Backend) -> Stream {
+        Stream::over(memory, Arc::new(backend), None)
+    }
+
+    /// As [`new`](Stream::new), on the queue of another stream if there is one. This crate or a backend made the backend.
+    pub(super) fn over(memory: Arc<Memory>, backend: Arc<dyn Backend>, queue: Option<u64>) -> Stream {
         super::exit::watch();
         trace::start_from_environment();
         let id = NEXT_STREAM.fetch_add(1, Relaxed);
@@ -99,7 +102,7 @@ impl Stream {
         let refusal = memory.take_refusal();
         let stream = Stream(Arc::new(StreamState {
             id,
-            queue: id,
+            queue: queue.unwrap_or(id),
             memory,
             watches,
             runs_closures,
@@ -111,7 +114,7 @@ impl Stream {
             notice: Mutex::default(),
             reserved: None,
             by_thread: None,
-            backend: Arc::new(backend),
+            backend,
         }));
         // A program that was to be limited does not run without.
         refusal.into_iter().for_each(|error| stream.refuse_next(error));
@@ -135,7 +138,6 @@ impl Stream {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::{Device, Host}, plain::Plain}; // as in the example of `Backend`
-    ///
     /// assert!(Host::new().stream_handle().backend::<Plain>().is_none()); // that is another one's
     /// ```
     pub fn backend<B: Backend>(&self) -> Option<&B> {

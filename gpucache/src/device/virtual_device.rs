@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
 use super::Device;
+use super::backend::copies::Copies;
 use super::backend::{ALIGNMENT, Backend};
 use super::memory::Memory;
 use super::stream::Stream;
 use super::virtual_memory::{Unfinished, VirtualMemory};
 use crate::base::error::{Error, Result};
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 
 /// The unit of mapping, as on CUDA devices, so that a dry run counts what a GPU would hold.
 const VIRTUAL_GRANULARITY: u64 = 2 << 20;
@@ -54,6 +55,8 @@ struct Addresses {
     capacity: u64,
     watches: bool,
     occupancy: Mutex<Occupancy>,
+    /// The host's side, of as much as anybody may want, once there are queues for copies.
+    host: OnceLock<Arc<Addresses>>,
 }
 
 /// What is mapped and used of the addresses.
@@ -100,7 +103,7 @@ impl Virtual {
     }
 
     fn over(bytes: usize, watches: bool) -> Virtual {
-        let addresses = Arc::new(Addresses { capacity: bytes as u64, watches, occupancy: Mutex::default() });
+        let addresses = Arc::new(Addresses::new(bytes as u64, watches));
         let memory = Memory::with_pages(VirtualPages(addresses.clone()));
         // SAFETY: what the pages and the backend give are numbers that nobody follows, so that there is no memory which
         // one of them could not use.
@@ -123,6 +126,10 @@ impl std::fmt::Debug for Virtual {
 }
 
 impl Addresses {
+    fn new(capacity: u64, watches: bool) -> Addresses {
+        Addresses { capacity, watches, occupancy: Mutex::default(), host: OnceLock::new() }
+    }
+
     fn occupancy(&self) -> MutexGuard<'_, Occupancy> {
         self.occupancy.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -234,7 +241,9 @@ unsafe impl Backend for Unbacked {
         self.0.take(occupancy, bytes)?;
         // Below the range's addresses, and never the same twice.
         let address = ALIGNMENT + occupancy.next_plain;
-        occupancy.next_plain = (occupancy.next_plain + bytes).next_multiple_of(ALIGNMENT);
+        let end = address.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(ALIGNMENT));
+        let none_left = || Error::out_of_memory("the virtual device", bytes as usize, "no addresses are left");
+        occupancy.next_plain = end.ok_or_else(none_left)? - ALIGNMENT;
         occupancy.plain.insert(address, bytes);
         occupancy.plain_bytes += bytes;
         Ok(address)
@@ -267,6 +276,11 @@ unsafe impl Backend for Unbacked {
 
     unsafe fn copy(&self, _from: u64, _to: u64, _bytes: usize) -> Result<()> {
         Ok(())
+    }
+
+    fn copies(&self) -> Result<Option<Copies>> {
+        let host = self.0.host.get_or_init(|| Arc::new(Addresses::new(u64::MAX, self.0.watches)));
+        Ok(Some(Copies { device: Arc::new(Unbacked(self.0.clone())), host: Arc::new(Unbacked(host.clone())) }))
     }
 
     fn synchronize(&self) -> Result<()> {

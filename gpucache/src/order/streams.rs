@@ -214,6 +214,12 @@ impl Streams {
         Place(place)
     }
 
+    /// Ends the epoch of `stream` now: what is put on it later is none that others wait for with what is there.
+    pub(crate) fn seal(&mut self, stream: &Stream) {
+        let Place(place) = self.attend(stream);
+        self.end_epochs(place);
+    }
+
     /// How often memory was freed.
     pub(crate) fn frees(&self) -> u64 {
         self.frees

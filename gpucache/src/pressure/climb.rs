@@ -10,12 +10,13 @@ use super::handlers::{self, Need};
 use super::ladder::Rung;
 use super::patience::Pauses;
 use super::reclaim::{self, Holder, Idle};
+use super::spill;
 use super::survey;
 use super::tally::Tally;
 use super::transit::{self, InNeed};
 use crate::base::error::{Error, Result};
 use crate::device::{Stream, process, softly};
-use crate::range::{DeviceRange, Patience, give_back_elsewhere};
+use crate::range::{DeviceRange, Patience, await_elsewhere, devices_but, give_back_elsewhere};
 
 /// How often it is made again while others give memory back, each time too late: with so many threads in need at once one of them
 /// still gets an error that another attempt would have spared it.
@@ -34,8 +35,9 @@ pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A:
     {
         return Ok(memory);
     }
-    match ask.ask(false) {
-        Err(error) if error.is_beyond_all(asked.bytes) => {
+    let is_beyond = |error: &Error| error.is_beyond_all(asked.bytes) || asked.bytes > memory.most();
+    match ask.ask(false).map_err(|error| with_own_limit(error, &asked)) {
+        Err(error) if error.is_out_of_memory() && is_beyond(&error) => {
             Tally::default().end(&asked, None);
             Err(survey::told(error, &asked))
         }
@@ -44,6 +46,13 @@ pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A:
         }
         answer => answer,
     }
+}
+
+/// The error of a request of more than the device's limit allows tells that limit, though the process's was met first.
+fn with_own_limit(error: Error, asked: &Asked<'_>) -> Error {
+    let is_other = error.is_of_process() && !error.is_beyond_all(asked.bytes);
+    let own = if is_other { asked.stream.meter().beyond(asked.bytes) } else { None };
+    own.unwrap_or(error)
 }
 
 /// As [`insist`], with no more held than the soft limit says. `None` if what is idle does not suffice for that.
@@ -183,6 +192,7 @@ impl<A: Ask> Climb<'_, A> {
             // A range has what other streams still use, which it gives to whoever insists.
             Rung::Streams => self.retry(Patience::None, DeviceRange::of(stream).is_some()),
             Rung::Waiting => self.retry(Patience::Some, false),
+            Rung::Spill => self.spill(),
             Rung::Arenas => self.revoke(),
             Rung::Patience | Rung::Handlers => Ok(None),
         }
@@ -234,12 +244,17 @@ impl<A: Ask> Climb<'_, A> {
         let stream = self.asked.stream;
         // First: what others give back while this is under way may be too late for it.
         let before = std::mem::replace(&mut self.seen, Seen::after(&self.error, stream));
-        let trimmed = DeviceRange::of(stream).map_or(Ok(0), |range| {
-            range.end_epochs()?;
-            range.trim(0, patience)
-        })?;
-        let is_worth = stream.release_reserve()? || trimmed > 0 || self.seen != before || may_be;
+        let is_more = self.trim(patience)? > 0;
+        let is_worth = stream.release_reserve()? || is_more || self.seen != before || may_be;
         if is_worth { self.again() } else { Ok(None) }
+    }
+
+    /// Gives free pages back to the device; to others as well where the process may not hold more of all of them.
+    fn trim(&self, patience: Patience) -> Result<u64> {
+        let Asked { stream, bytes, .. } = self.asked;
+        let own = DeviceRange::of(stream).map_or(Ok(0), |range| range.give_all_back(patience))?;
+        let lacks = if self.error.is_of_process() { bytes.saturating_sub(own) } else { 0 };
+        Ok(own + await_elsewhere(stream.memory_id(), lacks, patience))
     }
 
     fn again(&mut self) -> Result<Option<A::Memory>> {
@@ -249,6 +264,35 @@ impl<A: Ask> Climb<'_, A> {
                 Ok(None)
             }
             answer => answer.map(Some),
+        }
+    }
+
+    /// How many bytes have to leave, each by a copy, as far as the device is known to have the others; all of them if not.
+    fn missing(&self) -> u64 {
+        let (stream, bytes) = (self.asked.stream, self.asked.bytes);
+        let room = stream.memory().most().saturating_sub(stream.meter().held());
+        let idle = DeviceRange::of(stream).map(DeviceRange::occupancy).map_or(0, |range| range.reserved - range.live);
+        if room < bytes { (bytes - room).saturating_sub(idle) } else { bytes }
+    }
+
+    /// Has arrays leave for the host until what is free is enough, or none may leave any more.
+    fn spill(&mut self) -> Result<Option<A::Memory>> {
+        let (device, mut bytes) = (self.asked.stream.memory_id(), self.missing().max(LEAST));
+        loop {
+            let freed = spill::spill(device, bytes);
+            if freed == 0 {
+                return Ok(None);
+            }
+            self.tally.freed(Rung::Spill, freed);
+            let served = match self.ask.ask_for_free()? {
+                // The copies may be under way.
+                None => self.retry(Patience::Some, true)?,
+                served => served,
+            };
+            if served.is_some() {
+                return Ok(served);
+            }
+            bytes = bytes.saturating_mul(2);
         }
     }
 
@@ -272,16 +316,23 @@ impl<A: Ask> Climb<'_, A> {
 
     /// What there is for another attempt: what became idle meanwhile goes back first, and only then are arenas taken away.
     fn found(&self) -> Found {
-        let Asked { stream, bytes, .. } = self.asked;
-        if reclaim::release_idle(Idle::All, stream.memory_id(), u64::MAX) > 0 {
-            Found::Idle
-        } else if reclaim::revoke(stream.memory_id(), bytes) > 0 {
-            Found::Arenas
+        let stream = self.asked.stream;
+        let own = stream.memory_id();
+        let elsewhere = devices_but(own).filter(|_| self.error.is_of_process());
+        if let Some(found) = std::iter::once(own).chain(elsewhere).find_map(|device| self.found_on(device)) {
+            found
         } else if !transit::is_still() || Seen::after(&self.error, stream) != self.seen {
             Found::OnItsWay
         } else {
             Found::Nothing
         }
+    }
+
+    fn found_on(&self, device: u64) -> Option<Found> {
+        if reclaim::release_idle(Idle::All, device, u64::MAX) > 0 {
+            return Some(Found::Idle);
+        }
+        (reclaim::revoke(device, self.asked.bytes) > 0).then_some(Found::Arenas)
     }
 }
 

@@ -62,7 +62,8 @@ fn handlers() -> MutexGuard<'static, Vec<Arc<Handler>>> {
 ///
 /// Handlers are called in the order in which they were registered, without a lock held. One may drop arrays, invalidate, write
 /// something elsewhere, or enter scopes and allocate; no handler is called for what is allocated in one. A panic in
-/// one is caught, and counts as nothing given up. The answer keeps the handler registered.
+/// one is caught, and counts as nothing given up. The answer keeps the handler registered: once it is dropped, in another handler
+/// too, no call begins.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -101,12 +102,17 @@ thread_local! {
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The handlers of the stream's device, in order; none for what is allocated in one.
+/// The handlers of the stream's device, in order; none for what is allocated in one. Each is given only while it is registered, as
+/// those before it may have dropped others.
 pub(super) fn of(stream: &Stream) -> impl Iterator<Item = Arc<Handler>> + use<> {
     let device = stream.memory_id();
     let may = !IS_INSIDE.get();
     let known = if may { handlers().clone() } else { Vec::new() };
-    known.into_iter().filter(move |handler| handler.device == device)
+    known.into_iter().filter(move |handler| handler.device == device && is_registered(handler))
+}
+
+fn is_registered(handler: &Arc<Handler>) -> bool {
+    handlers().iter().any(|known| Arc::ptr_eq(known, handler))
 }
 
 impl Handler {
@@ -114,8 +120,10 @@ impl Handler {
         IS_INSIDE.set(true);
         // What it left half done is its own: the crate shares nothing with it but what any code of the program may use.
         let panicked = catch_unwind(AssertUnwindSafe(|| (self.act)(need))).err();
+        // The drop of what it panicked with may allocate, and panic as well: what it panics with then is leaked, as its drop
+        // might do the same.
+        let again = catch_unwind(AssertUnwindSafe(|| drop(panicked)));
         IS_INSIDE.set(false);
-        // The drop of what it panicked with may panic as well.
-        drop(catch_unwind(AssertUnwindSafe(|| drop(panicked))));
+        std::mem::forget(again);
     }
 }

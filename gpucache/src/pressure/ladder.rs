@@ -11,7 +11,7 @@ use std::fmt;
 /// use gpucache::{Cost, Rung};
 ///
 /// let names: Vec<_> = Rung::ALL.iter().map(|rung| rung.name()).collect();
-/// assert_eq!(names, ["pages", "others", "own", "streams", "waiting", "arenas", "patience", "handlers"]);
+/// assert_eq!(names, ["pages", "others", "own", "streams", "waiting", "spill", "arenas", "patience", "handlers"]);
 /// assert!(Rung::ALL.iter().is_sorted_by_key(|rung| rung.cost()));
 /// assert_eq!(Rung::Handlers.cost(), Cost::Program);
 /// ```
@@ -29,6 +29,8 @@ pub enum Rung {
     Streams,
     /// Memory whose work is done in a moment, for which the thread waits.
     Waiting,
+    /// Arrays in use that may rest on the host ([`Placed`](crate::Placed)): those that were used least recently leave.
+    Spill,
     /// The blocks of plans that other threads are inside of, where nothing in them is alive.
     Arenas,
     /// What other threads drop meanwhile, for which the thread waits as long as [`patience`](crate::patience) says.
@@ -54,6 +56,8 @@ pub enum Cost {
     Entries,
     /// Time: a thread or a stream waits for work.
     Time,
+    /// Copies to the host, and back when the arrays are used next.
+    Copies,
     /// A scope that a thread is inside of goes on without its plan.
     Plans,
     /// As much time as the program said.
@@ -66,14 +70,15 @@ impl Rung {
     /// All of them, from the bottom.
     ///
     /// ```
-    /// assert_eq!(gpucache::Rung::ALL.len(), 8);
+    /// assert_eq!(gpucache::Rung::ALL.len(), 9);
     /// ```
-    pub const ALL: [Rung; 8] = [
+    pub const ALL: [Rung; 9] = [
         Rung::Pages,
         Rung::Others,
         Rung::Own,
         Rung::Streams,
         Rung::Waiting,
+        Rung::Spill,
         Rung::Arenas,
         Rung::Patience,
         Rung::Handlers,
@@ -91,6 +96,7 @@ impl Rung {
             Rung::Others => "others",
             Rung::Streams => "streams",
             Rung::Waiting => "waiting",
+            Rung::Spill => "spill",
             Rung::Arenas => "arenas",
             Rung::Patience => "patience",
             Rung::Handlers => "handlers",
@@ -107,6 +113,7 @@ impl Rung {
             Rung::Pages => Cost::Calls,
             Rung::Own | Rung::Others => Cost::Entries,
             Rung::Streams | Rung::Waiting => Cost::Time,
+            Rung::Spill => Cost::Copies,
             Rung::Arenas => Cost::Plans,
             Rung::Patience => Cost::Patience,
             Rung::Handlers => Cost::Program,

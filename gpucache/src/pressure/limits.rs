@@ -47,7 +47,11 @@ fn limits() -> MutexGuard<'static, Limits> {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn limit(device: &impl Device, bytes: u64) {
-    let memory = device.stream_handle().memory();
+    limit_memory(device.stream_handle().memory(), bytes);
+}
+
+/// The same of a memory that is no device's.
+pub(crate) fn limit_memory(memory: &Memory, bytes: u64) {
     memory.meter().set_limit(bytes);
     shrink_to(memory, bytes);
 }

@@ -12,12 +12,13 @@
 //! | `ladder` | the rungs, as data: [`Rung`] |
 //! | `ask` | what is asked for, and how |
 //! | `climb` | what is done on each, for a request that ran out of memory |
-//! | `climbs`, `tally` | what came of it, counted: [`climbs`] |
-//! | `patience` | how long is waited for other threads: [`patience`] |
+//! | `climbs`, `tally` | what came of it, counted: [`climbs()`] |
+//! | `patience` | how long is waited for other threads: [`patience()`] |
 //! | `handlers` | what the program gives up: [`on_pressure`] |
 //! | `survey` | what is told of a request that nothing served |
 //! | `age` | which scope was entered least recently |
 //! | `reclaim` | who holds memory, and how idle memory is had from all of them; [`trim`] |
+//! | `spill` | who has arrays that may leave for the host |
 //! | `demand` | how much of each device is likely to be needed again |
 //! | `limits` | how much may be held, and how much may stay idle: [`limit`], [`limit_soft`], [`limit_process`], [`limit_idle`] |
 //! | `lease` | how an arena is taken from a thread that is inside, without a lock on its side |
@@ -31,6 +32,7 @@ pub(crate) mod demand;
 pub(crate) mod lease;
 pub(crate) mod limits;
 pub(crate) mod reclaim;
+pub(crate) mod spill;
 pub(crate) mod survey;
 pub(crate) mod transit;
 

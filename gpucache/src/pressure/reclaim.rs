@@ -138,7 +138,7 @@ fn chosen(sizes: &[u64], need: u64) -> Vec<usize> {
 /// Memory of a scope's arrays stays with the device's range when they are dropped, for the next entry of any scope. This
 /// gives it back to the driver now, whatever scopes may need again, but for the idle blocks of `recycle = "keyed"`. It waits
 /// a quarter of a second at most for the work on the device; memory that work still uses then stays: synchronize first
-/// to have all of it back.
+/// to have all of it back. Memory of the host in which no array rests that left the device goes back too, and is not in the bytes.
 ///
 /// # Errors
 /// A failure of the device, or of work on it.
@@ -155,7 +155,9 @@ fn chosen(sizes: &[u64], need: u64) -> Vec<usize> {
 pub fn trim(device: &impl Device) -> Result<u64> {
     let stream = device.stream_handle();
     release_idle(Idle::Budgeted, stream.memory_id(), 0);
-    DeviceRange::of(stream).map_or(Ok(0), |range| range.trim(0, Patience::Some))
+    let trimmed = DeviceRange::of(stream).map_or(Ok(0), |range| range.trim(0, Patience::Some));
+    let host = stream.memory().known_host_side().and_then(|host| host.known_range::<DeviceRange>());
+    host.map_or(Ok(0), |range| range.trim(0, Patience::Some)).and(trimmed)
 }
 
 /// How much of a device is in use in scopes. One that serves several devices counts for each.

@@ -54,7 +54,7 @@ pub(crate) use ordered::{Carved, Taken};
 pub(crate) use patience::Patience;
 pub(crate) use room::Room;
 pub(crate) use shared::{DeviceRange, Occupancy, trim_all};
-pub(crate) use short::give_back_elsewhere;
+pub(crate) use short::{await_elsewhere, devices_but, give_back_elsewhere};
 
 #[cfg(test)]
 use {

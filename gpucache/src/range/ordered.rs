@@ -94,16 +94,21 @@ impl Ordered {
         carved.ok_or_else(|| exhausted(bytes, self.range.pages()))
     }
 
-    /// Memory for `bytes` in spite of those who still use it: behind those of one free span, or else behind all. What the
-    /// device said before is returned where neither helps.
-    pub(super) fn seize(&mut self, stream: &Stream, bytes: u64, error: Error) -> Result<Carved> {
+    /// Memory for `bytes` that is free, behind those who still use it.
+    pub(super) fn reuse_behind(&mut self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
         let Ordered { range, streams, .. } = self;
         let block = range.reuse_if(bytes, CANDIDATES, |tag| match streams.claim(stream, tag) {
             Err(error) if error.is_unavailable() => Ok(false),
             claimed => claimed.map(|()| true),
         })?;
-        if let Some(block) = block {
-            return Ok(self.carved(block, 0, 0));
+        Ok(block.map(|block| self.carved(block, 0, 0)))
+    }
+
+    /// Memory for `bytes` in spite of those who still use it: behind those of one free span, or else behind all. What the
+    /// device said before is returned where neither helps.
+    pub(super) fn seize(&mut self, stream: &Stream, bytes: u64, error: Error) -> Result<Carved> {
+        if let Some(carved) = self.reuse_behind(stream, bytes)? {
+            return Ok(carved);
         }
         let me = self.streams.attend(stream);
         if !self.streams.are_several() {

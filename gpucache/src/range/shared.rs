@@ -104,6 +104,19 @@ impl DeviceRange {
         inner.reuse(stream, bytes, CANDIDATES)
     }
 
+    /// As [`reuse`](DeviceRange::reuse), or behind whoever still uses what is free: for those who know that they are done in time.
+    ///
+    /// # Errors
+    /// As for [`reuse`](DeviceRange::reuse).
+    pub(crate) fn reuse_behind(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
+        let inner = &mut *self.inner();
+        inner.check()?;
+        match inner.reuse(stream, bytes, CANDIDATES)? {
+            Some(carved) => Ok(Some(carved)),
+            None => inner.reuse_behind(stream, bytes),
+        }
+    }
+
     /// As [`reuse`](DeviceRange::reuse), where the range is to grow otherwise: looks at all that is free, and waits a moment
     /// for those who may be done with it.
     ///
@@ -323,6 +336,11 @@ impl DeviceRange {
     #[cfg(any(feature = "cuda", test))]
     pub(crate) fn release(&self, stream: &Stream) {
         self.inner().streams.release(stream);
+    }
+
+    /// Ends the epoch of `stream` now, by one event.
+    pub(crate) fn seal(&self, stream: &Stream) {
+        self.inner().streams.seal(stream);
     }
 
     /// The calling thread works on `stream`, whose open epoch another one wants to end.

@@ -35,6 +35,15 @@ impl DeviceRange {
         Ok(given + if given < bytes { self.trim(0, Patience::None)? } else { 0 })
     }
 
+    /// Gives all free pages back to the device, with those of which it is found out now that no work uses them.
+    ///
+    /// # Errors
+    /// As for [`trim`](DeviceRange::trim).
+    pub(crate) fn give_all_back(&self, patience: Patience) -> Result<u64> {
+        self.end_epochs()?;
+        self.trim(0, patience)
+    }
+
     /// Whether the range may grow by so many bytes, as far as is known of the device and its limit.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.inner().range.pages().room() >= bytes
@@ -44,7 +53,7 @@ impl DeviceRange {
     ///
     /// # Errors
     /// What the streams' work met.
-    pub(crate) fn end_epochs(&self) -> Result<()> {
+    fn end_epochs(&self) -> Result<()> {
         self.inner().streams.look(true)
     }
 
@@ -57,13 +66,27 @@ impl DeviceRange {
 /// Gives free pages of so many bytes back to their devices, of whatever device but one; or all that no work uses. Returns the bytes.
 /// A failure is the device's, which the next call there meets as well.
 pub(crate) fn give_back_elsewhere(but: u64, bytes: u64) -> u64 {
+    elsewhere(but, bytes, DeviceRange::give_back)
+}
+
+/// As [`give_back_elsewhere`], with `patience` for the work that uses pages, until so many bytes went back.
+pub(crate) fn await_elsewhere(but: u64, bytes: u64, patience: Patience) -> u64 {
+    elsewhere(but, bytes, |range, _| range.give_all_back(patience))
+}
+
+fn elsewhere(but: u64, bytes: u64, give_back: impl Fn(&DeviceRange, u64) -> Result<u64>) -> u64 {
     let mut given = 0;
     for memory in memories().into_iter().filter(|memory| memory.id() != but) {
         if given < bytes
             && let Some(range) = memory.known_range::<DeviceRange>()
         {
-            given += range.give_back(bytes - given).unwrap_or(0);
+            given += give_back(range, bytes - given).unwrap_or(0);
         }
     }
     given
+}
+
+/// The devices that have a range, but one.
+pub(crate) fn devices_but(but: u64) -> impl Iterator<Item = u64> {
+    memories().into_iter().map(|memory| memory.id()).filter(move |&id| id != but)
 }

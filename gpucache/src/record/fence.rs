@@ -19,6 +19,13 @@ impl Fence {
         Fence { stream: stream.clone(), epoch }
     }
 
+    /// Now, and no later: whoever is put behind it waits for nothing that comes to the stream afterwards. Costs an event.
+    pub(crate) fn sealed(stream: &Stream) -> Fence {
+        let fence = Fence::now(stream);
+        DeviceRange::of(stream).into_iter().for_each(|range| range.seal(stream));
+        fence
+    }
+
     /// The end of an epoch that the stream told.
     pub(crate) fn at(stream: &Stream, epoch: u64) -> Fence {
         Fence { stream: stream.clone(), epoch: Some(Epoch::numbered(epoch)) }

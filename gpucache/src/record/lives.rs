@@ -113,7 +113,7 @@ impl Record {
         if process_exits() {
             return std::mem::forget(self.view.take());
         }
-        if let Err(error) = self.end_uses() {
+        if let Err(error) = self.end_uses().or_else(|error| self.outwait_users(error)) {
             // Who uses it cannot be waited for: it is nobody's then.
             std::mem::forget(self.view.take());
             return self.stream.keep(error);

@@ -10,7 +10,7 @@ use super::last_write::Written;
 use super::outcome::Outcome;
 use super::record::Record;
 use super::uses::Uses;
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::base::sync::MutexGuard;
 use crate::device::Stream;
 
@@ -163,6 +163,25 @@ impl Record {
             view.follow_uses()?;
         }
         self.follow_uses(&[])
+    }
+
+    /// Has the thread wait for the streams that may still use the memory, as its own stream could not be told to, and keeps that
+    /// failure.
+    ///
+    /// # Errors
+    /// The failure, if nobody can wait here: it is one of a capture, which a wait would end, the work is code of this process, or the
+    /// device fails that too.
+    #[cold]
+    pub(super) fn outwait_users(&mut self, failure: Error) -> Result<()> {
+        let can_wait = |user: &Stream| !user.runs_closures() && !user.is_capturing() && user.synchronize().is_ok();
+        let Some(uses) = self.known_uses() else { return Err(failure) };
+        if failure.is_unavailable() || !uses.users().all(can_wait) {
+            return Err(failure);
+        }
+        uses.clear();
+        self.take_no_more_care();
+        self.stream().keep(failure);
+        Ok(())
     }
 
     /// The outcome of the work that writes the memory last, if that is late work.

@@ -190,7 +190,7 @@ impl Stack {
         let mut entries = self.entries.borrow_mut();
         let Some(place) = entries.iter().rposition(|entry| entry.id == id) else { return };
         let left = entries.remove(place);
-        let open = left.current.and_then(|Current { cache, .. }| recycled_as(&entries, cache));
+        let open = left.current.and_then(|Current { cache, .. }| terms_of_open(&entries, cache));
         drop(entries);
         self.serve_from_top();
         if let Some(Current { cache, .. }) = left.current {
@@ -202,25 +202,31 @@ impl Stack {
     }
 
     fn serve_from_top(&self) {
-        let top = self.entries.borrow().last().and_then(|entry| entry.current);
+        let entries = self.entries.borrow();
+        let top = entries.last().and_then(|entry| entry.current);
+        let bottom = entries.iter().find_map(|entry| entry.current);
+        drop(entries);
         // SAFETY: an entry entered its cache before it came onto the stack, and leaves it after it was taken off and
         // this was called again.
-        unsafe { current::set(top) };
+        unsafe { current::set(top, bottom) };
     }
 }
 
-/// What the newest open entry of a cache said of what it keeps, if one keeps anything.
-fn recycled_as(entries: &[Entry], cache: &'static Cache) -> Option<Terms> {
-    let of_this = |current: &Current| std::ptr::eq(current.cache, cache) && current.terms.recycle != Recycle::Off;
-    let mut open = entries.iter().rev().filter_map(|entry| entry.current);
-    open.find(of_this).map(|current| current.terms)
+/// What holds of the open entries of a cache, if there are any: the limit that the newest one said, and what the newest of those
+/// said that keep anything.
+fn terms_of_open(entries: &[Entry], cache: &'static Cache) -> Option<Terms> {
+    let newest_first = entries.iter().rev().filter_map(|entry| entry.current);
+    let mut open = newest_first.filter(|current| std::ptr::eq(current.cache, cache)).map(|current| current.terms);
+    let newest = open.next()?;
+    let keeping = std::iter::once(newest).chain(open).find(|terms| terms.recycle != Recycle::Off);
+    Some(Terms { recycle: keeping.map_or(Recycle::Off, |terms| terms.recycle), ..newest })
 }
 
 impl Drop for Stack {
     /// The end of the thread: its caches wait for the next one, and what is busy goes back there when it is dropped.
     fn drop(&mut self) {
         // SAFETY: nobody serves this thread any more.
-        unsafe { current::set(None) };
+        unsafe { current::set(None, None) };
         if thread_is_main() {
             return process_exits_now();
         }

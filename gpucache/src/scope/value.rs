@@ -110,7 +110,7 @@ impl<'a> Scope<'a> {
     /// for which more would be held all the same is an error that tells the limit
     /// ([`Error::shortage`](crate::Error::shortage)). It counts what [`ScopeStats`] counts as busy and idle: the bytes of arrays
     /// and plans' blocks, and not the pages that they share with others. Entries of one scope may be limited differently: the
-    /// newest decides. One that finds more held gives back what is idle when it begins.
+    /// newest decides. One that finds more held gives back what is idle when it begins, and when one within it is left.
     ///
     /// ```
     /// use gpucache::{Bound, Scope, device::Virtual, prelude::*};

@@ -8,7 +8,8 @@
 //!
 //! Two functions are its own. `madeup_calls(name)` tells how often a function of the driver was called, and
 //! `madeup_delay(stream, milliseconds)` lets a stream sleep. `MADEUP_BYTES` is the memory that the device has (1 GiB), and
-//! `MADEUP_POOLS=0` takes its memory pools away, `MADEUP_PAGES=0` its virtual memory management.
+//! `MADEUP_POOLS=0` takes its memory pools away, `MADEUP_PAGES=0` its virtual memory management,
+//! `MADEUP_PINNED=0` the host's pinned memory.
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code)]
 

@@ -20,6 +20,11 @@ pub(crate) fn holds(address: u64) -> bool {
     before.is_some_and(|(start, bytes)| address - start < *bytes as u64)
 }
 
+/// Whether there is any: `MADEUP_PINNED` is not 0.
+fn may_pin() -> bool {
+    std::env::var("MADEUP_PINNED").is_ok_and(|text| text == "0").eq(&false)
+}
+
 fn layout(bytes: usize) -> Answer<Layout> {
     if bytes == 0 {
         return Err(Status::INVALID_VALUE);
@@ -31,6 +36,9 @@ fn layout(bytes: usize) -> Answer<Layout> {
 pub(crate) extern "C" fn cuMemHostAlloc(address: Out<*mut u8>, bytes: usize, _flags: c_uint) -> Status {
     answer("cuMemHostAlloc", || {
         context::require()?;
+        if !may_pin() {
+            return Err(Status::OUT_OF_MEMORY);
+        }
         // SAFETY: the layout has bytes.
         let memory = unsafe { alloc_zeroed(layout(bytes)?) };
         if memory.is_null() {

@@ -14,6 +14,11 @@ fn around(address: u64) -> Answer<(u64, u64)> {
     arena::around(address).or_else(|| pages::around(address)).ok_or(Status::INVALID_VALUE)
 }
 
+/// Whether streams read and write the memory there when they come to it: the device's, and what is pinned.
+pub(crate) fn is_late(address: u64) -> bool {
+    pinned::holds(address) || around(address).is_ok()
+}
+
 /// Writes one attribute of an address of the device, or the type of one of the host that the driver gave.
 ///
 /// # Safety

@@ -7,7 +7,7 @@ use std::ffi::{c_uchar, c_uint, c_ushort};
 
 use crate::answer::{Answer, Status, answer};
 use crate::context;
-use crate::{pinned, raw, streams};
+use crate::{pinned, pointers, raw, streams};
 
 /// The stream of the calls that have none.
 const DEFAULT: usize = 0;
@@ -162,6 +162,22 @@ pub(crate) unsafe extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: 
 pub(crate) unsafe extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, bytes: usize) -> Status {
     // SAFETY: the caller says that the memory is there, and does not free it before work of the default stream.
     answer("cuMemcpyDtoD_v2", || unsafe { copy(to, from, bytes, DEFAULT) })
+}
+
+/// Between any two addresses, which tell of what kind they are.
+///
+/// # Safety
+/// `from` may be read and `to` may be written: memory of the device or pinned, also when the stream comes to it.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: usize) -> Status {
+    // SAFETY: the caller says both, of each kind of memory for as long as that kind is used.
+    answer("cuMemcpyAsync", || unsafe {
+        match (pointers::is_late(from), pointers::is_late(to)) {
+            (false, _) => upload(to, from as *const u8, bytes, stream),
+            (_, false) => download(to as *mut u8, from, bytes, stream),
+            (true, true) => copy(to, from, bytes, stream),
+        }
+    })
 }
 
 /// Between contexts, of which there is one.

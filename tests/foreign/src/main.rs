@@ -9,6 +9,7 @@ mod front_end;
 mod handles;
 mod hazards;
 mod mistakes;
+mod placed;
 mod report;
 mod shortage;
 mod slices;
@@ -23,7 +24,7 @@ use report::Outcome;
 
 type Program = fn() -> Outcome;
 
-const PROGRAMS: [(&str, Program); 24] = [
+const PROGRAMS: [(&str, Program); 25] = [
     ("step", step::run),
     ("threads", threads::run),
     ("streams", streams::run),
@@ -45,6 +46,7 @@ const PROGRAMS: [(&str, Program); 24] = [
     ("host_at_once", hazards::host_at_once),
     ("adopted", hazards::adopted),
     ("storm", storm::run),
+    ("placed", placed::run),
     ("unseen_end", hazards::unseen_end),
     ("thread_end", hazards::thread_end),
     ("destroyed_meanwhile", hazards::destroyed_meanwhile),

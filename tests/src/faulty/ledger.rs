@@ -22,11 +22,12 @@ pub enum Call {
     Record,
     Query,
     Wait,
+    Copies,
 }
 
 /// How many calls of each kind were made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Calls([u64; 11]);
+pub struct Calls([u64; 12]);
 
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +167,12 @@ impl Ledger {
         self.live.remove(&place.address);
         self.held -= place.bytes;
         true
+    }
+
+    /// Whether memory lies within a block.
+    pub(super) fn holds(&self, place: Place) -> bool {
+        let block = self.live.range(..=place.address).next_back();
+        block.is_some_and(|(&at, &(bytes, _))| place.address + place.bytes as u64 <= at + bytes as u64)
     }
 
     /// Whether memory that a call touches lies within a block of the same stream, or of any if they share; a violation if not.

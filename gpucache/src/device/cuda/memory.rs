@@ -1,6 +1,8 @@
 //! The memory of a GPU, ordered by one stream: allocations from the driver's pool, fills and copies.
 #![allow(unsafe_code)]
 
+mod pinned;
+
 use std::any::Any;
 use std::slice::from_raw_parts;
 use std::sync::Arc;
@@ -8,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
+use self::pinned::Pinned;
 use super::driver::OwnEvent;
 use super::errors::describe;
 use super::known::Known;
@@ -16,6 +19,7 @@ use super::pool::Pool;
 use super::queue::Queue;
 use super::{Cuda, kept};
 use crate::base::error::{Error, Result};
+use crate::device::Copies;
 use crate::device::backend::Backend;
 use crate::device::event::Event;
 
@@ -46,7 +50,7 @@ impl CudaMemory {
         self.queue.stream()
     }
 
-    fn context(&self) -> &Arc<CudaContext> {
+    pub(super) fn context(&self) -> &Arc<CudaContext> {
         self.stream().context()
     }
 
@@ -55,7 +59,7 @@ impl CudaMemory {
         self.queue.run(call).map_err(|error| self.failure(operation, error))
     }
 
-    fn failure(&self, operation: &'static str, error: DriverError) -> Error {
+    pub(super) fn failure(&self, operation: &'static str, error: DriverError) -> Error {
         Error::device_failure(self.name(), operation, describe(error))
     }
 
@@ -165,9 +169,17 @@ unsafe impl Backend for CudaMemory {
         self.kept_failure()?;
         self.call("a copy on the device", |stream| {
             // SAFETY: the caller gives two allocated blocks of `bytes` bytes that do not overlap, and nothing else
-            // writes either of them before this is done. The queue lends the handle of a live stream.
-            unsafe { result::memcpy_dtod_async(to, from, bytes, stream) }
+            // writes either of them before this is done. Either may be pinned memory of the host, whose address is the same on
+            // the device: the driver tells by the address which it is. The queue lends the handle of a live stream.
+            unsafe { sys::cuMemcpyAsync(to, from, bytes, stream) }.result()
         })
+    }
+
+    fn copies(&self) -> Result<Option<Copies>> {
+        let stream = self.context().new_stream().map_err(|error| self.failure("making a stream for copies", error))?;
+        let host = Pinned::new(CudaMemory::new(Queue::held(stream.clone()), self.known.clone()));
+        let device = CudaMemory::new(Queue::held(stream), self.known.clone());
+        Ok(Some(Copies { device: Arc::new(device), host: Arc::new(host) }))
     }
 
     fn synchronize(&self) -> Result<()> {

@@ -5,15 +5,16 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::mem::MaybeUninit;
 use std::ptr::{copy_nonoverlapping, with_exposed_provenance_mut};
 use std::slice::from_raw_parts_mut;
+use std::sync::Arc;
 
 #[cfg(target_os = "linux")]
 use super::budget;
 use crate::base::error::{Error, Result};
-use crate::device::{ALIGNMENT, Backend, Memory};
+use crate::device::{ALIGNMENT, Backend, Copies, Memory};
 
 /// The stream whose work is done when a call returns.
 #[derive(Debug)]
-pub(super) struct HostMemory;
+pub(in crate::device) struct HostMemory;
 
 /// Pages where the system manages them as this crate knows how, chunks of the global allocator elsewhere.
 pub(super) fn memory() -> Memory {
@@ -96,6 +97,10 @@ unsafe impl Backend for HostMemory {
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
         Transfer { from: pointer_mut(from), to: pointer_mut(to), bytes }.run();
         Ok(())
+    }
+
+    fn copies(&self) -> Result<Option<Copies>> {
+        Ok(Some(Copies { device: Arc::new(HostMemory), host: Arc::new(HostMemory) }))
     }
 
     fn synchronize(&self) -> Result<()> {

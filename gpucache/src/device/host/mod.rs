@@ -12,7 +12,8 @@ mod queued;
 
 use std::sync::Arc;
 
-use self::memory::{HostMemory, memory};
+pub(super) use self::memory::HostMemory;
+use self::memory::memory;
 use self::queue::Queue;
 use self::queued::Queued;
 use super::Device;

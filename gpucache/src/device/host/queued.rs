@@ -9,7 +9,7 @@ use super::memory::HostMemory;
 use super::queue::{Progress, Queue};
 use crate::base::error::{Error, Result};
 use crate::base::sync::Mutex;
-use crate::device::{Backend, Event};
+use crate::device::{Backend, Copies, Event};
 
 /// Memory of the process, ordered by a queue.
 #[derive(Debug)]
@@ -120,6 +120,11 @@ unsafe impl Backend for Queued {
 
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
         self.push(Operation::Copy { from, to, bytes })
+    }
+
+    fn copies(&self) -> Result<Option<Copies>> {
+        let queue: Arc<dyn Backend> = Arc::new(Queued(Queue::start()?));
+        Ok(Some(Copies { device: queue.clone(), host: queue }))
     }
 
     fn synchronize(&self) -> Result<()> {

@@ -1,0 +1,172 @@
+//! Trains a small GPT whose arrays all rest in one store, under a limit of the device's memory if one is given.
+//!
+//! ```text
+//! cargo run --release --example oversubscribe
+//! cargo run --release --example oversubscribe -- --device host --layers 4 --width 128 --json
+//! cargo run --release --example oversubscribe -- --layers 48 --width 2048 --heads 16 --context 512 --batch 2 --steps 20
+//! ```
+//!
+//! The reader's way: `store.rs`, through which all arrays are reached that outlive an operation; `training.rs`, the step with its
+//! scope and the loop; `model.rs`, `block.rs` and the parts of a block, `attention.rs`, `mlp.rs`, `norm.rs` and `linear.rs`;
+//! `parameter.rs`, what is trained. `compute.rs` says what is asked of a machine, `host.rs` and `cuda.rs` do it, and `train`
+//! below chooses one of the two at run time.
+
+mod attention;
+#[cfg(feature = "cuda")]
+mod blas;
+mod block;
+#[path = "../common/mod.rs"]
+mod common;
+mod compute;
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(test)]
+mod gradient_check;
+mod host;
+#[cfg(feature = "cuda")]
+mod kernels;
+mod limit;
+mod linear;
+mod mlp;
+mod model;
+mod norm;
+mod parameter;
+#[cfg(test)]
+mod plain;
+mod product;
+mod report;
+mod rows;
+mod sample;
+mod shapes;
+mod sizes;
+mod step;
+mod store;
+mod text;
+mod training;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::common::{DeviceChoice, Result};
+use crate::compute::Compute;
+use crate::limit::Limit;
+use crate::report::Report;
+use crate::sizes::Sizes;
+use crate::store::Placement;
+
+/// Trains a small GPT on plays of Shakespeare, letter by letter, and lets it write some text.
+///
+/// With the same options on the same machine, losses and text are the same to the last bit, whatever the limit and the
+/// placement.
+#[derive(Clone, Debug, Parser)]
+struct Options {
+    /// Where to train: auto (the first GPU, else the host), host or cuda:N.
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+    /// Training steps.
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
+    steps: u32,
+    /// Blocks of attention and perceptron: 2 on the host if nothing is said, 6 on a GPU.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    layers: Option<u32>,
+    /// Numbers that stand for one letter between blocks: 64, or 512.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    width: Option<u32>,
+    /// Heads of each attention, which share the width: 4, or 8.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    heads: Option<u32>,
+    /// Letters in a sequence: 64, or 256.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    context: Option<u32>,
+    /// Sequences in a step: 8, or 16.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    batch: Option<u32>,
+    /// What parameters and batches are drawn from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The most memory of the device that may be held: bytes, as 20GiB, or a share of what training takes without a limit, as
+    /// 0.6x, which three steps without one tell.
+    #[arg(long)]
+    limit: Option<Limit>,
+    /// Where arrays rest while no operation uses them.
+    #[arg(long, value_enum, default_value = "auto")]
+    placement: Placement,
+    /// Print one JSON object instead of a summary.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Sizes where nothing is said: layers, width, heads, context and batch.
+type Defaults = [u32; 5];
+
+/// Seconds on two cores.
+const ON_THE_HOST: Defaults = [2, 64, 4, 64, 8];
+/// About a gigabyte, so that pages of 2 MiB are a small part of it.
+#[cfg(feature = "cuda")]
+const ON_A_GPU: Defaults = [6, 512, 8, 256, 16];
+
+impl Options {
+    /// With all sizes.
+    fn filled(&self, [layers, width, heads, context, batch]: Defaults) -> Options {
+        let mut filled = self.clone();
+        filled.layers.get_or_insert(layers);
+        filled.width.get_or_insert(width);
+        filled.heads.get_or_insert(heads);
+        filled.context.get_or_insert(context);
+        filled.batch.get_or_insert(batch);
+        filled
+    }
+
+    fn sizes(&self, vocabulary: usize) -> Sizes {
+        let size = |option: Option<u32>, default: u32| option.unwrap_or(default) as usize;
+        let [layers, width, heads, context, batch] = ON_THE_HOST;
+        Sizes {
+            layers: size(self.layers, layers),
+            width: size(self.width, width),
+            heads: size(self.heads, heads),
+            context: size(self.context, context),
+            batch: size(self.batch, batch),
+            vocabulary,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("oversubscribe: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<()> {
+    let report = train(options)?;
+    if options.json {
+        println!("{}", serde_json::to_string(&report)?)
+    } else {
+        println!("{report}")
+    }
+    Ok(())
+}
+
+/// The choice between a GPU and the host: all below is generic, and compiled for each of the two.
+#[cfg(feature = "cuda")]
+fn train(options: &Options) -> Result<Report> {
+    match options.device.open_gpu(cuda::CudaCompute::new)? {
+        Some(gpu) => train_on(&gpu, &options.filled(ON_A_GPU)),
+        None => train_on(&host::HostCompute::new(), options),
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+fn train(options: &Options) -> Result<Report> {
+    options.device.refuse_gpu()?;
+    train_on(&host::HostCompute::new(), options)
+}
+
+fn train_on<C: Compute>(compute: &C, options: &Options) -> Result<Report> {
+    Ok(Report::new(compute, options, training::train(compute, options)?))
+}

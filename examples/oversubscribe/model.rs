@@ -1,0 +1,159 @@
+//! A small GPT (Radford et al. 2019): tokens and their places, blocks, a norm, and a score for each token that may come next.
+//!
+//! The backward pass goes through the same parts from the end. Each part learns as soon as its gradient is known, so that the
+//! gradients of few arrays are alive at a time.
+
+use gpucache::prelude::*;
+
+use crate::block::{self, Block};
+use crate::common::Result;
+use crate::compute::{Compute, Matrix};
+use crate::norm::Norm;
+use crate::parameter::{Init, Parameter};
+use crate::sizes::Sizes;
+use crate::step::Step;
+use crate::step::Turn::{AsIs, Transposed};
+use crate::store::Held;
+
+/// Tokens on the device, all sequences of a step one behind the other.
+pub(crate) type Tokens<D> = Array<u32, D>;
+
+#[derive(Debug)]
+pub(crate) struct Model<D: Device> {
+    /// Vocabulary × width.
+    tokens: Parameter<D>,
+    /// One row: a part of the width for each place in a sequence.
+    positions: Parameter<D>,
+    blocks: Vec<Block<D>>,
+    norm: Norm<D>,
+    /// Width × vocabulary.
+    head: Parameter<D>,
+}
+
+/// What the forward pass leaves for the backward pass.
+#[derive(Debug)]
+pub(crate) struct Saved<D: Device> {
+    blocks: Vec<block::Saved<D>>,
+    /// In front of the last norm, and behind it.
+    last: Held<D>,
+    normalized: Held<D>,
+    pub(crate) logits: Held<D>,
+}
+
+impl<D: Device> Model<D> {
+    pub(crate) fn new<C: Compute<Device = D>>(init: &mut Init<'_, C>, sizes: &Sizes) -> Result<Self> {
+        let Sizes { layers, width, context, vocabulary, .. } = *sizes;
+        // As many times as this, something is added to each token.
+        let added = (2 * layers) as f32;
+        Ok(Self {
+            tokens: init.uniform([vocabulary, width], 0.1)?,
+            positions: init.uniform([1, context * width], 0.1)?,
+            blocks: (0..layers).map(|_| Block::new(init, width, added.sqrt().recip())).collect::<Result<_>>()?,
+            norm: Norm::new(init, width)?,
+            head: init.uniform([width, vocabulary], 1.0 / (width as f32).sqrt())?,
+        })
+    }
+
+    pub(crate) fn forward<C: Compute<Device = D>>(&self, step: &Step<'_, C>, tokens: &Tokens<D>) -> Result<Saved<D>> {
+        let (mut last, mut blocks) = (self.embed(step, tokens)?, Vec::with_capacity(self.blocks.len()));
+        for block in &self.blocks {
+            let (out, saved) = block.forward(step, last)?;
+            blocks.push(saved);
+            last = out;
+        }
+        let normalized = self.norm.forward(step, &last)?;
+        let logits = self.scores(step, &normalized)?;
+        Ok(Saved { blocks, last, normalized, logits })
+    }
+
+    /// The logits alone: what a block leaves for a backward pass is dropped.
+    pub(crate) fn logits<C: Compute<Device = D>>(&self, step: &Step<'_, C>, tokens: &Tokens<D>) -> Result<Held<D>> {
+        let mut last = self.embed(step, tokens)?;
+        for block in &self.blocks {
+            last = block.forward(step, last)?.0;
+        }
+        self.scores(step, &self.norm.forward(step, &last)?)
+    }
+
+    /// The loss of each token goes to `losses`, and the network learns.
+    pub(crate) fn learn<C: Compute<Device = D>>(
+        &mut self,
+        step: &Step<'_, C>,
+        saved: Saved<D>,
+        (tokens, targets): (&Tokens<D>, &Tokens<D>),
+        losses: &mut Matrix<D>,
+    ) -> Result<()> {
+        let Saved { blocks, last, normalized, logits } = saved;
+        let mut at_logits = step.fill(logits.shape())?;
+        step.compute.cross_entropy(&*logits.read()?, targets, losses, &mut *at_logits.write()?)?;
+        drop(logits);
+        let at_normalized = self.learn_head(step, normalized, at_logits)?;
+        let mut gradient = step.store.zeros(last.shape())?;
+        self.norm.backward(step, &last, at_normalized, &mut gradient)?;
+        drop(last);
+        for (block, saved) in self.blocks.iter_mut().zip(blocks).rev() {
+            block.backward(step, saved, &mut gradient)?;
+        }
+        self.learn_embedding(step, tokens, gradient)
+    }
+
+    fn embed<C: Compute<Device = D>>(&self, step: &Step<'_, C>, tokens: &Tokens<D>) -> Result<Held<D>> {
+        let mut out = step.fill([tokens.len(), self.tokens.value.shape()[1]])?;
+        let (table, positions) = (self.tokens.value.read()?, self.positions.value.read()?);
+        step.compute.embed(tokens, &table, &positions, &mut *out.write()?)?;
+        Ok(out)
+    }
+
+    fn scores<C: Compute<Device = D>>(&self, step: &Step<'_, C>, normalized: &Held<D>) -> Result<Held<D>> {
+        let head = &self.head.value;
+        let mut out = step.fill([normalized.shape()[0], head.shape()[1]])?;
+        step.matmul((normalized, AsIs), (head, AsIs), 0.0, &mut out)?;
+        Ok(out)
+    }
+
+    /// The gradient in front of the head, from that behind it.
+    fn learn_head<C: Compute<Device = D>>(
+        &mut self,
+        step: &Step<'_, C>,
+        normalized: Held<D>,
+        at_logits: Held<D>,
+    ) -> Result<Held<D>> {
+        let (mut at_normalized, mut at_head) = (step.fill(normalized.shape())?, step.fill(self.head.value.shape())?);
+        step.matmul((&at_logits, AsIs), (&self.head.value, Transposed), 0.0, &mut at_normalized)?;
+        step.matmul((&normalized, Transposed), (&at_logits, AsIs), 0.0, &mut at_head)?;
+        drop((normalized, at_logits));
+        self.head.learn(step, at_head)?;
+        Ok(at_normalized)
+    }
+
+    fn learn_embedding<C: Compute<Device = D>>(
+        &mut self,
+        step: &Step<'_, C>,
+        tokens: &Tokens<D>,
+        gradient: Held<D>,
+    ) -> Result<()> {
+        let mut at_tokens = step.fill(self.tokens.value.shape())?;
+        step.compute.embed_gradient(tokens, &*gradient.read()?, &mut *at_tokens.write()?)?;
+        self.tokens.learn(step, at_tokens)?;
+        let at_positions = step.sum_rows(&*gradient.read()?, self.positions.value.shape()[1])?;
+        self.positions.learn(step, at_positions)
+    }
+
+    /// All that is trained: embeddings, each block from its first norm on, the last norm, the head.
+    #[cfg(test)]
+    pub(crate) fn parameters(&self) -> Vec<&Parameter<D>> {
+        let mut all = vec![&self.tokens, &self.positions];
+        for Block { first_norm, attention, second_norm, mlp } in &self.blocks {
+            all.extend([&first_norm.gain, &first_norm.bias]);
+            for linear in [&attention.query, &attention.key, &attention.value, &attention.out] {
+                all.extend([&linear.weight, &linear.bias]);
+            }
+            all.extend([&second_norm.gain, &second_norm.bias]);
+            for linear in [&mlp.up, &mlp.down] {
+                all.extend([&linear.weight, &linear.bias]);
+            }
+        }
+        all.extend([&self.norm.gain, &self.norm.bias, &self.head]);
+        all
+    }
+}

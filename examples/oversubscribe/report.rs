@@ -1,0 +1,103 @@
+//! What a run says at its end: for people, or as one JSON object.
+
+use std::fmt;
+
+use crate::Options;
+use crate::compute::Compute;
+use crate::store::{Placement, Traffic};
+use crate::training::Outcome;
+
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Report {
+    device: String,
+    placement: Placement,
+    layers: usize,
+    width: usize,
+    heads: usize,
+    context: usize,
+    batch: usize,
+    seed: u64,
+    /// Trained numbers.
+    parameters: usize,
+    /// Mean cross-entropy of each step, in nats for a letter.
+    losses: Vec<f32>,
+    /// Without the first three steps, if there are more.
+    /// Of the second half of the steps: in the first ones memory is taken, the order of uses learned, and memory of the host
+    /// pinned.
+    steps_per_second: f64,
+    /// What each step took.
+    step_seconds: Vec<f64>,
+    /// The most memory of the device that was held at once under the limit, if there was one. Where the limit is a share, what
+    /// was held when a step ended counts.
+    peak_device_bytes: u64,
+    /// The most that was held in three steps without a limit, where the limit is a share of it.
+    unlimited_peak_bytes: Option<u64>,
+    limit_bytes: Option<u64>,
+    #[serde(flatten)]
+    traffic: Traffic,
+    /// What the trained network writes.
+    text: String,
+}
+
+impl Report {
+    pub(crate) fn new<C: Compute>(compute: &C, options: &Options, outcome: Outcome) -> Self {
+        let sizes = outcome.sizes;
+        Self {
+            device: compute.name(),
+            placement: options.placement,
+            layers: sizes.layers,
+            width: sizes.width,
+            heads: sizes.heads,
+            context: sizes.context,
+            batch: sizes.batch,
+            seed: options.seed,
+            parameters: sizes.parameters(),
+            losses: outcome.losses,
+            steps_per_second: speed(&outcome.step_seconds),
+            step_seconds: outcome.step_seconds,
+            peak_device_bytes: outcome.peak_device_bytes,
+            unlimited_peak_bytes: outcome.unlimited_peak_bytes,
+            limit_bytes: outcome.limit_bytes,
+            traffic: outcome.traffic,
+            text: outcome.text,
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { layers, width, heads, context, batch, .. } = self;
+        writeln!(f, "device              {}", self.device)?;
+        writeln!(
+            f,
+            "network             {layers} layers, width {width}, {heads} heads, {} parameters",
+            self.parameters
+        )?;
+        writeln!(f, "a step              {batch} sequences of {context} letters")?;
+        if let (Some(first), Some(last)) = (self.losses.first(), self.losses.last()) {
+            writeln!(f, "loss                {first:.4} in the first step, {last:.4} in step {}", self.losses.len())?;
+        }
+        writeln!(f, "speed               {:.2} steps/s", self.steps_per_second)?;
+        writeln!(f, "peak device memory  {:.1} MiB", mebibytes(self.peak_device_bytes))?;
+        if let Some(bytes) = self.unlimited_peak_bytes {
+            writeln!(f, "without a limit     {:.1} MiB", mebibytes(bytes))?;
+        }
+        if let Some(bytes) = self.limit_bytes {
+            writeln!(f, "limit               {:.1} MiB", mebibytes(bytes))?;
+        }
+        let Traffic { moved_bytes, waited_seconds, hidden_share, evictions, .. } = self.traffic;
+        writeln!(f, "moved               {:.1} MiB, {evictions} arrays away", mebibytes(moved_bytes))?;
+        writeln!(f, "waited for that     {waited_seconds:.2} s, {:.0} % hidden", 100.0 * hidden_share)?;
+        write!(f, "it writes\n{}", self.text)
+    }
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// Steps a second in the second half of them.
+fn speed(step_seconds: &[f64]) -> f64 {
+    let timed = &step_seconds[step_seconds.len() / 2..];
+    timed.len() as f64 / timed.iter().sum::<f64>()
+}

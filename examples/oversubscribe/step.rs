@@ -1,0 +1,84 @@
+//! What the parts of the network need in one step: a machine, a store, and the numbers of the step.
+
+use gpucache::prelude::*;
+
+use crate::common::Result;
+use crate::compute::{AdamW, Compute, Factor, Matrix};
+use crate::store::{Held, Store, unwritten};
+
+/// One step, forward and backward.
+pub(crate) struct Step<'a, C: Compute> {
+    pub(crate) compute: &'a C,
+    pub(crate) store: &'a Store<C::Device>,
+    /// Tokens in a sequence.
+    pub(crate) context: usize,
+    /// Heads of each attention.
+    pub(crate) heads: usize,
+    /// How parameters move where the step goes backward.
+    pub(crate) adamw: AdamW,
+}
+
+/// How a factor of a product is taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Turn {
+    AsIs,
+    Transposed,
+}
+
+/// A factor that rests somewhere.
+type HeldFactor<'a, D> = (&'a Held<D>, Turn);
+
+impl Turn {
+    fn of<D: Device>(self, array: &Matrix<D>) -> Factor<'_, D> {
+        match self {
+            Self::AsIs => Factor::AsIs(array),
+            Self::Transposed => Factor::Transposed(array),
+        }
+    }
+}
+
+impl<C: Compute> Step<'_, C> {
+    /// An array for an operation to write, that later operations use.
+    pub(crate) fn fill(&self, shape: [usize; 2]) -> Result<Held<C::Device>> {
+        self.store.fill(shape)
+    }
+
+    /// An array for one operation alone.
+    pub(crate) fn scratch(&self, shape: [usize; 2]) -> Result<Matrix<C::Device>> {
+        unwritten(self.store.device(), shape)
+    }
+
+    /// The gradient of a bias: the sum of the rows of the gradient behind it, as one row of `columns` numbers.
+    pub(crate) fn sum_rows(&self, x: &Matrix<C::Device>, columns: usize) -> Result<Held<C::Device>> {
+        let mut sum = self.fill([1, columns])?;
+        self.compute.sum_rows(x, &mut *sum.write()?)?;
+        Ok(sum)
+    }
+
+    /// `out = a · b + beta · out`.
+    pub(crate) fn matmul(
+        &self,
+        (a, a_turn): HeldFactor<'_, C::Device>,
+        (b, b_turn): HeldFactor<'_, C::Device>,
+        beta: f32,
+        out: &mut Held<C::Device>,
+    ) -> Result<()> {
+        let (a, b) = (a.read()?, b.read()?);
+        self.compute.matmul(a_turn.of(&a), b_turn.of(&b), beta, &mut *out.write()?)
+    }
+
+    /// `scale · a · b` for all sequences and heads, which have this shape together.
+    pub(crate) fn products(
+        &self,
+        (a, a_turn): HeldFactor<'_, C::Device>,
+        (b, b_turn): HeldFactor<'_, C::Device>,
+        scale: f32,
+        shape: [usize; 2],
+    ) -> Result<Held<C::Device>> {
+        let mut out = self.fill(shape)?;
+        let (a, b) = (a.read()?, b.read()?);
+        let tables = shape[0] / self.context;
+        self.compute.batched_matmul(tables, a_turn.of(&a), b_turn.of(&b), scale, &mut *out.write()?)?;
+        Ok(out)
+    }
+}

@@ -1,0 +1,79 @@
+//! The elements of an array in the host's memory, where the device copies them to and from by itself.
+
+use std::any::TypeId;
+use std::marker::PhantomData;
+
+use super::{Array, Element};
+use crate::base::error::Result;
+use crate::cache::Block;
+use crate::device::{Device, Lane};
+use crate::record::{Fence, Request};
+
+/// A copy of an array's elements.
+///
+/// Invariant: all of its bytes were written by a copy of an array of `T` of as many bytes, on the queue of a lane, before
+/// anybody has it.
+pub(crate) struct Away<T> {
+    block: Block,
+    typed: PhantomData<T>,
+}
+
+fn request<T: 'static>(dims: &[usize], bytes: usize) -> Request<'_> {
+    Request { dtype: TypeId::of::<T>(), type_name: std::any::type_name::<T>(), dims, bytes }
+}
+
+impl<T: Element, D: Device> Array<T, D> {
+    /// Copies the elements to the host's memory on the queue of `lane`, to where they were before if they were there. Tells
+    /// where on the queue that ends.
+    ///
+    /// # Errors
+    /// [`is_out_of_memory`](crate::Error::is_out_of_memory) of the host, a failure of the device, or a capture of a graph. What was
+    /// there before may be lost then.
+    pub(crate) fn copy_out(&self, lane: &Lane, before: Option<Away<T>>) -> Result<(Away<T>, Fence)> {
+        let block = match before {
+            Some(away) => away.block,
+            None => Block::of_no_scope(&lane.host, &request::<T>(self.shape(), self.byte_len()))?,
+        };
+        let mut away = Away { block, typed: PhantomData };
+        let fence = away.block.copy_over(lane, &self.block)?;
+        Ok((away, fence))
+    }
+
+    /// Puts the array's stream behind a copy, and behind nothing that its lane does later.
+    ///
+    /// # Errors
+    /// A failure of the device, or a capture of a graph.
+    pub(crate) fn follow(&mut self, copy: &Fence) -> Result<()> {
+        self.block.follow(copy)
+    }
+
+    /// An array of zeros of no scope.
+    ///
+    /// # Errors
+    /// As for [`zeros`](Array::zeros).
+    pub(crate) fn zeros_of_no_scope(device: &D, dims: &[usize]) -> Result<Self> {
+        let bytes = super::elements::<T>(dims)? * size_of::<T>();
+        let mut block = Block::of_no_scope(device.stream_handle(), &request::<T>(dims, bytes))?;
+        block.fill(&[0])?;
+        Ok(Array { block, typed: PhantomData })
+    }
+}
+
+impl<T: Element> Away<T> {
+    /// Copies the elements to a new array of no scope on the queue of `lane`; work on the array's stream comes behind that.
+    /// Tells where on the queue that ends.
+    ///
+    /// # Errors
+    /// [`is_out_of_memory`](crate::Error::is_out_of_memory), a failure of the device, or a capture of a graph.
+    pub(crate) fn copy_in<D: Device>(&self, device: &D, lane: &Lane) -> Result<(Array<T, D>, Fence)> {
+        let request = request::<T>(self.block.dims(), self.block.bytes());
+        let mut block = Block::of_no_scope(device.stream_handle(), &request)?;
+        let fence = block.copy_over(lane, &self.block)?;
+        Ok((Array { block, typed: PhantomData }, fence))
+    }
+
+    /// Gives the elements another shape, of as many.
+    pub(crate) fn reshape(&mut self, dims: &[usize]) {
+        self.block.reshape(dims);
+    }
+}

@@ -1,0 +1,139 @@
+//! Pinned memory of the host, which a GPU copies to and from by itself, in the order of a queue for copies.
+//!
+//! Where the driver pins no more, memory is pageable: the driver copies that by way of a buffer of its own, and the thread that
+//! asks for the copy waits. What is copied out is there then, so that a copy in may read it at once, whatever the queue waits for.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use cudarc::driver::{DriverError, sys};
+
+use super::super::driver;
+use super::super::errors::describe;
+use super::CudaMemory;
+use crate::base::error::{Error, Result};
+use crate::base::sync::{Mutex, MutexGuard};
+use crate::device::backend::Backend;
+use crate::device::event::Event;
+use crate::device::host::HostMemory;
+
+/// What could not be pinned.
+struct Pageable {
+    bytes: usize,
+    /// The handle of the context that it was for.
+    context: usize,
+}
+
+/// What could not be pinned, by its address: any queue of the same GPU may free it.
+fn pageable() -> MutexGuard<'static, BTreeMap<u64, Pageable>> {
+    static PAGEABLE: Mutex<BTreeMap<u64, Pageable>> = Mutex::new(BTreeMap::new());
+    PAGEABLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The host's side of a queue for copies.
+#[derive(Debug)]
+pub(super) struct Pinned(CudaMemory);
+
+impl Pinned {
+    /// Over the queue of this one.
+    pub(super) fn new(queue: CudaMemory) -> Pinned {
+        Pinned(queue)
+    }
+
+    fn context(&self) -> usize {
+        self.0.context().cu_ctx() as usize
+    }
+
+    /// Memory that the driver does not pin.
+    fn allocate_pageable(&self, bytes: usize, refused: DriverError) -> Result<u64> {
+        let address = HostMemory.allocate(bytes).map_err(|error| {
+            let why = format!("the driver pins no more: {}; {error}", describe(refused));
+            Error::out_of_memory("the host", bytes, why)
+        })?;
+        pageable().insert(address, Pageable { bytes, context: self.context() });
+        Ok(address)
+    }
+}
+
+// SAFETY: memory comes from the driver, which hands nothing out twice before it is freed, and is freed by `free` alone, once the
+// queue's work is done. Whatever is ordered is so by the queue of a `CudaMemory`, which holds for it.
+unsafe impl Backend for Pinned {
+    /// Takes 400 ms for a GiB, so that it is asked for in large pieces, which are kept.
+    fn allocate(&self, bytes: usize) -> Result<u64> {
+        driver::bind(self.0.context()).map_err(|error| self.0.failure("pinning memory of the host", error))?;
+        let mut memory = std::ptr::null_mut();
+        // SAFETY: the call writes one pointer, which is valid for that, and a context is current.
+        let pinned = unsafe { sys::cuMemHostAlloc(&mut memory, bytes, sys::CU_MEMHOSTALLOC_PORTABLE) }.result();
+        match pinned {
+            Ok(()) => Ok(memory.expose_provenance() as u64),
+            Err(error) => self.allocate_pageable(bytes, error),
+        }
+    }
+
+    unsafe fn free(&self, address: u64, _bytes: usize) -> Result<()> {
+        self.0.synchronize()?;
+        let taken = pageable().remove(&address);
+        if let Some(Pageable { bytes, .. }) = taken {
+            // SAFETY: `allocate_pageable` had as many bytes of there, and noted that, which is taken back once. The caller frees
+            // what no work uses any more, but for the queue's, which is done.
+            return unsafe { HostMemory.free(address, bytes) };
+        }
+        // SAFETY: the caller frees what `allocate` gave, once; no work uses it any more, as all of the queue's is done.
+        unsafe { sys::cuMemFreeHost(std::ptr::with_exposed_provenance_mut(address as usize)) }
+            .result()
+            .map_err(|error| self.0.failure("freeing pinned memory of the host", error))
+    }
+
+    unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
+        // SAFETY: the caller's promise, of memory that the device reaches at the same address.
+        unsafe { self.0.fill(address, bytes, pattern) }
+    }
+
+    unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise, of memory that the device reaches at the same address.
+        unsafe { self.0.write(from, to, bytes) }
+    }
+
+    unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise, of memory that the device reaches at the same address.
+        unsafe { self.0.read(from, to, bytes) }
+    }
+
+    unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise, of memory that the device reaches at the same address.
+        unsafe { self.0.copy(from, to, bytes) }
+    }
+
+    fn pageable_bytes(&self) -> u64 {
+        let mine = self.context();
+        pageable().values().filter(|memory| memory.context == mine).map(|memory| memory.bytes as u64).sum()
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.0.synchronize()
+    }
+
+    fn new_event(&self) -> Result<Arc<dyn Event>> {
+        self.0.new_event()
+    }
+
+    fn record(&self, event: &dyn Event) -> Result<()> {
+        self.0.record(event)
+    }
+
+    fn wait(&self, event: &dyn Event) -> Result<()> {
+        self.0.wait(event)
+    }
+
+    fn can_capture(&self) -> bool {
+        self.0.can_capture()
+    }
+
+    fn is_capturing(&self) -> bool {
+        self.0.is_capturing()
+    }
+
+    fn kept_failure(&self) -> Result<()> {
+        self.0.kept_failure()
+    }
+}

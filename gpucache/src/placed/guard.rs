@@ -1,0 +1,102 @@
+//! An array that is on the device, and stays there until the guard is dropped.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use parking_lot::{MappedRwLockReadGuard, MappedRwLockWriteGuard};
+
+use super::recorder::{self, Noted};
+use super::yard::Rests;
+use crate::array::Array;
+
+/// An array on its device, to be read: from [`Placed::fetch`](super::Placed::fetch).
+///
+/// ```
+/// use gpucache::{Placed, prelude::*};
+///
+/// let weights = Placed::new(Array::full(&Host::new(), 4, 0.5f32)?)?;
+/// let here = weights.fetch()?;
+/// assert_eq!(here.iter().sum::<f32>(), 2.0); // an array as any other
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[must_use = "the array may leave the device when the guard is dropped"]
+pub struct Fetched<'a, T, D> {
+    pub(super) array: MappedRwLockReadGuard<'a, Array<T, D>>,
+    /// After the lock.
+    pub(super) _leaving: Leaving<'a>,
+}
+
+/// An array on its device, to be written: from [`Placed::fetch_mut`](super::Placed::fetch_mut).
+///
+/// ```
+/// use gpucache::{Placed, prelude::*};
+///
+/// let mut sums = Placed::new(Host::new().zeros::<f32>(4)?)?;
+/// sums.fetch_mut()?[0] += 1.0;
+/// assert_eq!(sums.to_vec()?, [1.0, 0.0, 0.0, 0.0]);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[must_use = "the array may leave the device when the guard is dropped"]
+pub struct FetchedMut<'a, T, D> {
+    pub(super) array: MappedRwLockWriteGuard<'a, Array<T, D>>,
+    /// After the lock.
+    pub(super) _leaving: Leaving<'a>,
+}
+
+/// What is done when a guard goes.
+pub(super) struct Leaving<'a> {
+    /// An array that rests on the host, and leaves.
+    pub(super) slot: Option<&'a dyn Rests>,
+    /// The use, if it was written down.
+    pub(super) noted: Option<Noted>,
+}
+
+impl Drop for Leaving<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.noted.into_iter().for_each(recorder::ended);
+        // What fails leaves the array where it is.
+        if let Some(slot) = self.slot
+            && let Err(error) = slot.evict()
+        {
+            slot.keep(error);
+        }
+    }
+}
+
+impl<T, D> Deref for Fetched<'_, T, D> {
+    type Target = Array<T, D>;
+
+    #[inline]
+    fn deref(&self) -> &Array<T, D> {
+        &self.array
+    }
+}
+
+impl<T, D> Deref for FetchedMut<'_, T, D> {
+    type Target = Array<T, D>;
+
+    #[inline]
+    fn deref(&self) -> &Array<T, D> {
+        &self.array
+    }
+}
+
+impl<T, D> DerefMut for FetchedMut<'_, T, D> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Array<T, D> {
+        &mut self.array
+    }
+}
+
+impl<T, D> fmt::Debug for Fetched<'_, T, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fetched").finish_non_exhaustive()
+    }
+}
+
+impl<T, D> fmt::Debug for FetchedMut<'_, T, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FetchedMut").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,35 @@
+//! Arrays that may rest on the host: [`Placed`], for training what does not fit.
+//!
+//! A fetch walks like this: [`placed`] notes the use with the thread's `recorder`, which makes the moves that are due by its schedule;
+//! then the `slot` is locked, and lent if the array is on the device. If not, the device's `yard` makes room, by having what was
+//! used least recently leave, and the slot copies the array in, behind which its stream comes. A drop of the guard unlocks the
+//! slot. Copies run on the yard's lanes, one in each direction, beside the work of the program's streams.
+//!
+//! | file | its one matter |
+//! |---|---|
+//! | `placed` | [`Placed`]: what a program has |
+//! | `guard` | [`Fetched`], [`FetchedMut`]: an array that stays on the device meanwhile |
+//! | `slot` | where an array is, and how it moves |
+//! | `yard` | the slots of a device: its lanes, its room, and who leaves |
+//! | `recorder` | which entry a use is of, and whether it goes as expected |
+//! | `recorder::learned` | an entry that is written down |
+//! | `recorder::followed` | an entry that goes by a known order, and the moves by it |
+//! | `placement` | [`Placement`] |
+//! | `side` | the host's side, asked from outside: [`placed_stats`], [`limit_host`] |
+//! | `moves` | what was moved, counted: [`PlacedStats`] |
+
+mod guard;
+mod moves;
+#[allow(clippy::module_inception, reason = "the file of the room's one type")]
+mod placed;
+mod placement;
+mod recorder;
+mod side;
+mod slot;
+mod yard;
+
+pub use guard::{Fetched, FetchedMut};
+pub use moves::PlacedStats;
+pub use placed::Placed;
+pub use placement::Placement;
+pub use side::{limit_host, placed_stats};

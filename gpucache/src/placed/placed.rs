@@ -1,0 +1,328 @@
+//! What a program has of an array that may rest on the host.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+
+use super::guard::{Fetched, FetchedMut, Leaving};
+use super::placement::Placement;
+use super::recorder::{self, Noted};
+use super::slot::{Slot, gone};
+use super::yard::{self, Rests};
+use crate::array::{Array, Element, Shape};
+use crate::base::error::Result;
+use crate::device::Device;
+use crate::placement::Access;
+
+/// An array that may rest on the host while nobody uses it, so that more can be trained than fits the device.
+///
+/// [`fetch`](Placed::fetch) and [`fetch_mut`](Placed::fetch_mut) give it on the device: it comes from the host if need be, in the order of
+/// its stream, and stays as long as the guard lives. What is only read needs no copy when it leaves again. Where it rests is its
+/// [`Placement`]: `Auto` leaves what fits on the device, and beyond the device's [`limit`](crate::limit), or where an allocation finds
+/// no memory, what was used least recently leaves.
+///
+/// Its memory is of no scope. Where it leaves and comes, it does so on queues of its own, beside the work of the program's streams.
+///
+/// ```
+/// use gpucache::{Placed, device::Virtual, limit, placed_stats, prelude::*};
+///
+/// let device = Virtual::new(1 << 30);
+/// limit(&device, 12 << 20);
+/// // Twice as much as may be on the device.
+/// let layers: Vec<_> = (0..6).map(|_| Placed::zeros(&device, 1 << 20)).collect::<gpucache::Result<Vec<Placed<f32, _>>>>()?;
+/// for layer in &layers {
+///     let weights = layer.fetch()?;
+///     assert_eq!(weights.shape(), [1 << 20]);
+/// }
+/// assert!(device.memory().bytes <= 12 << 20 && placed_stats(&device).bytes_in >= 12 << 20);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub struct Placed<T: Element, D: Device> {
+    slot: Arc<Slot<T, D>>,
+    dims: Vec<usize>,
+}
+
+impl<T: Element, D: Device> Placed<T, D> {
+    /// Places an array, by `Auto`.
+    ///
+    /// # Errors
+    /// None today; a device may have some.
+    ///
+    /// ```
+    /// use gpucache::{Placed, prelude::*};
+    ///
+    /// let placed = Placed::new(Array::from_slice(&Host::new(), 3, &[1, 2, 3])?)?;
+    /// assert_eq!(placed.to_vec()?, [1, 2, 3]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn new(array: Array<T, D>) -> Result<Self> {
+        let yard = yard::of(array.device().stream_handle());
+        let dims = array.shape().to_vec();
+        Ok(Placed { slot: Slot::new(yard, array, Placement::default()), dims })
+    }
+
+    /// A new array of zeros, for which others leave if there is no room. Its memory is of no scope, so that it makes no plan
+    /// differ.
+    ///
+    /// # Errors
+    /// As for [`Array::zeros`].
+    ///
+    /// ```
+    /// use gpucache::{Placed, prelude::*};
+    ///
+    /// let moments = Placed::<f32, _>::zeros(&Host::new(), [2, 3])?;
+    /// assert_eq!(moments.shape(), [2, 3]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn zeros(device: &D, shape: impl Shape) -> Result<Self> {
+        let dims = shape.dims();
+        let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
+        recorder::make_way();
+        yard::of(device.stream_handle()).make_room(bytes as u64);
+        Placed::new(Array::zeros_of_no_scope(device, dims)?)
+    }
+
+    /// The array on its device, to be read: as long as the guard lives it stays. Several threads may read it at once.
+    ///
+    /// # Errors
+    /// [`is_out_of_memory`](crate::Error::is_out_of_memory) if nothing else may leave for it; [`is_unavailable`](crate::Error::is_unavailable) if it
+    /// is away and a graph is captured; a failure of the device. The array stays where it is then.
+    ///
+    /// ```
+    /// use gpucache::{Placed, prelude::*};
+    ///
+    /// let weights = Placed::new(Array::full(&Host::new(), 8, 2.0f32)?)?;
+    /// assert_eq!(weights.fetch()?[7], 2.0);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    #[inline]
+    pub fn fetch(&self) -> Result<Fetched<'_, T, D>> {
+        let noted = self.note_use(Access::Read);
+        loop {
+            if let Ok(array) = RwLockReadGuard::try_map(self.slot.read(), |state| state.settled()) {
+                return Ok(Fetched { array, _leaving: self.leaving(noted) });
+            }
+            self.come()?;
+        }
+    }
+
+    /// Has the array come, unless another thread is about to have it do so, or to lend it.
+    #[cold]
+    fn come(&self) -> Result<()> {
+        let Some(mut state) = self.slot.try_write() else {
+            std::thread::yield_now();
+            return Ok(());
+        };
+        self.slot.come_for(&mut state)
+    }
+
+    /// The array on its device, to be written and read: as long as the guard lives it stays.
+    ///
+    /// # Errors
+    /// As for [`fetch`](Placed::fetch).
+    ///
+    /// ```
+    /// use gpucache::{Placed, prelude::*};
+    ///
+    /// let mut weights = Placed::new(Host::new().zeros::<f32>(8)?)?;
+    /// weights.fetch_mut()?.fill(3.0);
+    /// assert_eq!(weights.fetch()?[0], 3.0);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    #[inline]
+    pub fn fetch_mut(&mut self) -> Result<FetchedMut<'_, T, D>> {
+        let noted = self.note_use(Access::Write);
+        let mut state = self.slot.write();
+        self.slot.come_for(&mut state)?;
+        state.settle()?;
+        state.is_clean = false;
+        // Out of date: the host's memory is for what is away.
+        state.away = None;
+        let array = RwLockWriteGuard::try_map(state, |state| state.here.as_mut()).map_err(|_| gone())?;
+        Ok(FetchedMut { array, _leaving: self.leaving(noted) })
+    }
+
+    #[inline]
+    fn note_use(&self, access: Access) -> Option<Noted> {
+        self.slot.tag.used.store(self.slot.yard.now(), Relaxed);
+        recorder::note(&self.slot, access)
+    }
+
+    #[inline]
+    fn leaving(&self, noted: Option<Noted>) -> Leaving<'_> {
+        Leaving { slot: (self.placement() == Placement::Host).then_some(&*self.slot), noted }
+    }
+
+    /// Where it rests.
+    ///
+    /// ```
+    /// use gpucache::{Placed, Placement, prelude::*};
+    ///
+    /// let placed = Placed::new(Host::new().zeros::<u8>(8)?)?;
+    /// assert_eq!(placed.placement(), Placement::Auto);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    #[inline]
+    pub fn placement(&self) -> Placement {
+        self.slot.tag.placement.get()
+    }
+
+    /// Has it rest elsewhere from its next use on; it neither comes nor leaves now.
+    ///
+    /// ```
+    /// use gpucache::{Placed, Placement, placed_stats, prelude::*};
+    ///
+    /// let device = Host::new_stream()?;
+    /// let mut placed = Placed::<u8, _>::zeros(&device, 1000)?;
+    /// placed.choose_placement(Placement::Host);
+    /// assert_eq!(placed_stats(&device).resident_bytes, 1000);
+    /// placed.fetch_mut()?.fill(1); // and then it leaves
+    /// assert_eq!(placed_stats(&device).resident_bytes, 0);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn choose_placement(&self, placement: Placement) {
+        self.slot.tag.placement.set(placement);
+    }
+
+    /// Has it rest elsewhere: it comes or leaves at once, if nobody uses it.
+    ///
+    /// # Errors
+    /// As for [`fetch`](Placed::fetch).
+    ///
+    /// ```
+    /// use gpucache::{Placed, Placement, placed_stats, prelude::*};
+    ///
+    /// let device = Host::new_stream()?;
+    /// let placed = Placed::new(device.zeros::<u8>(1000)?)?;
+    /// placed.set_placement(Placement::Host)?;
+    /// assert_eq!(placed_stats(&device).resident_bytes, 0);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn set_placement(&self, placement: Placement) -> Result<()> {
+        self.choose_placement(placement);
+        match placement {
+            Placement::Device => self.slot.bring().map(|_| ()),
+            Placement::Host => self.slot.evict().map(|_| ()),
+            Placement::Auto => Ok(()),
+        }
+    }
+
+    /// The shape, slowest dimension first.
+    ///
+    /// ```
+    /// use gpucache::{Placed, prelude::*};
+    ///
+    /// assert_eq!(Placed::new(Host::new().zeros::<u8>([2, 4])?)?.shape(), [2, 4]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn shape(&self) -> &[usize] {
+        &self.dims
+    }
+
+    /// Its bytes.
+    ///
+    /// ```
+    /// use gpucache::{Placed, prelude::*};
+    ///
+    /// assert_eq!(Placed::new(Host::new().zeros::<f32>([2, 4])?)?.byte_len(), 32);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn byte_len(&self) -> usize {
+        self.slot.tag.bytes as usize
+    }
+
+    /// The device that it is fetched to.
+    ///
+    /// ```
+    /// use gpucache::{Placed, prelude::*};
+    ///
+    /// let placed = Placed::new(Host::new().zeros::<f32>(4)?)?;
+    /// placed.device().synchronize()?;
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn device(&self) -> &D {
+        self.slot.device()
+    }
+
+    /// The elements, in row-major order.
+    ///
+    /// # Errors
+    /// As for [`fetch`](Placed::fetch) and [`Array::to_vec`].
+    ///
+    /// ```
+    /// use gpucache::{Placed, prelude::*};
+    ///
+    /// assert_eq!(Placed::new(Array::full(&Host::new(), 2, 7u8)?)?.to_vec()?, [7, 7]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn to_vec(&self) -> Result<Vec<T>> {
+        self.fetch()?.to_vec()
+    }
+
+    /// The array, on its device, which it does not leave any more.
+    ///
+    /// # Errors
+    /// As for [`fetch`](Placed::fetch); the array is dropped then.
+    ///
+    /// ```
+    /// use gpucache::{Placed, prelude::*};
+    ///
+    /// let array = Placed::new(Array::full(&Host::new(), 2, 7u8)?)?.into_array()?;
+    /// assert_eq!(*array, [7, 7]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn into_array(self) -> Result<Array<T, D>> {
+        self.slot.take()?.ok_or_else(gone)
+    }
+
+    /// The same elements under another shape, wherever they rest; nothing moves.
+    ///
+    /// # Errors
+    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if the shape does not have exactly as many elements; the array is dropped
+    /// then.
+    ///
+    /// ```
+    /// use gpucache::{Placed, prelude::*};
+    ///
+    /// let placed = Placed::new(Host::new().zeros::<f32>([2, 3])?)?.reshape([3, 2])?;
+    /// assert_eq!((placed.shape(), placed.fetch()?.shape()), (&[3, 2][..], &[3, 2][..]));
+    /// assert!(placed.reshape(7).unwrap_err().is_invalid_shape());
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn reshape(mut self, shape: impl Shape) -> Result<Self> {
+        // Asked once: what safe code answers the second time may be another shape.
+        let dims = shape.dims();
+        self.slot.reshape(dims, &self.dims)?;
+        self.dims = dims.to_vec();
+        Ok(self)
+    }
+
+    /// A copy of it, placed as it is.
+    ///
+    /// # Errors
+    /// As for [`fetch`](Placed::fetch) and [`Array::try_clone`].
+    ///
+    /// ```
+    /// use gpucache::{Placed, prelude::*};
+    ///
+    /// let placed = Placed::new(Array::full(&Host::new(), 2, 7u8)?)?;
+    /// assert_eq!(placed.try_clone()?.to_vec()?, [7, 7]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn try_clone(&self) -> Result<Self> {
+        let copy = Placed::new(self.fetch()?.try_clone()?)?;
+        copy.set_placement(self.placement())?;
+        Ok(copy)
+    }
+}
+
+impl<T: Element, D: Device> fmt::Debug for Placed<T, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Placed")
+            .field("shape", &self.dims)
+            .field("placement", &self.placement())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,229 @@
+//! The order of uses in the entries of a scope, on each thread, and the moves that are made by it.
+//!
+//! What is fetched in an entry of the outermost scope is written down. Once two entries in a row were alike, the next use of
+//! everything is known, and where arrays had to leave, a schedule of moves is computed ([`schedule`](crate::placement::schedule)): from then on the
+//! entry is followed, and each use makes the moves that are due before it. An entry that differs is written down anew, and what has
+//! to leave is what was used least recently.
+//!
+//! Arrays that are made in an entry are other ones in each: they go by their number among those.
+
+mod followed;
+mod learned;
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use hashbrown::HashMap;
+
+use self::followed::Followed;
+use self::learned::Learned;
+use super::yard::{Rests, Tag};
+use crate::cache::current::{self, Entry};
+use crate::placement::Access;
+
+/// An array of an entry: its slot's number, or with [`BORN`] its place among those that the entry made.
+pub(super) type Name = u64;
+
+const BORN: Name = 1 << 63;
+
+/// One use, as it is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) name: Name,
+    pub(super) access: Access,
+}
+
+/// Entries that any thread has begun; 0 stands for none.
+static ENTRIES: AtomicU64 = AtomicU64::new(1);
+
+/// What a thread knows.
+struct Recorder {
+    /// The entry that it is in.
+    entry: Option<Entry>,
+    /// The same among all that were recorded.
+    number: u64,
+    begun: Instant,
+    born: u64,
+    now: Now,
+    scopes: HashMap<usize, Scope>,
+}
+
+/// How the entry that is under way goes.
+enum Now {
+    /// It is written down.
+    Recording(Learned),
+    /// It goes by what is known.
+    Following(Followed),
+}
+
+/// What is known of a scope's entries.
+#[derive(Default)]
+struct Scope {
+    /// The last entry that was written down.
+    last: Option<Learned>,
+    /// What the next one is expected to do.
+    known: Option<Followed>,
+}
+
+thread_local! {
+    static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
+}
+
+/// A use that was written down, and is under way: of an entry, the place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Noted {
+    entry: u64,
+    place: u32,
+}
+
+/// A use of `slot` is about to be made. Outside of all scopes nothing is known of what comes next. Its end is to be told
+/// ([`ended`]) if it was written down.
+#[inline]
+pub(super) fn note(slot: &Arc<impl Rests + 'static>, access: Access) -> Option<Noted> {
+    let entry = current::outermost()?;
+    with(|recorder| recorder.note(entry, slot, access))?
+}
+
+/// A use has ended.
+#[cold]
+pub(super) fn ended(noted: Noted) {
+    with(|recorder| recorder.end_use(noted));
+}
+
+/// An array is about to be made, and needs room: what is to leave before it does so now.
+pub(super) fn make_way() {
+    if let Some(entry) = current::outermost() {
+        with(|recorder| {
+            recorder.enter(entry);
+            if let Now::Following(followed) = &mut recorder.now {
+                followed.make_way();
+            }
+        });
+    }
+}
+
+/// An array is gone.
+pub(super) fn gone(tag: &Tag) {
+    with(|recorder| recorder.lose(tag));
+}
+
+/// A thread that ends, or is in here already, notes nothing.
+#[inline]
+fn with<R>(act: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
+    RECORDER
+        .try_with(|recorder| Some(act(recorder.try_borrow_mut().ok()?.get_or_insert_with(Recorder::new))))
+        .ok()
+        .flatten()
+}
+
+/// `slot` was made just now.
+pub(super) fn born(slot: &Arc<impl Rests + 'static>) {
+    if let Some(entry) = current::outermost() {
+        with(|recorder| recorder.bear(entry, slot));
+    }
+}
+
+impl Recorder {
+    fn new() -> Recorder {
+        let now = Now::Recording(Learned::default());
+        Recorder { entry: None, number: 0, begun: Instant::now(), born: 0, now, scopes: HashMap::new() }
+    }
+
+    fn bear(&mut self, entry: Entry, slot: &Arc<impl Rests + 'static>) {
+        self.enter(entry);
+        let tag = slot.tag();
+        tag.born_in.store(self.number, Relaxed);
+        tag.born_as.store(self.born, Relaxed);
+        self.born += 1;
+        self.note(entry, slot, Access::Fill);
+    }
+
+    #[inline]
+    fn note(&mut self, entry: Entry, slot: &Arc<impl Rests + 'static>, access: Access) -> Option<Noted> {
+        self.enter(entry);
+        let seen = Seen { name: self.name_of(slot.tag()), access };
+        match &mut self.now {
+            Now::Following(followed) if followed.expects(seen) => {
+                followed.pass(slot);
+                None
+            }
+            _ => self.record(seen, slot),
+        }
+    }
+
+    fn lose(&mut self, tag: &Tag) {
+        let name = self.name_of(tag);
+        if let Now::Recording(learned) = &mut self.now {
+            learned.gone(name);
+        }
+    }
+
+    #[inline]
+    fn name_of(&self, tag: &Tag) -> Name {
+        let is_born = tag.born_in.load(Relaxed) == self.number;
+        if is_born { BORN | tag.born_as.load(Relaxed) } else { tag.id }
+    }
+
+    fn end_use(&mut self, noted: Noted) {
+        if let Now::Recording(learned) = &mut self.now
+            && noted.entry == self.number
+        {
+            learned.end_use(noted.place);
+        }
+    }
+
+    #[inline]
+    fn enter(&mut self, entry: Entry) {
+        if self.entry != Some(entry) {
+            self.begin(entry);
+        }
+    }
+
+    /// The last entry has ended, and another one begins.
+    #[cold]
+    fn begin(&mut self, entry: Entry) {
+        self.end();
+        self.entry = Some(entry);
+        self.number = ENTRIES.fetch_add(1, Relaxed);
+        (self.begun, self.born) = (Instant::now(), 0);
+        let known = self.scopes.entry(entry.scope()).or_default().known.take();
+        let known = known.and_then(|mut followed| followed.begin().then_some(followed));
+        self.now = match known {
+            Some(followed) => Now::Following(followed),
+            None => Now::Recording(Learned::default()),
+        };
+    }
+
+    fn end(&mut self) {
+        let Some(entry) = self.entry.take() else { return };
+        let scope = self.scopes.entry(entry.scope()).or_default();
+        match std::mem::replace(&mut self.now, Now::Recording(Learned::default())) {
+            Now::Following(mut followed) => {
+                if followed.end(self.begun.elapsed().as_secs_f64()) {
+                    scope.known = Some(followed);
+                }
+            }
+            Now::Recording(mut learned) => {
+                learned.end(self.begun.elapsed());
+                if scope.last.as_ref().is_some_and(|last| last.is_like(&learned)) {
+                    scope.known = Some(Followed::new(&learned));
+                }
+                scope.last = Some(learned);
+            }
+        }
+    }
+
+    /// A use that nothing was known of, or another one than was expected.
+    #[cold]
+    fn record(&mut self, seen: Seen, slot: &Arc<impl Rests + 'static>) -> Option<Noted> {
+        if let Now::Following(followed) = &self.now {
+            self.now = Now::Recording(followed.so_far());
+            slot.yard().moves.mispredictions.fetch_add(1, Relaxed);
+        }
+        let Now::Recording(learned) = &mut self.now else { return None };
+        let place = learned.note(seen, slot)?;
+        Some(Noted { entry: self.number, place })
+    }
+}

@@ -1,0 +1,123 @@
+//! An entry that is written down: its uses in order, and the arrays that they were of.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use hashbrown::HashMap;
+
+use super::{Name, Seen};
+use crate::placed::yard::{Rests, Yard};
+use crate::placement::{Access, Order, Use};
+
+/// Uses beyond which an entry is not written down: no schedule of so many would be done in a moment.
+const MOST_USES: usize = 1 << 16;
+
+/// What an entry used.
+#[derive(Default)]
+pub(super) struct Learned {
+    pub(super) uses: Vec<Seen>,
+    /// The next use when each of them had ended.
+    until: Vec<u32>,
+    /// The index of each array, and the array.
+    pub(super) arrays: Vec<(Name, Weak<dyn Rests>, u64)>,
+    index: HashMap<Name, u32>,
+    pub(super) yard: Option<Arc<Yard>>,
+    /// The least room that there was for all arrays.
+    pub(super) room: u64,
+    /// What had left before the entry, and what left in it.
+    evictions: u64,
+    pub(super) evicted: u64,
+    pub(super) length: Duration,
+    /// Whether each array was gone at the end.
+    dies: Vec<bool>,
+    is_too_long: bool,
+}
+
+impl Learned {
+    /// An entry whose uses are known already, up to now.
+    pub(super) fn of(uses: Vec<Seen>, arrays: Vec<(Name, Weak<dyn Rests>, u64)>) -> Learned {
+        let index = arrays.iter().zip(0..).map(|((name, ..), index)| (*name, index)).collect();
+        let until = (1..=uses.len() as u32).collect();
+        Learned { uses, until, arrays, index, ..Learned::default() }
+    }
+
+    /// Another use. Its place, if it is written down.
+    pub(super) fn note(&mut self, seen: Seen, slot: &Arc<impl Rests + 'static>) -> Option<u32> {
+        if self.uses.len() >= MOST_USES {
+            self.is_too_long = true;
+            return None;
+        }
+        let yard = slot.yard();
+        let (room, evictions) = (yard.room(), yard.evictions());
+        match &self.yard {
+            None => (self.yard, self.room, self.evictions) = (Some(yard.clone()), room, evictions),
+            // Arrays of several devices have several orders, of which one is enough trouble.
+            Some(known) => self.is_too_long |= !Arc::ptr_eq(known, yard),
+        }
+        self.room = self.room.min(room);
+        self.evicted = evictions - self.evictions;
+        self.uses.push(seen);
+        self.until.push(self.uses.len() as u32);
+        let next = self.arrays.len() as u32;
+        if *self.index.entry(seen.name).or_insert(next) == next {
+            let known: Arc<dyn Rests> = slot.clone();
+            self.arrays.push((seen.name, Arc::downgrade(&known), slot.tag().bytes));
+        }
+        Some(self.uses.len() as u32 - 1)
+    }
+
+    /// An array is gone: its last use lasted until now.
+    pub(super) fn gone(&mut self, name: Name) {
+        let last = self.uses.iter().rposition(|seen| seen.name == name);
+        last.into_iter().for_each(|place| self.end_use(place as u32));
+    }
+
+    /// The use at a place has ended, before the next one.
+    pub(super) fn end_use(&mut self, place: u32) {
+        let next = self.uses.len() as u32;
+        self.until.get_mut(place as usize).into_iter().for_each(|until| *until = next);
+    }
+
+    pub(super) fn end(&mut self, length: Duration) {
+        self.length = length;
+        self.dies = self.arrays.iter().map(|(_, slot, _)| slot.strong_count() == 0).collect();
+    }
+
+    /// Whether another entry did the same.
+    pub(super) fn is_like(&self, other: &Learned) -> bool {
+        !self.is_too_long && !other.is_too_long && self.uses == other.uses
+    }
+
+    /// Whether not everything fits the room, but for a share of that which is spared, or something had to leave.
+    pub(super) fn is_short(&self, spared: u64) -> bool {
+        let bytes: u64 = self.arrays.iter().map(|(_, _, bytes)| *bytes).sum();
+        self.evicted > 0 || bytes > self.room - self.room / spared
+    }
+
+    /// Seconds of work in the entry: its length without the copies that were waited for, as far as their bytes tell.
+    pub(super) fn work(&self, bytes_per_second: f64) -> f64 {
+        let length = self.length.as_secs_f64();
+        let bytes: u64 = self.arrays.iter().map(|(_, _, bytes)| *bytes).sum();
+        let mean = bytes as f64 / self.arrays.len().max(1) as f64;
+        // Each array that left came back.
+        (length - 2.0 * self.evicted as f64 * mean / bytes_per_second).max(length / 4.0)
+    }
+
+    /// As the pure part wants it. How long each use takes is not known: as long as its bytes are many, a matrix being read once.
+    pub(super) fn order(&self, seconds: f64) -> Order {
+        let place = |use_: &Seen| self.index.get(&use_.name).copied().unwrap_or(0);
+        let bytes: Vec<u64> = self.arrays.iter().map(|(_, _, bytes)| *bytes).collect();
+        let seen = self.uses.iter().zip(&self.until);
+        let uses: Vec<Use> =
+            seen.map(|(seen, &until)| Use { array: place(seen), access: seen.access, until }).collect();
+        let work = |each: &Use| if each.access == Access::Fill { 0 } else { bytes[each.array as usize] };
+        let all = uses.iter().map(work).sum::<u64>().max(1) as f64;
+        let mut done = 0;
+        let at = uses.iter().map(|each| {
+            let at = done as f64 / all * seconds;
+            done += work(each);
+            at
+        });
+        Order { at: at.collect(), bytes: bytes.clone(), uses: uses.clone(), length: seconds, dies: self.dies.clone() }
+    }
+}

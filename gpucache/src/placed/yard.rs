@@ -1,0 +1,234 @@
+//! The slots of a device: the lanes on which their arrays move, how much room they have, and who leaves.
+//!
+//! A victim is what was used least recently. What is locked stays, and what rests on the device always.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, Weak};
+
+use super::moves::{Moves, PlacedStats};
+use super::placement::{Chosen, Placement};
+use crate::base::error::{Error, Result};
+use crate::base::sync::{Mutex, MutexGuard, OnceLock};
+use crate::device::{Lane, Memory, Stream};
+use crate::pressure::demand::{self, Told};
+use crate::pressure::spill;
+use crate::range::DeviceRange;
+
+/// What a yard knows of a slot, whatever its elements and device.
+pub(super) trait Rests: Send + Sync {
+    fn tag(&self) -> &Tag;
+
+    fn yard(&self) -> &Arc<Yard>;
+
+    /// Copies the array to the host if it was written since it was there, and keeps it on the device. Nothing where somebody has it
+    /// locked.
+    fn write_back(&self) -> Result<()>;
+
+    /// Has the array leave the device, once it is copied if need be. Returns the bytes that are free then: none where somebody has
+    /// it locked, or where it is away.
+    fn evict(&self) -> Result<u64>;
+
+    /// Has the array come, if it is away and nobody has it locked. Returns whether it came.
+    fn bring(&self) -> Result<bool>;
+
+    /// Keeps what a move met that nobody asked for, for the next fallible call on the array's stream; a host without room is
+    /// no failure.
+    fn keep(&self, error: Error);
+}
+
+/// What is known of a slot without its lock.
+#[derive(Debug)]
+pub(super) struct Tag {
+    /// Never given again.
+    pub(super) id: u64,
+    pub(super) bytes: u64,
+    pub(super) placement: Chosen,
+    /// When it was fetched last, by the yard's clock.
+    pub(super) used: AtomicU64,
+    /// The recorded entry that made it, and its place among those that this one made.
+    pub(super) born_in: AtomicU64,
+    pub(super) born_as: AtomicU64,
+}
+
+/// Queues for copies in both directions.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    pub(super) inward: Lane,
+    pub(super) outward: Lane,
+}
+
+/// The share by which more is told than is on the device.
+const TOLD_AHEAD: u64 = 64;
+
+pub(super) struct Yard {
+    stream: Stream,
+    /// The host's side of the lanes.
+    host: Arc<Memory>,
+    lanes: OnceLock<Lanes>,
+    slots: Mutex<Vec<Weak<dyn Rests>>>,
+    /// Counts fetches.
+    clock: AtomicU64,
+    pub(super) moves: Moves,
+    /// What the device was told that arrays are likely to need again.
+    told: Mutex<Told>,
+}
+
+type Yards = Vec<(u64, Weak<Yard>)>;
+
+fn yards() -> MutexGuard<'static, Yards> {
+    static YARDS: Mutex<Yards> = Mutex::new(Vec::new());
+    YARDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The yard of a device, if any array of it was placed that lives.
+pub(super) fn known(stream: &Stream) -> Option<Arc<Yard>> {
+    of_memory(stream.memory_id())
+}
+
+fn of_memory(id: u64) -> Option<Arc<Yard>> {
+    yards().iter().find(|(memory, _)| *memory == id).and_then(|(_, yard)| yard.upgrade())
+}
+
+/// The yard of a device.
+pub(super) fn of(stream: &Stream) -> Arc<Yard> {
+    if let Some(yard) = known(stream) {
+        return yard;
+    }
+    let yard = Arc::new(Yard {
+        stream: stream.clone(),
+        host: stream.memory().host_side().clone(),
+        lanes: OnceLock::new(),
+        slots: Mutex::default(),
+        clock: AtomicU64::new(0),
+        moves: Moves::default(),
+        told: Mutex::default(),
+    });
+    spill::register(spill_of);
+    let mut yards = yards();
+    // Another thread may have been faster.
+    if let Some(other) = yards.iter().find(|(id, _)| *id == stream.memory_id()).and_then(|(_, yard)| yard.upgrade()) {
+        return other;
+    }
+    yards.retain(|(_, yard)| yard.strong_count() > 0);
+    yards.push((stream.memory_id(), Arc::downgrade(&yard)));
+    yard
+}
+
+impl Drop for Yard {
+    fn drop(&mut self) {
+        let told = *self.told.get_mut().unwrap_or_else(PoisonError::into_inner);
+        demand::tell(told, Told::default());
+    }
+}
+
+/// Has arrays of a device leave until so many bytes are free, or none may leave any more. Returns the bytes.
+fn spill_of(memory: u64, bytes: u64) -> u64 {
+    of_memory(memory).map_or(0, |yard| yard.evict(bytes))
+}
+
+impl Yard {
+    /// So many bytes more are on the device. What was there at once is likely to be again, and pages are not given back meanwhile.
+    pub(super) fn came(&self, bytes: u64) {
+        let resident = self.moves.resident.fetch_add(bytes, Relaxed) + bytes;
+        if resident > self.moves.most_told.load(Relaxed) {
+            self.tell(resident);
+        }
+    }
+
+    #[cold]
+    fn tell(&self, resident: u64) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        // A little ahead, so that growth tells seldom.
+        let now = Told { device: self.stream.memory_id(), bytes: resident + resident / TOLD_AHEAD };
+        demand::tell(*told, now);
+        *told = now;
+        self.moves.most_told.store(now.bytes, Relaxed);
+    }
+
+    /// So many bytes less are on the device.
+    pub(super) fn went(&self, bytes: u64) {
+        self.moves.resident.fetch_sub(bytes, Relaxed);
+    }
+
+    /// The next time. Threads that ask at once may get the same one, or go back a little: it orders victims and nothing else, and
+    /// an exchange would cost every fetch 5 ns.
+    #[inline]
+    pub(super) fn now(&self) -> u64 {
+        let now = self.clock.load(Relaxed) + 1;
+        self.clock.store(now, Relaxed);
+        now
+    }
+
+    /// # Errors
+    /// [`is_unavailable`](Error::is_unavailable) on a device without queues for copies; otherwise what it answered.
+    pub(super) fn lanes(&self) -> Result<&Lanes> {
+        if let Some(lanes) = self.lanes.get() {
+            return Ok(lanes);
+        }
+        let lane = || {
+            Lane::new(&self.stream, &self.host)?.ok_or_else(|| {
+                let what = "resting on the host";
+                Error::unavailable(what, "this device has no queues for copies", "place the array on the device")
+            })
+        };
+        let lanes = Lanes { inward: lane()?, outward: lane()? };
+        Ok(self.lanes.get_or_init(|| lanes))
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Vec<Weak<dyn Rests>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add(&self, slot: Weak<dyn Rests>) {
+        let mut slots = self.slots();
+        if slots.len() == slots.capacity() {
+            slots.retain(|slot| slot.strong_count() > 0);
+        }
+        slots.push(slot);
+    }
+
+    /// How many bytes may be on the device: what its limit leaves beside everything else that is alive there.
+    pub(super) fn room(&self) -> u64 {
+        let meter = self.stream.meter();
+        let (resident, limit) = (self.moves.resident.load(Relaxed), meter.limit());
+        let live = DeviceRange::of(&self.stream).map_or(meter.held(), |range| range.occupancy().live);
+        limit.saturating_sub(live.saturating_sub(resident))
+    }
+
+    /// Has arrays leave so that so many bytes more may come.
+    pub(super) fn make_room(&self, bytes: u64) {
+        let excess = (self.moves.resident.load(Relaxed) + bytes).saturating_sub(self.room());
+        if excess > 0 {
+            self.evict(excess);
+        }
+    }
+
+    /// Has what was used least recently leave, until so many bytes are free or none may leave any more. Returns the bytes.
+    #[cold]
+    fn evict(&self, bytes: u64) -> u64 {
+        // Not under the lock: to leave may take a while, and what leaves may be dropped by now.
+        let mut slots: Vec<Arc<dyn Rests>> = self.slots().iter().filter_map(Weak::upgrade).collect();
+        slots.retain(|slot| slot.tag().placement.get() != Placement::Device);
+        slots.sort_by_cached_key(|slot| slot.tag().used.load(Relaxed));
+        let mut freed = 0;
+        for slot in slots {
+            if freed >= bytes {
+                break;
+            }
+            // What fails leaves the array where it is, and the next one may go.
+            freed += slot.evict().unwrap_or(0);
+        }
+        freed
+    }
+
+    /// How often an array has left.
+    pub(super) fn evictions(&self) -> u64 {
+        self.moves.evictions.load(Relaxed)
+    }
+
+    pub(super) fn stats(&self) -> PlacedStats {
+        let (host_bytes, lanes) = (self.host.meter().held(), self.lanes.get());
+        let pageable_bytes = lanes.map_or(0, |lanes| lanes.outward.pageable_bytes());
+        PlacedStats { host_bytes, pageable_bytes, ..self.moves.read() }
+    }
+}

@@ -1,0 +1,181 @@
+//! Gaps: the times between the uses of an array, in which it may stay on the device or rest on the host.
+//!
+//! Time is counted in places: one for each use, and one for the entry's end. Entries repeat, so time is a circle, and the gap
+//! behind the last use of an array reaches through the end to its first one.
+//!
+//! A gap without the array costs its bytes once if the next use wants the contents. Where they were changed, they are written back
+//! once for all gaps up to the next change: these gaps are a *run*, and only who stays in all of them saves the write-back.
+
+use super::types::{Access, Order};
+
+/// The places from `from` on and before `to`, through the entry's end if `from > to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gap {
+    pub(super) array: u32,
+    pub(super) from: u32,
+    pub(super) to: u32,
+    /// Whether the use behind it wants the contents, so that they have to be on the device.
+    pub(super) comes_in: bool,
+    /// The array is dead, so that nothing can stay.
+    pub(super) is_dead: bool,
+}
+
+/// The gaps between a change and the next one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Run {
+    /// The place from which on the contents may be written back.
+    pub(super) from: u32,
+    /// In order of time.
+    pub(super) gaps: Vec<u32>,
+}
+
+/// All gaps of an entry.
+#[derive(Debug, Default)]
+pub(super) struct Gaps {
+    pub(super) all: Vec<Gap>,
+    pub(super) runs: Vec<Run>,
+    /// The run that each gap is part of; none if the copy on the host is as good.
+    pub(super) run_of: Vec<Option<u32>>,
+    /// By place: bytes that are held there whatever else is done.
+    pub(super) held: Vec<u64>,
+}
+
+/// What is known of an array while its uses are gone through.
+#[derive(Clone, Default)]
+struct Walk {
+    first: Option<(u32, Access)>,
+    /// The first place at which it is not held any more.
+    end: u32,
+    /// The same, for uses that change it.
+    changed_end: u32,
+    run: Option<u32>,
+    /// Gaps before the first change, which are part of the last run.
+    before_change: Vec<u32>,
+}
+
+impl Gaps {
+    pub(super) fn of(order: &Order) -> Gaps {
+        let mut gaps = Gaps { held: vec![0; order.uses.len() + 1], ..Gaps::default() };
+        let mut walks = vec![Walk::default(); order.bytes.len()];
+        for (place, each) in order.uses.iter().enumerate() {
+            gaps.step(order, place as u32, each.access, each.array, &mut walks[each.array as usize]);
+        }
+        for (array, walk) in walks.into_iter().enumerate() {
+            if let Some((to, access)) = walk.first {
+                let comes_in = access != Access::Fill;
+                let gap = Gap { array: array as u32, from: walk.end, to, comes_in, is_dead: order.dies[array] };
+                gaps.close(gap, walk);
+            }
+        }
+        gaps
+    }
+
+    /// Goes to the next use of an array.
+    fn step(&mut self, order: &Order, place: u32, access: Access, array: u32, walk: &mut Walk) {
+        let until = order.let_go(place);
+        if walk.first.is_none() {
+            walk.first = Some((place, access));
+        } else if walk.end < place {
+            let gap = Gap { array, from: walk.end, to: place, comes_in: access != Access::Fill, is_dead: false };
+            let number = self.push(gap, walk.run);
+            if walk.run.is_none() {
+                walk.before_change.push(number);
+            }
+        }
+        for held in place.max(walk.end)..until {
+            self.held[held as usize] += order.bytes[array as usize];
+        }
+        walk.end = walk.end.max(until);
+        if access.changes() {
+            walk.changed_end = walk.changed_end.max(until);
+            walk.run = Some(self.runs.len() as u32);
+            self.runs.push(Run { from: walk.changed_end, gaps: Vec::new() });
+        }
+    }
+
+    /// Adds the gap behind the last use.
+    fn close(&mut self, gap: Gap, walk: Walk) {
+        if gap.is_dead {
+            self.push(gap, None);
+            return;
+        }
+        self.push(gap, walk.run);
+        if let Some(run) = walk.run {
+            for number in walk.before_change {
+                self.run_of[number as usize] = Some(run);
+                self.runs[run as usize].gaps.push(number);
+            }
+        }
+    }
+
+    fn push(&mut self, gap: Gap, run: Option<u32>) -> u32 {
+        let number = self.all.len() as u32;
+        self.all.push(gap);
+        self.run_of.push(run);
+        if let Some(run) = run {
+            self.runs[run as usize].gaps.push(number);
+        }
+        number
+    }
+
+    /// Places of the circle.
+    pub(super) fn places(&self) -> u32 {
+        self.held.len() as u32
+    }
+
+    /// Places from one to another, forward.
+    pub(super) fn distance(&self, from: u32, to: u32) -> u32 {
+        if to >= from { to - from } else { to + self.places() - from }
+    }
+
+    /// The place so many behind another.
+    pub(super) fn behind(&self, place: u32, distance: u32) -> u32 {
+        (place + distance) % self.places()
+    }
+
+    /// By place: bytes on the device if only these gaps are stayed in.
+    pub(super) fn load(&self, order: &Order, kept: &[bool]) -> Vec<u64> {
+        let mut load = self.held.clone();
+        for (gap, _) in self.all.iter().zip(kept).filter(|(_, kept)| **kept) {
+            add(&mut load, gap.from, gap.to, order.bytes[gap.array as usize]);
+        }
+        load
+    }
+}
+
+/// The one or two stretches from a place to another on a circle; none if they are the same.
+pub(super) fn stretches(from: usize, to: usize, places: usize) -> [std::ops::Range<usize>; 2] {
+    if from <= to { [from..to, 0..0] } else { [from..places, 0..to] }
+}
+
+/// Adds bytes to all places from one to another.
+pub(super) fn add(load: &mut [u64], from: u32, to: u32, bytes: u64) {
+    for stretch in stretches(from as usize, to as usize, load.len()) {
+        load[stretch].iter_mut().for_each(|each| *each += bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::types::Use;
+    use super::*;
+
+    #[test]
+    fn a_run_goes_on_through_the_entrys_end_to_the_next_change() {
+        let access = [Access::Read, Access::Write, Access::Read];
+        let uses =
+            [0, 2, 4].iter().zip(access).map(|(&place, access)| (place, Use { array: 0, access, until: place + 1 }));
+        let mut all = vec![Use { array: 1, access: Access::Read, until: 0 }; 5];
+        uses.for_each(|(place, each)| all[place as usize] = each);
+        let order = Order { bytes: vec![8, 1], uses: all, at: vec![0.0; 5], length: 0.0, dies: vec![false, false] };
+        let gaps = Gaps::of(&order);
+        let spans =
+            |array| gaps.all.iter().filter(|gap| gap.array == array).map(|gap| (gap.from, gap.to)).collect::<Vec<_>>();
+        assert_eq!(spans(0), [(1, 2), (3, 4), (5, 0)]);
+        assert_eq!(spans(1), [(2, 3), (4, 1)]);
+        assert_eq!(gaps.runs.len(), 1);
+        let run: Vec<_> = gaps.runs[0].gaps.iter().map(|&gap| gaps.all[gap as usize].from).collect();
+        assert_eq!((gaps.runs[0].from, run), (3, vec![3, 5, 1]));
+        assert_eq!(gaps.held, [8, 1, 8, 1, 8, 0]);
+    }
+}

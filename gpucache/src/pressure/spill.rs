@@ -1,0 +1,18 @@
+//! Arrays that are in use and may leave the device all the same: whoever has such is asked before an allocation fails.
+
+use crate::base::sync::OnceLock;
+
+/// Has arrays of the device with this id leave, so that so many bytes are free. Returns the bytes.
+type Spill = fn(u64, u64) -> u64;
+
+static SPILL: OnceLock<Spill> = OnceLock::new();
+
+/// Somebody has such arrays.
+pub(crate) fn register(spill: Spill) {
+    SPILL.get_or_init(|| spill);
+}
+
+/// Has arrays of a device leave, so that so many bytes are free. Returns the bytes.
+pub(super) fn spill(device: u64, bytes: u64) -> u64 {
+    SPILL.get().map_or(0, |spill| spill(device, bytes))
+}

@@ -1,0 +1,80 @@
+//! What it takes to use an array that may rest on the host and is on the device, in nanoseconds, beside a use of the array itself.
+//!
+//! `cargo bench --bench placed -- --json`. Each figure is the median over rounds that alternate between the subjects, so that a
+//! machine whose speed drifts treats them alike.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use clap::Parser;
+use gpucache::{Placed, prelude::*};
+
+const ROUNDS: usize = 101;
+/// In a round, of each subject.
+const USES: usize = 64 * 1024;
+/// As many as a model has parameters.
+const ARRAYS: usize = 64;
+
+#[derive(Parser)]
+struct Options {
+    /// Prints one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// What `cargo bench` passes to every benchmark.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn nanoseconds_per_use(mut subject: impl FnMut(usize) -> gpucache::Result<()>) -> gpucache::Result<f64> {
+    let start = Instant::now();
+    for index in 0..USES {
+        subject(index % ARRAYS)?;
+    }
+    Ok(start.elapsed().as_nanos() as f64 / USES as f64)
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+fn main() -> gpucache::Result<()> {
+    let options = Options::parse();
+    let host = Host::new();
+    let arrays = (0..ARRAYS).map(|_| host.zeros::<f32>(1024)).collect::<gpucache::Result<Vec<_>>>()?;
+    let mut placed = Vec::new();
+    for array in &arrays {
+        placed.push(Placed::new(array.try_clone()?)?);
+    }
+    let mut rounds: [Vec<f64>; 4] = Default::default();
+    for _ in 0..ROUNDS {
+        rounds[0].push(nanoseconds_per_use(|index| {
+            black_box(black_box(&arrays[index]).address());
+            Ok(())
+        })?);
+        rounds[1].push(nanoseconds_per_use(|index| {
+            black_box(black_box(&placed[index]).fetch()?.address());
+            Ok(())
+        })?);
+        rounds[2].push(nanoseconds_per_use(|index| {
+            black_box(black_box(&mut placed[index]).fetch_mut()?.address());
+            Ok(())
+        })?);
+        rounds[3].push(gpucache::cache_scope!(placed_uses, {
+            nanoseconds_per_use(|index| {
+                black_box(black_box(&placed[index]).fetch()?.address());
+                Ok(())
+            })?
+        }));
+    }
+    let [array, fetch, fetch_mut, in_scope] = rounds.map(median);
+    match options.json {
+        true => println!(
+            "{{\"array_ns\": {array:.1}, \"fetch_ns\": {fetch:.1}, \"fetch_mut_ns\": {fetch_mut:.1}, \"fetch_in_scope_ns\": {in_scope:.1}}}"
+        ),
+        false => println!(
+            "the array itself {array:.1} ns; fetch and drop {fetch:.1} ns, to write {fetch_mut:.1} ns; in a scope {in_scope:.1} ns"
+        ),
+    }
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! `placed`: arrays that rest on the host in turn, more than the device may hold, whose contents stay. `MADEUP_PINNED` says whether the
+//! driver pins the host's memory.
+
+use gpucache::{Array, Placed, limit, placed_stats, prelude::Cuda};
+
+use crate::report::{Outcome, Report, ensure};
+
+const LEN: usize = 1 << 18;
+const ARRAYS: u32 = 12;
+const ROUNDS: u32 = 6;
+
+pub(crate) fn run() -> Outcome {
+    let gpu = Cuda::new(0)?;
+    // A third of them.
+    limit(&gpu, 4 << 20);
+    let make = |value| Placed::new(Array::full(&gpu, LEN, value)?);
+    let mut arrays = Vec::new();
+    for value in 0..ARRAYS {
+        arrays.push(make(value)?);
+    }
+    for round in 0..ROUNDS {
+        for (place, array) in arrays.iter_mut().enumerate() {
+            let value = ARRAYS * round + place as u32;
+            let values = array.to_vec()?;
+            ensure(values.iter().all(|&found| found == value), || format!("round {round}, array {place}: {values:?}"))?;
+            array.fetch_mut()?.copy_from_slice(&vec![value + ARRAYS; LEN])?;
+        }
+    }
+    let stats = placed_stats(&gpu);
+    let is_pinned = std::env::var("MADEUP_PINNED").map_or(true, |text| text != "0");
+    ensure(stats.evictions > 20, || format!("{stats}"))?;
+    ensure(stats.pageable_bytes == if is_pinned { 0 } else { stats.host_bytes }, || format!("{stats}"))?;
+    drop(arrays);
+    gpucache::trim(&gpu)?;
+    ensure(placed_stats(&gpu).host_bytes == 0, || format!("{}", placed_stats(&gpu)))?;
+    Ok(Report::default().number("evictions", stats.evictions).number("pageable_bytes", stats.pageable_bytes))
+}

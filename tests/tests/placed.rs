@@ -1,0 +1,250 @@
+//! Arrays that may rest on the host: whatever moves when, each has its own contents, and no more is on the device than may be.
+//!
+//! `PLACED_STEPS` says how many steps the random programs make in all, 4,000 by default: a million in a release build takes minutes.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
+use fastrand::Rng;
+use gpucache::device::{Device, Virtual};
+use gpucache::{Placed, Placement, Rung, climbs, limit, placed_stats, prelude::*};
+use gpucache_tests::process::number;
+use gpucache_tests::turn;
+
+const PAGE: usize = 2 << 20;
+
+/// A stream of the host with a limit of so many bytes beside what is held now.
+fn limited(bytes: u64) -> Host {
+    let host = Host::new_stream().unwrap();
+    limit(&host, u64::MAX);
+    gpucache::trim(&host).unwrap();
+    limit(&host, host.memory().bytes + bytes);
+    host
+}
+
+/// An array, and what is in it: one value everywhere, and its place in the first elements.
+struct Known {
+    array: Placed<u64, Host>,
+    shape: Vec<usize>,
+    value: u64,
+}
+
+/// Elements that tell their place.
+const TOLD: usize = 16;
+
+fn assert_contents(values: &[u64], value: u64) {
+    let (told, same) = values.split_at(TOLD.min(values.len()));
+    assert!(told.iter().zip(value..).all(|(found, expected)| *found == expected), "{value}: {told:?}");
+    assert!(same.iter().all(|found| *found == value), "{value}");
+}
+
+impl Known {
+    fn new(host: &Host, len: usize, value: u64) -> Known {
+        let mut known = Known { array: Placed::zeros(host, len).unwrap(), shape: vec![len], value };
+        known.write(value);
+        known
+    }
+
+    fn check(&self) {
+        assert_eq!(self.array.shape(), self.shape);
+        let here = self.array.fetch().unwrap();
+        assert_eq!(here.shape(), self.shape);
+        assert_contents(&here, self.value);
+    }
+
+    fn write(&mut self, value: u64) {
+        let mut here = self.array.fetch_mut().unwrap();
+        here.fill(value);
+        here.iter_mut().take(TOLD).zip(value..).for_each(|(element, value)| *element = value);
+        drop(here);
+        self.value = value;
+    }
+
+    /// The same under another shape.
+    fn reshaped(mut self, rng: &mut Rng) -> Known {
+        let len: usize = self.shape.iter().product();
+        self.shape = if len.is_multiple_of(2) && rng.bool() { vec![2, len / 2] } else { vec![1, len] };
+        Known { array: self.array.reshape(&self.shape[..]).unwrap(), ..self }
+    }
+
+    /// The same, after it was an array.
+    fn converted(self) -> Known {
+        let array = self.array.into_array().unwrap();
+        assert_eq!(array.shape(), self.shape);
+        assert_contents(&array, self.value);
+        Known { array: Placed::new(array).unwrap(), ..self }
+    }
+}
+
+const PLACEMENTS: [Placement; 4] = [Placement::Auto, Placement::Auto, Placement::Host, Placement::Device];
+
+/// What a random program does to one of its arrays, and to no other.
+fn step(rng: &mut Rng, alive: &mut Vec<Known>, place: usize, value: u64) {
+    match rng.u8(..14) {
+        0..3 => alive[place].write(value),
+        3 => drop(alive.swap_remove(place)),
+        4 => {
+            let placement = PLACEMENTS[rng.usize(..PLACEMENTS.len())];
+            // No more than two of them may insist.
+            let insist = alive.iter().filter(|known| known.array.placement() == Placement::Device).count();
+            if placement != Placement::Device || insist < 2 {
+                alive[place].array.set_placement(placement).unwrap();
+            }
+        }
+        5 => {
+            let Known { array, shape, value } = &alive[place];
+            // A copy beside one that insists does not.
+            alive[place].array.set_placement(Placement::Auto).unwrap();
+            let copy = Known { array: array.try_clone().unwrap(), shape: shape.clone(), value: *value };
+            alive.push(copy);
+        }
+        6 => {
+            let known = alive.swap_remove(place).reshaped(rng);
+            alive.push(known);
+        }
+        7 => {
+            let known = alive.swap_remove(place).converted();
+            alive.push(known);
+        }
+        8 => assert_contents(&alive[place].array.to_vec().unwrap(), alive[place].value),
+        9 => {
+            // Two guards of one array, and one of another beside it.
+            let (first, second) = (alive[place].array.fetch().unwrap(), alive[place].array.fetch().unwrap());
+            alive[rng.usize(..alive.len())].check();
+            assert_eq!(first[..], second[..]);
+        }
+        _ => alive[place].check(),
+    }
+}
+
+fn random_program(seed: u64, steps: u64, threads: u64) {
+    // Chunks of the range are held whole by the least that lies in them.
+    let (rng, host) = (&mut Rng::with_seed(seed), limited(24 * PAGE as u64));
+    let mut alive: Vec<Known> = Vec::new();
+    for number in 0..steps {
+        let value = number * 2 * TOLD as u64;
+        if alive.is_empty() || alive.len() < 40 && rng.u8(..8) == 0 {
+            // Most are small, and some are more than a page.
+            let most = if rng.u8(..8) == 0 { PAGE / 4 } else { 1 << 12 };
+            alive.push(Known::new(&host, rng.usize(1..most), value));
+        } else {
+            let place = rng.usize(..alive.len());
+            step(rng, &mut alive, place, value);
+        }
+        if number % (steps / 8).max(1) == 0 {
+            shared(&alive, seed ^ number, threads);
+        }
+        assert!(host.memory().bytes <= host.memory().limit.unwrap());
+    }
+    alive.iter().for_each(Known::check);
+    let stats = placed_stats(&host);
+    println!("{stats}");
+    assert!(stats.evictions > 0 && stats.bytes_in > 0, "{stats}");
+    drop(alive);
+    assert_eq!(placed_stats(&host).resident_bytes, 0);
+    limit(&host, u64::MAX);
+}
+
+/// Threads read the same arrays, and say where they rest, at once.
+fn shared(alive: &[Known], seed: u64, threads: u64) {
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                let rng = &mut Rng::with_seed(seed.wrapping_add(thread));
+                for _ in 0..2 * alive.len() {
+                    let known = &alive[rng.usize(..alive.len())];
+                    match rng.u8(..8) {
+                        0 => known.array.set_placement(Placement::Host).unwrap(),
+                        1 => known.array.set_placement(Placement::Auto).unwrap(),
+                        _ => known.check(),
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn whatever_moves_each_array_has_its_own_contents() {
+    let _turn = turn();
+    let steps = number("PLACED_STEPS").unwrap_or(4_000);
+    (0..4).for_each(|seed| random_program(seed, steps / 4, 3));
+}
+
+#[test]
+fn what_is_fetched_stays_and_the_least_recently_used_leaves() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 30);
+    limit(&device, 4 * PAGE as u64);
+    let mut arrays: Vec<Placed<u8, _>> = (0..4).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
+    let (kept, _) = (arrays[0].fetch().unwrap(), arrays[1].fetch().unwrap());
+    let fifth = Placed::<u8, _>::zeros(&device, PAGE).unwrap();
+    assert_eq!((placed_stats(&device).evictions, device.memory().bytes), (1, 4 * PAGE as u64));
+    drop(kept);
+    let demanded = || placed_stats(&device).demanded;
+    drop((arrays[0].fetch().unwrap(), arrays[1].fetch().unwrap(), arrays[3].fetch().unwrap(), fifth.fetch().unwrap()));
+    assert_eq!(demanded(), 0, "the third one left");
+    drop(arrays[2].fetch_mut().unwrap());
+    assert_eq!(demanded(), 1);
+}
+
+#[test]
+fn what_is_not_written_is_copied_out_once() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 30);
+    let mut array = Placed::<u8, _>::zeros(&device, PAGE).unwrap();
+    array.set_placement(Placement::Host).unwrap();
+    (0..3).for_each(|_| drop(array.fetch().unwrap()));
+    let stats = placed_stats(&device);
+    assert_eq!((stats.bytes_out, stats.bytes_in, stats.evictions), (PAGE as u64, 3 * PAGE as u64, 4));
+    drop(array.fetch_mut().unwrap());
+    assert_eq!(placed_stats(&device).bytes_out, 2 * PAGE as u64);
+    let same = array.into_array().unwrap();
+    assert_eq!((same.shape(), placed_stats(&device).resident_bytes), (&[PAGE][..], 0));
+}
+
+#[test]
+fn what_may_leave_does_before_an_allocation_fails() {
+    let _turn = turn();
+    let device = Virtual::new(8 * PAGE);
+    let placed: Vec<Placed<u8, _>> = (0..6).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
+    let array = device.zeros::<u8>(4 * PAGE).unwrap();
+    let (climbs, stats) = (climbs(&device), placed_stats(&device));
+    assert_eq!((climbs.of(Rung::Spill).served, stats.evictions), (1, 2), "{climbs}; {stats}");
+    placed[0].set_placement(Placement::Device).unwrap();
+    drop(array);
+    drop(placed);
+    assert_eq!(placed_stats(&device).resident_bytes, 0);
+}
+
+#[test]
+fn threads_fetch_the_same_arrays() {
+    let _turn = turn();
+    let host = limited(8 * PAGE as u64);
+    let arrays: Vec<Known> = (0..16).map(|value| Known::new(&host, PAGE / 8, value)).collect();
+    std::thread::scope(|threads| {
+        for thread in 0..4 {
+            let arrays = &arrays;
+            threads.spawn(move || {
+                let rng = &mut Rng::with_seed(thread);
+                (0..300).for_each(|_| arrays[rng.usize(..arrays.len())].check());
+            });
+        }
+    });
+    limit(&host, u64::MAX);
+}
+
+/// The limit in the environment is the device's: what leaves that has room on the host. In a process of its own.
+#[test]
+fn the_environment_does_not_limit_the_host() {
+    const LIMIT: &str = "GPUCACHE_LIMIT";
+    if std::env::var_os(LIMIT).is_none() {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "the_environment_does_not_limit_the_host"]).env(LIMIT, "4MiB");
+        let output = child.output().unwrap();
+        return assert!(output.status.success(), "{output:?}");
+    }
+    let device = Virtual::new(1 << 30);
+    let arrays: Vec<Placed<u8, _>> = (0..6).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
+    assert_eq!((device.memory().bytes, placed_stats(&device).evictions), (2 * PAGE as u64, 4));
+    arrays.iter().for_each(|array| array.set_placement(Placement::Host).unwrap());
+    assert!(placed_stats(&device).host_bytes >= 6 * PAGE as u64);
+}

@@ -1,0 +1,144 @@
+//! The limit of the process beside those of devices: what one device has idle serves another one, however it is idle, and what
+//! can never be takes nothing from anybody.
+//!
+//! The tests take turns, as the limit is of the whole process.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::mpsc::channel;
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+use gpucache::device::{Device, Virtual};
+use gpucache::prelude::*;
+use gpucache::{Bound, Recycle, Rung, Scope, climbs, limit, limit_process, limit_soft, patience, stats};
+use gpucache_tests::turn;
+
+const PAGE: usize = 2 << 20;
+/// Longer than any of this takes.
+const LONG: Duration = Duration::from_secs(60);
+
+/// The limit of the process, until this is dropped.
+struct Limited;
+
+impl Limited {
+    fn to(pages: usize) -> Limited {
+        limit_process((pages * PAGE) as u64);
+        Limited
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        limit_process(u64::MAX);
+    }
+}
+
+/// Its device's limit does not allow the request, though that of the process is met first.
+#[test]
+fn what_its_device_never_allows_takes_nothing_and_waits_for_nobody() {
+    let _turn = turn();
+    let (device, other) = (Virtual::new(1 << 40), Virtual::new(1 << 40));
+    limit(&device, 8 * PAGE as u64);
+    patience(&device, LONG);
+    let idle = Scope::new("process limit: spared").recycle(Recycle::Keyed);
+    idle.run(|| drop([(); 6].map(|()| other.zeros::<u8>(PAGE).unwrap())));
+    let _held = other.zeros::<u8>(6 * PAGE).unwrap();
+    let _limited = Limited::to(18);
+    let start = Instant::now();
+    let error = device.zeros::<u8>(9 * PAGE).unwrap_err();
+    assert_eq!(error.shortage().map(|shortage| shortage.bound), Some(Bound::Limit), "{error}");
+    assert_eq!(stats("process limit: spared").unwrap().idle_bytes, 6 * PAGE as u64);
+    assert!(start.elapsed() < LONG / 2);
+    let _ = idle.invalidate();
+}
+
+#[test]
+fn what_other_devices_work_with_is_waited_for() {
+    let _turn = turn();
+    let (device, host) = (Virtual::new(1 << 40), Host::new_stream().unwrap());
+    let works = Scope::new("process limit: works");
+    works.run(|| {
+        let mut array = host.zeros::<u8>(6 * PAGE).unwrap();
+        host.launch(&mut array, |_| sleep(Duration::from_millis(50))).unwrap();
+    });
+    let _limited = Limited::to(8);
+    let array = device.zeros::<u8>(6 * PAGE).unwrap();
+    assert_eq!(climbs(&device).of(Rung::Waiting).served, 1, "{}", climbs(&device));
+    drop(array);
+    let _ = works.invalidate();
+}
+
+/// The block of a plan that a thread is inside of, in which nothing is alive.
+#[test]
+fn plans_on_other_devices_give_their_blocks() {
+    let _turn = turn();
+    let (device, other) = (Virtual::new(1 << 40), Virtual::new(1 << 40));
+    let _limited = Limited::to(8);
+    let (told, has) = channel();
+    let (stop, stopped) = channel::<()>();
+    scope(|threads| {
+        threads.spawn(move || {
+            let planned = Scope::new("process limit: planned");
+            let step = || drop([3, 3].map(|pages| other.zeros::<u8>(pages * PAGE).unwrap()));
+            (0..6).for_each(|_| planned.run(step));
+            let inside = planned.enter();
+            step();
+            told.send(()).unwrap();
+            let _ = stopped.recv();
+            drop(inside);
+            let _ = planned.invalidate();
+        });
+        has.recv().unwrap();
+        let array = device.zeros::<u8>(6 * PAGE);
+        stop.send(()).unwrap();
+        assert!(array.is_ok_and(|array| array.byte_len() == 6 * PAGE));
+    });
+    assert_eq!(climbs(&device).of(Rung::Arenas).served, 1, "{}", climbs(&device));
+}
+
+/// More than a number can say is held of all devices together.
+#[test]
+fn sums_over_devices_do_not_overflow() {
+    let _turn = turn();
+    let devices = [(); 4].map(|()| Virtual::new(usize::MAX));
+    let arrays = devices.each_ref().map(|device| device.zeros::<u8>(isize::MAX as usize).unwrap());
+    let _limited = Limited::to(8);
+    let shortage = devices[0].zeros::<u8>(PAGE).unwrap_err().shortage().cloned().unwrap();
+    assert_eq!((shortage.bound, shortage.process_bytes), (Bound::Process, u64::MAX));
+    drop(arrays);
+    assert!(devices[0].zeros::<u8>(PAGE).is_ok());
+}
+
+/// Sizes and limits at the ends of what numbers can say: an array or an error, never a panic, and no more than is allowed.
+#[test]
+fn the_least_and_the_most_that_numbers_say_are_served_or_refused() {
+    let _turn = turn();
+    let most = isize::MAX as usize;
+    let sizes = [0, 1, 255, usize::MAX, usize::MAX - PAGE, most, most - 255, (1 << 47) + 1, 1 << 62, 0, PAGE];
+    let recycles = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off];
+    for capacity in [usize::MAX, usize::MAX - PAGE, 1 << 63, 1 << 40] {
+        for (bound, recycle) in
+            [u64::MAX, u64::MAX - 1, 8 << 21, 1, 0].into_iter().flat_map(|b| recycles.map(|recycle| (b, recycle)))
+        {
+            let device = Virtual::new(capacity);
+            limit(&device, bound);
+            limit_soft(&device, bound / 2);
+            for scope_limit in [u64::MAX, u64::MAX - 1, 5 << 20, 0] {
+                let scope = Scope::new("process limit: huge").recycle(recycle).limit(scope_limit);
+                scope.run(|| {
+                    let mut kept = None;
+                    for bytes in sizes {
+                        let array = device.zeros::<u8>(bytes);
+                        assert!(array.is_ok() || bytes > 0);
+                        assert!(array.is_err() || bytes as u64 <= bound.min(scope_limit).min(capacity as u64));
+                        kept = array.map_err(|error| error.to_string()).ok().or(kept);
+                    }
+                });
+                let _ = scope.invalidate();
+            }
+            gpucache::trim(&device).unwrap();
+            device.synchronize().unwrap();
+            assert_eq!(device.memory().bytes, 0);
+        }
+    }
+}
