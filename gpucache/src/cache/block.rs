@@ -18,7 +18,6 @@ use crate::device::Stream;
 use crate::record::{Fence, Outcome, Record, Request};
 #[cfg(feature = "cuda")]
 use crate::record::{Origin, View};
-use crate::trace;
 
 /// Memory on a stream, in use until dropped. A drop hands it back to the cache that served it, from any thread.
 pub(crate) struct Block(ManuallyDrop<Box<Record>>);
@@ -27,20 +26,10 @@ impl Block {
     /// Memory for `request` on `stream`: from the innermost scope's cache, or straight from the device where there is
     /// none.
     pub(crate) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Block> {
-        if trace::is_on() {
-            return Block::allocate_traced(stream, request);
-        }
-        let record = Block::find(stream, request)?;
-        if stream.watches() {
-            stream.handed_out(record.address, record.bytes);
-        }
-        Ok(Block::of(record))
-    }
-
-    /// As [`allocate`](Block::allocate), and tells the trace that is on.
-    #[inline(never)]
-    fn allocate_traced(stream: &Stream, request: &Request<'_>) -> Result<Block> {
-        let record = traced::allocate(stream, request, || Block::find(stream, request))?;
+        let record = match stream.has_notice() {
+            false => current::allocate(stream, request)?,
+            true => Block::allocate_noticed(stream, request)?,
+        };
         if stream.watches() {
             stream.handed_out(record.address, record.bytes);
         }
@@ -50,33 +39,25 @@ impl Block {
     /// Memory of no scope, from the device's range: for what outlives entries and comes back at any time.
     pub(crate) fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Block> {
         stream.check()?;
-        let find = || supply::of_no_scope(stream, request);
-        let record = if trace::is_on() { traced::find(stream, request, find)? } else { find()? };
+        let record = traced::told(stream, request, || supply::of_no_scope(stream, request))?;
         if stream.watches() {
             stream.handed_out(record.address, record.bytes);
         }
         Ok(Block::of(record))
     }
 
-    /// A record for [`allocate`](Block::allocate).
-    #[inline(always)]
-    fn find(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-        match stream.has_notice() {
-            false => current::allocate(stream, request),
-            true => Block::find_noticed(stream, request),
-        }
-    }
-
-    /// As [`find`](Block::find), where there is a failure to return, or memory is reserved.
+    /// As [`allocate`](Block::allocate), where there is a failure to return, or memory is reserved.
     #[cold]
-    fn find_noticed(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+    fn allocate_noticed(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         stream.check()?;
         if let Some(here) = stream.here()? {
-            return Block::find(&here, request);
+            return Ok(Block::allocate(&here, request)?.into_record());
         }
         match stream.instead() {
             None => current::allocate(stream, request),
-            Some(reserved) if reserved.is_reserved() => supply::reserved(&reserved, request),
+            Some(reserved) if reserved.is_reserved() => {
+                traced::told(stream, request, || supply::reserved(&reserved, request))
+            }
             Some(home) => current::allocate(&home, request),
         }
     }
@@ -345,22 +326,6 @@ fn give_back(record: Box<Record>) {
 
 #[inline(never)]
 fn give_back_unplanned(record: Box<Record>) {
-    if trace::is_on() {
-        return give_back_traced(record);
-    }
-    give_back_untold(record);
-}
-
-/// As [`give_back_unplanned`], and tells the trace that is on.
-#[inline(never)]
-fn give_back_traced(record: Box<Record>) {
-    if let Some(record) = traced::give_back(record) {
-        give_back_untold(record);
-    }
-}
-
-#[inline(always)]
-fn give_back_untold(record: Box<Record>) {
     if record.needs_care() {
         return give_back_with_care(record);
     }
@@ -378,9 +343,11 @@ fn give_back_with_care(record: Box<Record>) {
     }
 }
 
-/// It is of another scope than the innermost one, or of none.
+/// It is of another scope than the innermost one, or of none, or there is a trace.
 #[inline(never)]
 fn give_back_home(record: Box<Record>) {
+    traced::freed(&record);
+    let Some(record) = current::take_back_beside(record) else { return };
     if record.stream().watches() {
         record.stream().taken_back(record.address, record.bytes);
     }

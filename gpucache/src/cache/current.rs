@@ -5,11 +5,10 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
-use std::thread::LocalKey;
 
 use super::owner::{Cache, Owner};
 use super::policy::{Recycle, Terms};
-use super::supply;
+use super::{supply, traced};
 use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
 use crate::base::shortage::Short;
@@ -26,21 +25,28 @@ pub(crate) struct Current {
     pub(crate) terms: Terms,
 }
 
+impl Current {
+    /// The cache, if it keeps blocks.
+    fn keeping(self) -> Option<&'static Cache> {
+        (self.terms.recycle != Recycle::Off).then_some(self.cache)
+    }
+
+    /// The cache, if it plans.
+    fn planning(self) -> Option<&'static Cache> {
+        (self.terms.recycle == Recycle::Auto).then_some(self.cache)
+    }
+}
+
 thread_local! {
     // Without a destructor, so that it can be asked at any time of a thread's end.
     static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
-    /// The cache of `CURRENT`, if it keeps blocks.
+    /// The cache of `CURRENT`, if it keeps blocks and no trace was on when it came to stand there.
     static KEEPING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
     /// The cache of the outermost scope.
     static OUTERMOST: Cell<Option<&'static Cache>> = const { Cell::new(None) };
     /// The cache of `CURRENT`, if it plans and no trace was on when it came to stand there.
     static PLANNING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
-    /// The cache of `CURRENT`, if it plans and a trace was on.
-    static TRACED: Cell<Option<&'static Cache>> = const { Cell::new(None) };
 }
-
-/// Where a cache stands that serves this thread.
-type Standing = LocalKey<Cell<Option<&'static Cache>>>;
 
 /// Makes `current` serve this thread, or nobody. The outermost scope is that of `outermost`.
 ///
@@ -49,22 +55,24 @@ type Standing = LocalKey<Cell<Option<&'static Cache>>>;
 pub(crate) unsafe fn set(current: Option<Current>, outermost: Option<Current>) {
     OUTERMOST.set(outermost.map(|outermost| outermost.cache));
     CURRENT.set(current);
-    let that =
-        |does: fn(Recycle) -> bool| current.filter(|current| does(current.terms.recycle)).map(|current| current.cache);
-    KEEPING.set(that(|recycle| recycle != Recycle::Off));
     // While a trace is on, nothing is served but by the ways that tell it.
     let is_traced = trace::is_on();
-    let planning = that(|recycle| recycle == Recycle::Auto);
-    PLANNING.set(planning.filter(|_| !is_traced));
-    TRACED.set(planning.filter(|_| is_traced));
+    let untold = current.filter(|_| !is_traced);
+    KEEPING.set(untold.and_then(Current::keeping));
+    PLANNING.set(untold.and_then(Current::planning));
     if is_traced {
         trace::inside(current.and_then(|current| current.cache.title()).as_ref());
     }
 }
 
+/// The cache of the innermost scope, if it keeps blocks.
+fn keeping() -> Option<&'static Cache> {
+    KEEPING.get().or_else(|| CURRENT.get()?.keeping())
+}
+
 /// How many allocations the lists of the innermost scope have served.
 pub(super) fn listed() -> u64 {
-    KEEPING.get().map_or(0, Cache::listed)
+    keeping().map_or(0, Cache::listed)
 }
 
 /// An error that an allocation met, with what was asked for, and the innermost scope.
@@ -81,19 +89,14 @@ pub(crate) fn refused(error: Error, request: &Request<'_>) -> Error {
 /// What the plan of the innermost scope expects next, if this is it; nothing while a trace is on.
 #[inline(always)]
 pub(crate) fn serve_planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
-    serve_by_plan(&PLANNING, stream, dims, bytes)
+    serve_by_plan(PLANNING.get()?, stream, dims, bytes)
 }
 
-/// As [`serve_planned`], while a trace is on, for who tells it.
-pub(super) fn serve_traced(stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
-    serve_by_plan(&TRACED, stream, request.dims, request.bytes)
-}
-
+/// The cache has to stand in `PLANNING` or `CURRENT`.
 #[inline(always)]
-fn serve_by_plan(standing: &'static Standing, stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
-    let cache = standing.get()?;
-    // SAFETY: a cache that stands in `PLANNING` or `TRACED` was entered by this thread, which so owns it, and serving a position touches
-    // plain data alone, which comes back to no cache.
+fn serve_by_plan(cache: &'static Cache, stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
+    // SAFETY: a cache that stands in `PLANNING` or `CURRENT` was entered by this thread, which so owns it, and serving a position
+    // touches plain data alone, which comes back to no cache.
     unsafe { cache.local.owned(|local| local.planner.serve(&cache.shared, stream, dims, bytes)) }
 }
 
@@ -101,29 +104,43 @@ fn serve_by_plan(standing: &'static Standing, stream: &Stream, dims: &[usize], b
 /// a trace is on.
 #[inline(always)]
 pub(super) fn take_back_planned(record: Box<Record>) -> Option<Box<Record>> {
-    take_back_by_plan(&PLANNING, record)
+    let Some(cache) = PLANNING.get() else { return Some(record) };
+    take_back_by_plan(cache, record)
 }
 
-/// As [`take_back_planned`], while a trace is on, for who has told it.
-pub(super) fn take_back_traced(record: Box<Record>) -> Option<Box<Record>> {
-    take_back_by_plan(&TRACED, record)
-}
-
+/// The cache has to stand in `PLANNING` or `CURRENT`.
 #[inline(always)]
-fn take_back_by_plan(standing: &'static Standing, record: Box<Record>) -> Option<Box<Record>> {
-    let Some(cache) = standing.get() else { return Some(record) };
-    // SAFETY: a cache that stands in `PLANNING` or `TRACED` was entered by this thread, which so owns it, and taking a position back touches
-    // plain data alone: the record goes on a stack, and is not dropped.
+fn take_back_by_plan(cache: &'static Cache, record: Box<Record>) -> Option<Box<Record>> {
+    // SAFETY: a cache that stands in `PLANNING` or `CURRENT` was entered by this thread, which so owns it, and taking a position
+    // back touches plain data alone: the record goes on a stack, and is not dropped.
     unsafe { cache.local.owned(|local| local.planner.take_back(&cache.shared, record)) }
+}
+
+/// Takes back what the innermost scope served, if a trace that is on, or was, let nothing stand in `KEEPING`; hands out any other
+/// record.
+#[inline(always)]
+pub(super) fn take_back_beside(record: Box<Record>) -> Option<Box<Record>> {
+    let Some(current) = CURRENT.get() else { return Some(record) };
+    let record = match current.planning() {
+        Some(cache) => take_back_by_plan(cache, record)?,
+        None => record,
+    };
+    give_back_to(current.keeping(), record)
 }
 
 /// Takes back what the innermost scope served; hands out any other record.
 #[inline]
 pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
-    match KEEPING.get() {
+    give_back_to(KEEPING.get(), record)
+}
+
+/// The cache has to stand in `KEEPING` or `CURRENT`.
+#[inline(always)]
+fn give_back_to(keeping: Option<&'static Cache>, record: Box<Record>) -> Option<Box<Record>> {
+    match keeping {
         Some(cache) if record.returns_to(cache.door()) => {
-            // SAFETY: a cache that stands in `KEEPING` was entered by this thread, which so owns it, and the proof is gone before
-            // a guard of the thread can leave the scope.
+            // SAFETY: a cache that stands in `KEEPING` or `CURRENT` was entered by this thread, which so owns it, and the proof is
+            // gone before a guard of the thread can leave the scope.
             unsafe { Owner::assume(cache) }.put(record);
             None
         }
@@ -166,14 +183,14 @@ pub(crate) fn entry() -> Entry {
 #[cfg(feature = "foreign")]
 #[inline]
 pub(crate) fn serving() -> Option<Entry> {
-    KEEPING.get().map(Entry::of)
+    keeping().map(Entry::of)
 }
 
 /// Counts something for the innermost scope, which the thread owns, if it keeps memory.
 #[cfg(feature = "foreign")]
 #[inline]
 pub(crate) fn note_foreign(count: impl FnOnce(&ForeignCounters)) {
-    if let Some(cache) = KEEPING.get() {
+    if let Some(cache) = keeping() {
         count(cache.foreign());
     }
 }
@@ -181,12 +198,38 @@ pub(crate) fn note_foreign(count: impl FnOnce(&ForeignCounters)) {
 /// A record for `request`: from the innermost scope, or straight from the device where there is none.
 #[inline]
 pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    // SAFETY: a cache that stands in `KEEPING` or `CURRENT` was entered by this thread, which so owns it, and each proof is gone
-    // when the one call that it is made for returns.
-    let owner = |cache| unsafe { Owner::assume(cache) };
-    match (KEEPING.get(), CURRENT.get()) {
-        (Some(cache), _) => owner(cache).allocate(stream, request),
-        (None, Some(Current { cache, .. })) => owner(cache).allocate_unkept(stream, request),
-        (None, None) => supply::from_device(stream, request, None),
+    match KEEPING.get() {
+        // SAFETY: a cache that stands in `KEEPING` was entered by this thread, which so owns it, and the proof is gone when the one
+        // call that it is made for returns.
+        Some(cache) => unsafe { Owner::assume(cache) }.allocate(stream, request),
+        None => allocate_beside(stream, request),
+    }
+}
+
+/// The same where no scope keeps blocks, or a trace is on, or was.
+#[inline(never)]
+fn allocate_beside(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+    match trace::is_on() {
+        true => traced::allocate(stream, request),
+        false => planned_beside(stream, request).map_or_else(|| find_beside(stream, request), Ok),
+    }
+}
+
+/// What the plan of the innermost scope expects next, if this is it.
+#[inline(always)]
+pub(super) fn planned_beside(stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
+    serve_by_plan(CURRENT.get()?.planning()?, stream, request.dims, request.bytes)
+}
+
+/// What its plan does not serve.
+#[inline(always)]
+pub(super) fn find_beside(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+    let Some(current) = CURRENT.get() else { return supply::from_device(stream, request, None) };
+    // SAFETY: a cache that stands in `CURRENT` was entered by this thread, which so owns it, and the proof is gone when the one call
+    // that it is made for returns.
+    let owner = unsafe { Owner::assume(current.cache) };
+    match current.keeping() {
+        Some(_) => owner.allocate(stream, request),
+        None => owner.allocate_unkept(stream, request),
     }
 }

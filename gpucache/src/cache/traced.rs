@@ -1,4 +1,4 @@
-//! What a trace is told of allocations, drops and scopes. Reached only while one is on.
+//! What a trace is told of allocations, drops and scopes.
 
 use super::current;
 use super::owner::Cache;
@@ -7,25 +7,28 @@ use crate::device::Stream;
 use crate::record::{Origin, Record, Request};
 use crate::trace::{self, Allocation, ServedBy};
 
-/// A record for a request: what the plan expects, else what `find` finds.
-#[inline(always)]
-pub(super) fn allocate(
-    stream: &Stream,
-    request: &Request<'_>,
-    find: impl FnOnce() -> Result<Box<Record>>,
-) -> Result<Box<Record>> {
-    match current::serve_traced(stream, request) {
+/// A record for a request: what the plan of the innermost scope expects, else what that finds.
+pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+    match current::planned_beside(stream, request) {
         Some(record) => {
             tell(request, record.address, stream, Some(ServedBy::Plan));
             Ok(record)
         }
-        None => self::find(stream, request, find),
+        None => find_and_tell(stream, request, || current::find_beside(stream, request)),
     }
 }
 
-/// What `find` finds.
+/// What `find` finds, which the trace is told if one is on.
+pub(super) fn told(
+    stream: &Stream,
+    request: &Request<'_>,
+    find: impl FnOnce() -> Result<Box<Record>>,
+) -> Result<Box<Record>> {
+    if trace::is_on() { find_and_tell(stream, request, find) } else { find() }
+}
+
 #[inline(never)]
-pub(super) fn find(
+fn find_and_tell(
     stream: &Stream,
     request: &Request<'_>,
     find: impl FnOnce() -> Result<Box<Record>>,
@@ -62,14 +65,13 @@ fn served_by(record: &Record, is_listed: bool) -> ServedBy {
     }
 }
 
-/// An array was dropped. Hands out a record that the plan does not take back.
+/// An array was dropped.
 #[inline(always)]
-pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
-    if record.bytes() > 0 {
+pub(super) fn freed(record: &Record) {
+    if trace::is_on() && record.bytes() > 0 {
         let stream = record.stream();
         trace::freed(record.address, record.bytes(), stream.id(), stream.memory_id());
     }
-    current::take_back_traced(record)
 }
 
 impl Cache {
