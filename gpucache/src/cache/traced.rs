@@ -69,8 +69,7 @@ fn served_by(record: &Record, is_listed: bool) -> ServedBy {
 #[inline(always)]
 pub(super) fn freed(record: &Record) {
     if trace::is_on() && record.bytes() > 0 {
-        let stream = record.stream();
-        trace::freed(record.address, record.bytes(), stream.id(), stream.memory_id());
+        trace::freed(record.address, record.stream().memory_id());
     }
 }
 

@@ -44,7 +44,7 @@ pub use event::{Action, ServedBy, TraceEvent};
 pub use whole::Trace;
 pub(crate) use writer::{Allocation, allocated, entered, freed, inside, left};
 
-/// Begins a trace. A thread that has more than `capacity` events keeps the newest; each takes 64 bytes, once it is there.
+/// Begins a trace. A thread that has more than `capacity` events keeps the newest; each takes 64 bytes at most, once it is there.
 ///
 /// A thread that is inside a scope is traced once it enters or leaves one. Arrays without elements have no memory and are left out.
 /// If a trace is on, it is dropped, and another one begins.

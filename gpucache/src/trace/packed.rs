@@ -1,8 +1,13 @@
-//! An event as the eight words that it takes in a ring: one line of the processor's cache.
+//! An event as the few words that it takes in a ring: three, or five and its shape.
+//!
+//! Invariant: the first word of an event alone has the highest bit, so that events are found among words.
 
 use super::event::{Action, ServedBy};
 
-pub(super) const WORDS: usize = 8;
+/// The most words of an event: one line of the processor's cache.
+pub(super) const MOST_WORDS: usize = 8;
+/// Words of one that is no allocation.
+const SHORT: usize = 3;
 
 /// Words that are left for a shape.
 const SHAPE: usize = 3;
@@ -11,6 +16,10 @@ const MOST_DIMS: usize = 2 * SHAPE;
 const NO_SERVER: u64 = 15;
 /// More scopes than this have no number.
 pub(super) const MOST_SCOPES: u32 = (1 << 24) - 1;
+/// The bit of a first word.
+const FIRST: u64 = 1 << 63;
+/// What a device's number is cut to, as seven bits are left for it.
+pub(super) const DEVICES: u8 = 127;
 
 /// An event with names by number.
 #[derive(Clone, Copy, Debug)]
@@ -23,9 +32,10 @@ pub(super) struct Packed {
     pub(super) dtype: u16,
     /// As `dtype`, in three bytes.
     pub(super) scope: u32,
-    /// The last byte of the device's number, as two devices may have the same addresses.
+    /// The last bits of the device's number, as two devices may have the same addresses.
     pub(super) device: u8,
     pub(super) address: u64,
+    /// This, the stream and the shape are told of allocations and shortages alone.
     pub(super) bytes: u64,
     pub(super) stream: u64,
     pub(super) shape: Shape,
@@ -50,14 +60,15 @@ impl Shape {
     pub(super) fn new(dims: &[usize]) -> Shape {
         match dims.len() {
             0..=SHAPE => Shape::wide(dims),
-            _ if dims.len() <= MOST_DIMS && dims.iter().all(|dim| u32::try_from(*dim).is_ok()) => Shape::narrow(dims),
+            _ if dims.len() <= MOST_DIMS && dims.iter().all(|dim| i32::try_from(*dim).is_ok()) => Shape::narrow(dims),
             _ => Shape::folded(dims),
         }
     }
 
+    /// A dimension without the highest bit: none that has it is of an array.
     #[inline(always)]
     fn wide(dims: &[usize]) -> Shape {
-        let word = |place: usize| dims.get(place).map_or(0, |dim| *dim as u64);
+        let word = |place: usize| dims.get(place).map_or(0, |dim| *dim as u64 & !FIRST);
         Shape { rank: dims.len() as u8, words: [word(0), word(1), word(2)] }
     }
 
@@ -84,6 +95,18 @@ impl Shape {
         let narrow = |place: usize| (self.words[place / 2] >> (32 * (place % 2))) & u64::from(u32::MAX);
         (0..rank).map(|place| if rank <= SHAPE { wide(place) } else { narrow(place) } as usize).collect()
     }
+
+    /// Words that are needed of it.
+    #[inline(always)]
+    fn used(&self) -> usize {
+        usize::from(self.rank).min(SHAPE)
+    }
+}
+
+/// The words of an event. What lies behind its length means nothing.
+pub(super) struct Words<const N: usize> {
+    pub(super) words: [u64; N],
+    pub(super) length: usize,
 }
 
 impl Packed {
@@ -92,29 +115,45 @@ impl Packed {
     }
 
     #[inline(always)]
-    pub(super) fn words(&self) -> [u64; WORDS] {
+    fn first(&self) -> u64 {
         let served_by = self.served_by.map_or(NO_SERVER, |served_by| served_by as u64);
         let kinds = self.action as u64 | served_by << 4 | u64::from(self.shape.rank) << 8;
-        let names = u64::from(self.dtype) << 16 | u64::from(self.scope) << 32 | u64::from(self.device) << 56;
-        let [one, two, three] = self.shape.words;
-        [self.time, kinds | names, self.address, self.bytes, self.stream, one, two, three]
+        let device = u64::from(self.device & DEVICES) << 56;
+        FIRST | kinds | u64::from(self.dtype) << 16 | u64::from(self.scope) << 32 | device
     }
 
-    /// The event that these words mean, if they mean one.
-    pub(super) fn of(words: [u64; WORDS]) -> Option<Packed> {
-        let [time, kinds, address, bytes, stream, one, two, three] = words;
-        Some(Packed {
-            time,
-            action: *Action::ALL.get((kinds & 15) as usize)?,
-            served_by: ServedBy::ALL.get((kinds >> 4 & 15) as usize).copied(),
-            dtype: (kinds >> 16) as u16,
-            scope: (kinds >> 32) as u32 & MOST_SCOPES,
-            device: (kinds >> 56) as u8,
-            address,
-            bytes,
-            stream,
-            shape: Shape { rank: ((kinds >> 8 & 255) as u8).min(MOST_DIMS as u8), words: [one, two, three] },
-        })
+    /// Of what is no allocation, nor a shortage.
+    #[inline(always)]
+    pub(super) fn short(&self) -> Words<SHORT> {
+        Words { words: [self.first(), self.time, self.address], length: SHORT }
+    }
+
+    #[inline(always)]
+    pub(super) fn long(&self) -> Words<MOST_WORDS> {
+        let [one, two, three] = self.shape.words;
+        let words = [self.first(), self.time, self.address, self.bytes, self.stream, one, two, three];
+        Words { words, length: MOST_WORDS - SHAPE + self.shape.used() }
+    }
+
+    /// The first event among these words, and the words behind it.
+    pub(super) fn next(words: &[u64]) -> Option<(Packed, &[u64])> {
+        let words = &words[words.iter().position(|word| word & FIRST != 0)?..];
+        let behind = words[1..].iter().position(|word| word & FIRST != 0).map_or(words.len(), |place| place + 1);
+        let word = |place: usize| words[..behind].get(place).copied().unwrap_or(0);
+        let first = word(0);
+        let event = Packed {
+            time: word(1),
+            action: *Action::ALL.get((first & 15) as usize)?,
+            served_by: ServedBy::ALL.get((first >> 4 & 15) as usize).copied(),
+            dtype: (first >> 16) as u16,
+            scope: (first >> 32) as u32 & MOST_SCOPES,
+            device: (first >> 56) as u8 & DEVICES,
+            address: word(2),
+            bytes: word(3),
+            stream: word(4),
+            shape: Shape { rank: ((first >> 8 & 255) as u8).min(MOST_DIMS as u8), words: [word(5), word(6), word(7)] },
+        };
+        Some((event, &words[behind..]))
     }
 }
 
@@ -125,34 +164,43 @@ mod tests {
     #[test]
     fn shapes_come_back() {
         let same: [&[usize]; 6] =
-            [&[], &[7], &[1 << 40, 2, 3], &[1, 2, 3, 4], &[9; 6], &[0, 5, u32::MAX as usize, 1, 2]];
+            [&[], &[7], &[1 << 40, 2, 3], &[1, 2, 3, 4], &[9; 6], &[0, 5, i32::MAX as usize, 1, 2]];
         for dims in same {
             assert_eq!(Shape::new(dims).dims(), dims);
         }
         assert_eq!(Shape::new(&[2, 3, 4, 5, 6, 7, 8]).dims(), [720, 7, 8]);
         assert_eq!(Shape::new(&[1 << 33, 3, 4, 5]).dims(), [3 << 33, 4, 5]);
+        assert_eq!(Shape::new(&[1 << 31, 3, 4, 5]).dims(), [3 << 31, 4, 5]);
     }
 
     #[test]
-    fn events_come_back() {
-        for (action, served_by) in [(Action::Allocated, Some(ServedBy::Device)), (Action::Short, None)] {
-            let shape = Shape::new(&[2, 3, 4, 5]);
-            let (time, address, bytes, stream) = (u64::MAX, 3 << 40, 1 << 50, 77);
-            let event = Packed {
-                time,
-                action,
-                served_by,
-                dtype: 65535,
-                scope: MOST_SCOPES,
-                device: 255,
-                address,
-                bytes,
-                stream,
-                shape,
-            };
-            let back = Packed::of(event.words()).unwrap();
-            assert_eq!(format!("{back:?}"), format!("{event:?}"));
+    fn events_come_back_one_after_the_other() {
+        let long = |dims: &[usize], served_by: Option<ServedBy>| Packed {
+            time: u64::MAX >> 1,
+            action: if served_by.is_some() { Action::Allocated } else { Action::Short },
+            served_by,
+            dtype: 65535,
+            scope: MOST_SCOPES,
+            device: DEVICES,
+            address: 3 << 40,
+            bytes: 1 << 50,
+            stream: 77,
+            shape: Shape::new(dims),
+        };
+        let of_scope = Packed { action: Action::Left, bytes: 0, stream: 0, ..long(&[], Some(ServedBy::Plan)) };
+        let some = [long(&[2, 3, 4, 5], Some(ServedBy::Device)), long(&[usize::MAX, 2], None), long(&[], None)];
+        let mut words = vec![0, 5]; // what is left of an event that was overwritten
+        for event in &some {
+            let Words { words: all, length } = event.long();
+            words.extend(&all[..length]);
+            words.extend(of_scope.short().words);
         }
-        assert!(Packed::of([0, 9, 0, 0, 0, 0, 0, 0]).is_none());
+        let (mut rest, mut back) = (&words[..], Vec::new());
+        while let Some((event, behind)) = Packed::next(rest) {
+            back.push(format!("{event:?}"));
+            rest = behind;
+        }
+        let expected = some.iter().flat_map(|event| [format!("{event:?}"), format!("{of_scope:?}")]);
+        assert!(back.iter().eq(&expected.collect::<Vec<_>>()), "{back:#?}");
     }
 }

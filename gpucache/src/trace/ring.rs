@@ -1,23 +1,36 @@
-//! The events of one thread: a ring that the thread alone writes, and that is read when the trace ends.
+//! The events of one thread: a ring of words that the thread alone writes, and that is read when the trace ends.
 //!
-//! Invariant: the slot of event `n` is `n` modulo the slots. There is one slot more than events that are kept, so that the one
-//! that is being written is never among those that are read; a reader leaves out what was overwritten meanwhile.
+//! Invariant: word `n` of all that were ever written lies at `n` modulo the ring's words. What a reader finds of an event that is being
+//! written, or that was overwritten meanwhile, it leaves out: there are as many words more than are kept as an event has at most.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 
-use super::packed::{Packed, WORDS};
+use super::packed::{MOST_WORDS, Packed, Words};
 use crate::base::sync::OnceLock;
 
-/// Events for which memory is taken at once, so that a thread with few takes little: 16 KB.
-const CHUNK: usize = 256;
+/// Words for which memory is taken at once, so that a thread with few events takes little: 16 KB.
+const CHUNK: usize = 2048;
 
-type Slot = [AtomicU64; WORDS];
+type Chunk = [AtomicU64; CHUNK];
 
 pub(super) struct Ring {
-    chunks: Box<[OnceLock<Box<[Slot]>>]>,
-    /// Events ever written.
+    chunks: Box<[OnceLock<Arc<Chunk>>]>,
+    /// Words ever written, and events.
     written: AtomicU64,
+    events: AtomicU64,
     capacity: usize,
+}
+
+/// Where the ring's thread writes next.
+pub(super) struct Pen {
+    ring: Arc<Ring>,
+    chunk: Arc<Chunk>,
+    /// The chunk's number, and the place in it.
+    number: usize,
+    at: usize,
+    written: u64,
+    events: u64,
 }
 
 /// What is left of a thread's events.
@@ -29,50 +42,79 @@ pub(super) struct Kept {
 
 impl Ring {
     /// Keeps the newest `capacity` events.
-    pub(super) fn new(capacity: usize) -> Ring {
-        let chunks = capacity / CHUNK + 1;
+    pub(super) fn new(capacity: usize) -> Arc<Ring> {
+        // One more, as the last chunk is not whole while it is written.
+        let chunks = capacity.saturating_mul(MOST_WORDS) / CHUNK + 2;
         let chunks = (0..chunks).map(|_| OnceLock::new()).collect();
-        Ring { chunks, written: AtomicU64::new(0), capacity }
+        Arc::new(Ring { chunks, written: AtomicU64::new(0), events: AtomicU64::new(0), capacity })
     }
 
-    fn slots(&self) -> usize {
-        self.chunks.len() * CHUNK
-    }
-
-    /// Writes the next event into the slot `next`, and returns the slot after it. For the ring's own thread alone.
-    #[inline(always)]
-    pub(super) fn push(&self, next: usize, event: &Packed) -> usize {
-        let slots = self.chunks[next / CHUNK].get_or_init(chunk);
-        // Who reads one of these words then finds `written` as it is before.
-        fence(Release);
-        let slot = &slots[next % CHUNK];
-        let words = event.words();
-        (0..WORDS).for_each(|word| slot[word].store(words[word], Relaxed));
-        self.written.store(self.written.load(Relaxed) + 1, Release);
-        if next + 1 < self.slots() { next + 1 } else { 0 }
+    fn chunk(&self, number: usize) -> &Arc<Chunk> {
+        self.chunks[number].get_or_init(|| Arc::new([const { AtomicU64::new(0) }; CHUNK]))
     }
 
     /// The events that are kept, in their order.
     pub(super) fn read(&self) -> Kept {
-        let slots = self.slots() as u64;
-        let written = self.written.load(Acquire);
-        let first = written.saturating_sub(self.capacity as u64);
-        let read: Vec<_> = (first..written).map(|index| self.slot((index % slots) as usize)).collect();
+        let room = (self.chunks.len() * CHUNK) as u64;
+        let (written, all) = (self.written.load(Acquire), self.events.load(Relaxed));
+        let first = written.saturating_sub(room);
+        let words: Vec<u64> = (first..written).map(|index| self.word((index % room) as usize)).collect();
         fence(Acquire);
-        let overwritten = (self.written.load(Relaxed) + 1).saturating_sub(slots).max(first);
-        let events: Vec<_> = read.into_iter().skip((overwritten - first) as usize).flatten().collect();
-        Kept { lost: written - events.len() as u64, events }
+        let overwritten = (self.written.load(Relaxed) + MOST_WORDS as u64).saturating_sub(room).max(first);
+        let (mut rest, mut events) = (&words[((overwritten - first) as usize).min(words.len())..], Vec::new());
+        while let Some((event, behind)) = Packed::next(rest) {
+            events.push(event);
+            rest = behind;
+        }
+        events.drain(..events.len().saturating_sub(self.capacity));
+        Kept { lost: all.saturating_sub(events.len() as u64), events }
     }
 
-    fn slot(&self, place: usize) -> Option<Packed> {
-        let slot = &self.chunks[place / CHUNK].get()?[place % CHUNK];
-        Packed::of(std::array::from_fn(|word| slot[word].load(Relaxed)))
+    fn word(&self, place: usize) -> u64 {
+        self.chunks[place / CHUNK].get().map_or(0, |chunk| chunk[place % CHUNK].load(Relaxed))
     }
 }
 
-#[cold]
-fn chunk() -> Box<[Slot]> {
-    (0..CHUNK).map(|_| Slot::default()).collect()
+impl Pen {
+    /// For the ring's own thread, once.
+    pub(super) fn new(ring: Arc<Ring>) -> Pen {
+        let chunk = ring.chunk(0).clone();
+        Pen { ring, chunk, number: 0, at: 0, written: 0, events: 0 }
+    }
+
+    /// Writes the next event.
+    #[inline(always)]
+    pub(super) fn push<const N: usize>(&mut self, event: &Words<N>) {
+        if self.at > CHUNK - MOST_WORDS {
+            self.turn();
+        }
+        // Who reads one of these words then finds `written` as it is before.
+        fence(Release);
+        let place = &self.chunk[self.at..self.at + N];
+        place.iter().zip(event.words).for_each(|(place, word)| place.store(word, Relaxed));
+        self.at += event.length;
+        self.events += 1;
+        self.end(event.length);
+    }
+
+    #[inline(always)]
+    fn end(&mut self, words: usize) {
+        self.written += words as u64;
+        self.ring.events.store(self.events, Relaxed);
+        self.ring.written.store(self.written, Release);
+    }
+
+    /// Goes on in the next chunk. What is left of this one means nothing.
+    #[cold]
+    #[inline(never)]
+    fn turn(&mut self) {
+        fence(Release);
+        self.chunk[self.at..].iter().for_each(|word| word.store(0, Relaxed));
+        self.end(CHUNK - self.at);
+        self.number = (self.number + 1) % self.ring.chunks.len();
+        self.chunk = self.ring.chunk(self.number).clone();
+        self.at = 0;
+    }
 }
 
 #[cfg(test)]
@@ -83,12 +125,15 @@ mod tests {
     use super::super::packed::Shape;
     use super::*;
 
-    fn event(number: u64) -> Packed {
-        let (action, served_by, shape) = (Action::Allocated, None, Shape::new(&[number as usize; 3]));
-        Packed {
+    /// Every third one is short.
+    fn write(pen: &mut Pen, number: u64) {
+        let is_short = number.is_multiple_of(3);
+        let action = if is_short { Action::Freed } else { Action::Allocated };
+        let shape = Shape::new(&[number as usize; 3][..(number % 4) as usize]);
+        let event = Packed {
             time: number,
             action,
-            served_by,
+            served_by: None,
             dtype: 1,
             scope: 0,
             device: 0,
@@ -96,18 +141,28 @@ mod tests {
             bytes: number,
             stream: number,
             shape,
-        }
+        };
+        if is_short { pen.push(&event.short()) } else { pen.push(&event.long()) }
+    }
+
+    fn is_whole(event: &Packed) -> bool {
+        let is_short = event.time.is_multiple_of(3);
+        let other = if is_short { 0 } else { event.time };
+        let dims = if is_short { vec![0; 0] } else { vec![event.time as usize; (event.time % 4) as usize] };
+        event.address == event.time && event.stream == other && (is_short || event.shape.dims() == dims)
     }
 
     #[test]
     fn the_newest_events_are_kept_and_the_others_counted() {
-        for (capacity, written) in [(0, 3), (10, 7), (10, 10), (10, 11), (10, 5000), (600, 5000)] {
+        for (capacity, written) in [(0, 3), (10, 7), (10, 10), (10, 11), (10, 5000), (600, 5000), (5000, 5000)] {
             let ring = Ring::new(capacity);
-            (0..written).fold(0, |next, number| ring.push(next, &event(number)));
+            let mut pen = Pen::new(ring.clone());
+            (0..written).for_each(|number| write(&mut pen, number));
             let Kept { events, lost } = ring.read();
             let kept = written.min(capacity as u64);
             assert_eq!(lost, written - kept);
             assert!(events.iter().map(|event| event.time).eq(written - kept..written), "{capacity} of {written}");
+            assert!(events.iter().all(is_whole));
         }
     }
 
@@ -116,15 +171,14 @@ mod tests {
         let (ring, ends) = (Ring::new(255), AtomicBool::new(false));
         std::thread::scope(|threads| {
             let writer = threads.spawn(|| {
-                let (mut next, mut number) = (0, 0);
+                let (mut pen, mut number) = (Pen::new(ring.clone()), 0);
                 while !ends.load(Relaxed) {
-                    next = ring.push(next, &event(number));
+                    write(&mut pen, number);
                     number += 1;
                 }
             });
             for _ in 0..2000 {
                 let events = ring.read().events;
-                let is_whole = |event: &Packed| event.address == event.time && event.stream == event.time;
                 assert!(events.iter().all(is_whole), "an event of two halves");
                 assert!(events.windows(2).all(|two| two[0].time + 1 == two[1].time));
             }

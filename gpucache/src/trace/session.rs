@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use super::packed::MOST_SCOPES;
-use super::ring::Ring;
+use super::ring::{Pen, Ring};
 use crate::base::sync::{Mutex, MutexGuard};
 
 /// A scope, and where it is named.
@@ -32,7 +32,7 @@ pub(super) struct Session {
 pub(super) struct Joined {
     pub(super) number: u64,
     pub(super) began: Instant,
-    pub(super) ring: Arc<Ring>,
+    pub(super) pen: Pen,
 }
 
 /// The number of the session that is on; 0 if none is.
@@ -68,9 +68,9 @@ pub(super) fn end() -> Option<(Session, u64)> {
 pub(super) fn join() -> Option<Joined> {
     let mut session = lock();
     let session = session.as_mut()?;
-    let ring = Arc::new(Ring::new(session.capacity));
+    let ring = Ring::new(session.capacity);
     session.rings.push(ring.clone());
-    Some(Joined { number: session.number, began: session.began, ring })
+    Some(Joined { number: session.number, began: session.began, pen: Pen::new(ring) })
 }
 
 /// Counts an event that no ring takes.

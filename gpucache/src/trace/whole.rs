@@ -61,22 +61,22 @@ impl Pairing<'_> {
     fn take(&mut self, (thread, event): Told) {
         let id = match event.action {
             Action::Allocated => self.begin(thread, &event),
-            Action::Freed => match self.live.remove(&event.place()) {
-                Some(place) => self.events[place].id,
-                None => return,
-            },
+            Action::Freed => return self.end(thread, event),
             Action::Entered | Action::Left | Action::Short => 0,
         };
         self.events.push(unpacked(self.session, thread, &event, id));
     }
 
+    /// A free, which tells no more than where: the allocation tells the rest.
+    fn end(&mut self, thread: u32, freed: Packed) {
+        let Some(place) = self.live.remove(&freed.place()) else { return };
+        let TraceEvent { id, bytes, stream, .. } = self.events[place];
+        self.events.push(unpacked(self.session, thread, &Packed { bytes, stream, ..freed }, id));
+    }
+
     /// An allocation, before which the one is freed whose free was lost.
     fn begin(&mut self, thread: u32, event: &Packed) -> u64 {
-        if let Some(place) = self.live.remove(&event.place()) {
-            let TraceEvent { id, bytes, stream, .. } = self.events[place];
-            let freed = Packed { action: Action::Freed, bytes, stream, dtype: 0, served_by: None, ..*event };
-            self.events.push(unpacked(self.session, thread, &freed, id));
-        }
+        self.end(thread, Packed { action: Action::Freed, dtype: 0, served_by: None, ..*event });
         self.live.insert(event.place(), self.events.len());
         self.allocations += 1;
         self.allocations

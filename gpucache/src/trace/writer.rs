@@ -7,8 +7,8 @@ use std::time::Instant;
 use hashbrown::HashMap;
 
 use super::event::{Action, ServedBy};
-use super::packed::{Packed, Shape};
-use super::ring::Ring;
+use super::packed::{Packed, Shape, Words};
+use super::ring::Pen;
 use super::session::{self, Joined, Title};
 
 /// Events between two looks at the clock, each of which takes longer than all else that an event takes.
@@ -30,8 +30,7 @@ pub(crate) struct Allocation<'a> {
 struct Writer {
     session: u64,
     began: Instant,
-    ring: Arc<Ring>,
-    next: usize,
+    pen: Pen,
     /// The clock when it was read last, and events until it is read again.
     time: u64,
     look_in: u8,
@@ -83,18 +82,25 @@ pub(crate) fn allocated(allocation: &Allocation<'_>) {
         let action = if served_by.is_some() { Action::Allocated } else { Action::Short };
         let (time, dtype, scope) = (writer.time(), writer.dtype(dtype), writer.scope);
         let (bytes, device, shape) = (bytes as u64, device as u8, Shape::new(dims));
-        writer.push(&Packed { time, action, served_by, dtype, scope, device, address, bytes, stream, shape });
+        let event = Packed { time, action, served_by, dtype, scope, device, address, bytes, stream, shape };
+        writer.pen.push(&event.long());
     });
 }
 
 /// An array was dropped.
 #[inline]
-pub(crate) fn freed(address: u64, bytes: usize, stream: u64, device: u64) {
+pub(crate) fn freed(address: u64, device: u64) {
     write(|writer| {
-        let (time, scope, shape) = (writer.time(), writer.scope, Shape::default());
-        let (action, bytes, device) = (Action::Freed, bytes as u64, device as u8);
-        writer.push(&Packed { time, action, served_by: None, dtype: 0, scope, device, address, bytes, stream, shape });
+        let (time, scope) = (writer.time(), writer.scope);
+        writer.pen.push(&short(time, Action::Freed, scope, device as u8, address));
     });
+}
+
+/// An event of few words.
+#[inline(always)]
+fn short(time: u64, action: Action, scope: u32, device: u8, address: u64) -> Words<3> {
+    let (served_by, dtype, bytes, stream, shape) = (None, 0, 0, 0, Shape::default());
+    Packed { time, action, served_by, dtype, scope, device, address, bytes, stream, shape }.short()
 }
 
 /// A scope was entered.
@@ -110,20 +116,8 @@ pub(crate) fn left(title: &Title) {
 fn turned(action: Action, title: &Title) {
     write(|writer| {
         writer.look_in = 0;
-        let (time, scope, shape) = (writer.time(), writer.number_of(title), Shape::default());
-        let event = Packed {
-            time,
-            action,
-            served_by: None,
-            dtype: 0,
-            scope,
-            device: 0,
-            address: 0,
-            bytes: 0,
-            stream: 0,
-            shape,
-        };
-        writer.push(&event);
+        let (time, scope) = (writer.time(), writer.number_of(title));
+        writer.pen.push(&short(time, action, scope, 0, 0));
     });
 }
 
@@ -135,14 +129,9 @@ pub(crate) fn inside(title: Option<&Title>) {
 
 impl Writer {
     fn join() -> Option<Writer> {
-        let Joined { number, began, ring } = session::join()?;
+        let Joined { number, began, pen } = session::join()?;
         let (scopes, dtypes) = (HashMap::new(), Vec::new());
-        Some(Writer { session: number, began, ring, next: 0, time: 0, look_in: 0, scope: 0, scopes, dtypes })
-    }
-
-    #[inline(always)]
-    fn push(&mut self, event: &Packed) {
-        self.next = self.ring.push(self.next, event);
+        Some(Writer { session: number, began, pen, time: 0, look_in: 0, scope: 0, scopes, dtypes })
     }
 
     #[inline(always)]
