@@ -25,6 +25,7 @@ pub(crate) struct Block(ManuallyDrop<Box<Record>>);
 impl Block {
     /// Memory for `request` on `stream`: from the innermost scope's cache, or straight from the device where there is
     /// none.
+    #[inline]
     pub(crate) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Block> {
         let record = match stream.has_notice() {
             false => current::allocate(stream, request)?,

@@ -24,8 +24,8 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TraceEvent {
-    /// Since the trace began. The clock is read where a scope is entered or left, and at each 32nd event of a thread: any
-    /// other event has the time that its thread read last.
+    /// Since the trace began. The clock is read where a scope is entered or left, and at each 64th event of a thread: the times of
+    /// those between are spread evenly.
     pub time: Duration,
     /// The thread, by a number that counts the threads of the trace from 0.
     pub thread: u32,

@@ -36,18 +36,20 @@ pub(super) fn merge(threads: Vec<Vec<Packed>>) -> Vec<Told> {
     merged
 }
 
-/// Each event with the time that its thread read next.
+/// Each event with the time that its thread read next. Its own time is spread evenly between the readings before and after it, as
+/// no more is known.
 fn bounded(events: Vec<Packed>) -> Vec<(Packed, u64)> {
-    let (mut reading, mut bound) = (u64::MAX, u64::MAX);
-    let backwards = events.into_iter().rev().map(|event| {
-        if event.time != reading {
-            bound = reading;
-            reading = event.time;
+    let mut bounded: Vec<(Packed, u64)> = events.into_iter().map(|event| (event, u64::MAX)).collect();
+    let mut next = u64::MAX;
+    for group in bounded.chunk_by_mut(|(one, _), (other, _)| one.time == other.time).rev() {
+        let (reading, events) = (group[0].0.time, group.len() as u64);
+        // Behind the last reading there is no other one.
+        let step = if next == u64::MAX { 0 } else { next.saturating_sub(reading) / events };
+        for ((event, bound), place) in group.iter_mut().zip(0..) {
+            (event.time, *bound) = (reading + place * step, next);
         }
-        (event, bound)
-    });
-    let mut bounded: Vec<_> = backwards.collect();
-    bounded.reverse();
+        next = reading;
+    }
     bounded
 }
 
@@ -100,6 +102,14 @@ mod tests {
         let other = vec![event(2, Allocated, 20), event(3, Freed, 20)];
         let expected = [(0, Allocated, 10), (1, Allocated, 20), (1, Freed, 20), (0, Freed, 10)];
         assert_eq!(order(vec![one, other]), expected);
+    }
+
+    #[test]
+    fn times_are_spread_between_two_readings() {
+        use Action::{Allocated, Freed};
+        let events = [(100, Allocated), (100, Freed), (100, Allocated), (160, Freed), (160, Allocated)];
+        let merged = merge(vec![events.map(|(time, action)| event(time, action, 10)).to_vec()]);
+        assert!(merged.iter().map(|(_, event)| event.time).eq([100, 120, 140, 160, 160]));
     }
 
     #[test]

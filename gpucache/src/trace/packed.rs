@@ -68,8 +68,14 @@ impl Shape {
     /// A dimension without the highest bit: none that has it is of an array.
     #[inline(always)]
     fn wide(dims: &[usize]) -> Shape {
-        let word = |place: usize| dims.get(place).map_or(0, |dim| *dim as u64 & !FIRST);
-        Shape { rank: dims.len() as u8, words: [word(0), word(1), word(2)] }
+        let word = |dim: &usize| *dim as u64 & !FIRST;
+        let words = match dims {
+            [] => [0; SHAPE],
+            [one] => [word(one), 0, 0],
+            [one, two] => [word(one), word(two), 0],
+            [one, two, three, ..] => [word(one), word(two), word(three)],
+        };
+        Shape { rank: dims.len() as u8, words }
     }
 
     #[inline(never)]

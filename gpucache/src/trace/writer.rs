@@ -12,7 +12,7 @@ use super::ring::Pen;
 use super::session::{self, Joined, Title};
 
 /// Events between two looks at the clock, each of which takes longer than all else that an event takes.
-const LOOK_IN: u8 = 32;
+const LOOK_IN: u8 = 64;
 
 /// An allocation that was served, or not.
 pub(crate) struct Allocation<'a> {
