@@ -28,7 +28,7 @@ impl Block {
     #[inline]
     pub(crate) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Block> {
         let record = match stream.has_notice() {
-            false => current::allocate(stream, request)?,
+            false => Block::find(stream, request)?,
             true => Block::allocate_noticed(stream, request)?,
         };
         if stream.watches() {
@@ -47,6 +47,12 @@ impl Block {
         Ok(Block::of(record))
     }
 
+    /// A record from the innermost scope, or straight from the device where there is none.
+    #[inline(always)]
+    fn find(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+        current::allocate(stream, request).unwrap_or_else(|| traced::allocate(stream, request))
+    }
+
     /// As [`allocate`](Block::allocate), where there is a failure to return, or memory is reserved.
     #[cold]
     fn allocate_noticed(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
@@ -55,11 +61,11 @@ impl Block {
             return Ok(Block::allocate(&here, request)?.into_record());
         }
         match stream.instead() {
-            None => current::allocate(stream, request),
+            None => Block::find(stream, request),
             Some(reserved) if reserved.is_reserved() => {
                 traced::told(stream, request, || supply::reserved(&reserved, request))
             }
-            Some(home) => current::allocate(&home, request),
+            Some(home) => Block::find(&home, request),
         }
     }
 

@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use super::owner::{Cache, Owner};
 use super::policy::{Recycle, Terms};
-use super::{supply, traced};
+use super::supply;
 use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
 use crate::base::shortage::Short;
@@ -195,33 +195,21 @@ pub(crate) fn note_foreign(count: impl FnOnce(&ForeignCounters)) {
     }
 }
 
-/// A record for `request`: from the innermost scope, or straight from the device where there is none.
+/// A record for `request` from the innermost scope; `None` where no scope keeps blocks, or a trace is on, or was.
 #[inline]
-pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    match KEEPING.get() {
-        // SAFETY: a cache that stands in `KEEPING` was entered by this thread, which so owns it, and the proof is gone when the one
-        // call that it is made for returns.
-        Some(cache) => unsafe { Owner::assume(cache) }.allocate(stream, request),
-        None => allocate_beside(stream, request),
-    }
+pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Option<Result<Box<Record>>> {
+    // SAFETY: a cache that stands in `KEEPING` was entered by this thread, which so owns it, and the proof is gone when the one call
+    // that it is made for returns.
+    KEEPING.get().map(|cache| unsafe { Owner::assume(cache) }.allocate(stream, request))
 }
 
-/// The same where no scope keeps blocks, or a trace is on, or was.
-#[inline(never)]
-fn allocate_beside(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    match trace::is_on() {
-        true => traced::allocate(stream, request),
-        false => planned_beside(stream, request).map_or_else(|| find_beside(stream, request), Ok),
-    }
-}
-
-/// What the plan of the innermost scope expects next, if this is it.
+/// What the plan of the innermost scope expects next, if this is it, where [`allocate`] has none.
 #[inline(always)]
 pub(super) fn planned_beside(stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
     serve_by_plan(CURRENT.get()?.planning()?, stream, request.dims, request.bytes)
 }
 
-/// What its plan does not serve.
+/// What that does not serve: from the innermost scope, or straight from the device where there is none.
 #[inline(always)]
 pub(super) fn find_beside(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
     let Some(current) = CURRENT.get() else { return supply::from_device(stream, request, None) };

@@ -7,14 +7,17 @@ use crate::device::Stream;
 use crate::record::{Origin, Record, Request};
 use crate::trace::{self, Allocation, ServedBy};
 
-/// A record for a request: what the plan of the innermost scope expects, else what that finds.
+/// A record for a request where no scope keeps blocks, or a trace is on, or was.
+#[inline(never)]
 pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
     match current::planned_beside(stream, request) {
         Some(record) => {
-            tell(request, record.address, stream, Some(ServedBy::Plan));
+            if trace::is_on() {
+                tell(request, record.address, stream, Some(ServedBy::Plan));
+            }
             Ok(record)
         }
-        None => find_and_tell(stream, request, || current::find_beside(stream, request)),
+        None => told(stream, request, || current::find_beside(stream, request)),
     }
 }
 
