@@ -10,8 +10,8 @@ use crate::trace;
 
 static EXITS: AtomicBool = AtomicBool::new(false);
 
-/// Asks the C library to tell when the process exits. A device calls this once its driver is loaded: exit handlers run
-/// in reverse order, so that this one runs before the driver's own.
+/// Asks the C library to tell when the process exits, and begins the trace that is written then, if there is to be one. A device
+/// calls this once its driver is loaded: exit handlers run in reverse order, so that this one runs before the driver's own.
 #[cfg(any(unix, windows))]
 pub(super) fn watch() {
     static WATCH: Once = Once::new();
@@ -19,6 +19,7 @@ pub(super) fn watch() {
         // SAFETY: `at_exit` is a plain `extern "C"` function without arguments that lives as long as the process, touches no
         // thread's locals and cannot unwind. A refused registration leaves the flag down, as before the call.
         unsafe { libc::atexit(at_exit) };
+        trace::start_from_environment();
     });
 }
 

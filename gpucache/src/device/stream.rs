@@ -21,7 +21,6 @@ use super::memory::Memory;
 use super::meter::Meter;
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard};
-use crate::trace;
 
 /// One stream of one device, without its type. Cheap to clone; equal ids are the same stream.
 ///
@@ -96,7 +95,6 @@ impl Stream {
     /// As [`new`](Stream::new), on the queue of another stream if there is one. This crate or a backend made the backend.
     pub(super) fn over(memory: Arc<Memory>, backend: Arc<dyn Backend>, queue: Option<u64>) -> Stream {
         super::exit::watch();
-        trace::start_from_environment();
         let id = NEXT_STREAM.fetch_add(1, Relaxed);
         let (watches, runs_closures, can_capture) = (backend.watches(), backend.runs_closures(), backend.can_capture());
         let refusal = memory.take_refusal();
