@@ -337,7 +337,7 @@ fn give_back_unplanned(record: Box<Record>) {
         return give_back_with_care(record);
     }
     if let Some(record) = current::give_back(record) {
-        give_back_home(record);
+        give_back_beside(record);
     }
 }
 
@@ -346,15 +346,23 @@ fn give_back_unplanned(record: Box<Record>) {
 #[inline(never)]
 fn give_back_with_care(record: Box<Record>) {
     if let Some(record) = keep(record) {
+        traced::freed(&record);
         give_back_home(record);
     }
 }
 
-/// It is of another scope than the innermost one, or of none, or there is a trace.
+/// No scope keeps blocks, or it is another one's, or a trace is on, or was.
 #[inline(never)]
-fn give_back_home(record: Box<Record>) {
+fn give_back_beside(record: Box<Record>) {
     traced::freed(&record);
-    let Some(record) = current::take_back_beside(record) else { return };
+    if let Some(record) = current::take_back_beside(record) {
+        give_back_home(record);
+    }
+}
+
+/// It is of another scope than the innermost one, or of none.
+#[inline]
+fn give_back_home(record: Box<Record>) {
     if record.stream().watches() {
         record.stream().taken_back(record.address, record.bytes);
     }

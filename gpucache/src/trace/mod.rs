@@ -30,6 +30,7 @@
 //! | `csv`, `environment` | the file, and who asks for it from outside |
 
 mod csv;
+#[cfg(any(unix, windows))]
 mod environment;
 mod event;
 mod merge;
@@ -39,6 +40,7 @@ mod session;
 mod whole;
 mod writer;
 
+#[cfg(any(unix, windows))]
 pub(crate) use environment::{start_from_environment, write_at_exit};
 pub use event::{Action, ServedBy, TraceEvent};
 pub use whole::Trace;
