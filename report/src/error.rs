@@ -1,9 +1,12 @@
-//! Why a file could not be read.
+//! Why a file could not be read, or a history not be replayed.
 
 use std::io;
 use std::path::PathBuf;
 
-/// What is wrong with a file of a trace.
+/// A result of this crate.
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What is wrong with a file, a run, or a device that a history was replayed on.
 ///
 /// ```
 /// use gpucache_report::{Error, Run};
@@ -33,4 +36,18 @@ pub enum Error {
         /// What is wrong there.
         what: String,
     },
+    /// Events of a run contradict each other, or there are none.
+    #[error("event {event} of the run: {what}")]
+    Inconsistent {
+        /// The event, counted from 0.
+        event: usize,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A device failed in a replay, by more than a lack of memory.
+    #[error(transparent)]
+    Device(#[from] gpucache::Error),
+    /// An array of a replay did not keep what was written to it, as its memory was given to another one too.
+    #[error("{0}")]
+    Overwritten(String),
 }

@@ -1,7 +1,8 @@
-//! What a program did that gpucache has traced, in the formats of other tools.
+//! What a program did that gpucache has traced: replayed, and in the formats of other tools.
 //!
 //! A [`Run`] is the events of a trace: of a file, which `GPUCACHE_TRACE=run.csv` in the environment has any program write, or of
-//! [`gpucache::trace::stop`] within the program. Each format is a module with a function that writes to any [`std::io::Write`].
+//! [`gpucache::trace::stop`] within the program. [`replay`] tells what a run takes on another device, under another policy or with less
+//! memory. Each format is a module with a function that writes to any [`std::io::Write`].
 //!
 //! | module | what reads it |
 //! |---|---|
@@ -26,6 +27,7 @@
 mod error;
 pub mod perfetto;
 pub mod prometheus;
+pub mod replay;
 pub mod rmm;
 mod run;
 pub mod snapshot;

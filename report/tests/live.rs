@@ -1,11 +1,14 @@
-//! Each format is the same of a live trace as of the file that it wrote, packed or not.
+//! Each format is the same of a live trace as of the file that it wrote, packed or not, and so is what a replay tells.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use flate2::{Compression, write::GzEncoder};
 use gpucache::device::Virtual;
 use gpucache::{cache_scope, prelude::*, trace};
+use gpucache_report::replay::{Figures, History, Policy, dry_run, smallest_limit};
 use gpucache_report::{Op, Run, perfetto, prometheus, rmm, snapshot};
 
 type Format = fn(&Run, &mut Vec<u8>) -> io::Result<()>;
@@ -41,6 +44,14 @@ fn written(run: &Run, format: Format) -> Vec<u8> {
     bytes
 }
 
+/// What a replay takes, but for its time, and the smallest limit.
+fn replayed(history: &History, policy: Policy) -> (Figures, Option<u64>) {
+    let passes = NonZeroUsize::new(2).unwrap();
+    let mut figures = dry_run(history, policy, None, passes).unwrap();
+    (figures.steady_ns_per_operation, figures.planning) = (0.0, Duration::ZERO);
+    (figures, smallest_limit(history, policy, passes).unwrap())
+}
+
 #[test]
 fn a_live_trace_and_its_file_are_one_run() {
     let trace = traced();
@@ -57,14 +68,22 @@ fn a_live_trace_and_its_file_are_one_run() {
     for (ending, bytes) in [("csv", text), ("csv.gz", packed.finish().unwrap())] {
         let path = std::env::temp_dir().join(format!("gpucache-report-{}.{ending}", std::process::id()));
         std::fs::write(&path, bytes).unwrap();
-        let read = Run::read(&path);
+        let (read, history) = (Run::read(&path), History::read(&path));
         std::fs::remove_file(&path).unwrap();
-        let read = read.unwrap();
+        let (read, history) = (read.unwrap(), history.unwrap());
         assert!(read == live, "the file {ending} tells something else");
         for (name, format) in FORMATS {
             let bytes = written(&live, format);
             assert!(bytes.len() > 1000, "{name} says little");
             assert!(written(&read, format) == bytes, "{name} of {ending}");
+        }
+        let of_live = History::of(history.name(), &live).unwrap();
+        assert_eq!(
+            (history.operations(), history.peak_live_bytes()),
+            (of_live.operations(), of_live.peak_live_bytes())
+        );
+        for policy in Policy::ALL {
+            assert_eq!(replayed(&history, policy), replayed(&of_live, policy), "{policy} of {ending}");
         }
     }
 }
