@@ -13,8 +13,8 @@ use crate::error::Result;
 /// What a device holds without a limit: more than any machine has (64 TiB).
 const PLENTY: u64 = 1 << 46;
 
-/// The pages of a GPU, which are those of the virtual device.
-const PAGE: u64 = 2 << 20;
+/// To how many bytes the smallest limit is exact. Pages are larger, but arrays outside of scopes are counted by the byte.
+const STEP: u64 = 64 << 10;
 
 /// Replays a history on a device of its own that has no memory, but the pages of a GPU, of 2 MiB, and so many bytes of them as the
 /// limit says.
@@ -49,8 +49,8 @@ pub fn dry_run(history: &History, policy: Policy, limit: Option<u64>, passes: No
 /// The smallest limit in bytes at which replaying a history so many times finds memory for each allocation, on a GPU; none if 64 TiB
 /// are too little.
 ///
-/// It is exact to 2 MiB, a GPU's page, and a multiple of it: with a page less an allocation fails, or what is alive at once has no
-/// room. It is found by bisection, so that a still smaller limit may do by chance, where a policy happens to serve a history better
+/// It is exact to 64 KiB, and a multiple of that: with so much less an allocation fails, or what is alive at once has no room. It is
+/// found by bisection, so that a still smaller limit may do by chance, where a policy happens to serve a history better
 /// with less.
 ///
 /// # Errors
@@ -71,14 +71,14 @@ pub fn dry_run(history: &History, policy: Policy, limit: Option<u64>, passes: No
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn smallest_limit(history: &History, policy: Policy, passes: NonZeroUsize) -> Result<Option<u64>> {
-    let suffices = |pages: u64| suffices(history, policy, pages * PAGE, passes.get());
+    let suffices = |steps: u64| suffices(history, policy, steps * STEP, passes.get());
     // Less than what is alive at once is never enough, and that much often is.
-    let live = history.peak_live_bytes.div_ceil(PAGE);
+    let live = history.peak_live_bytes.div_ceil(STEP);
     let (mut short, mut enough) = (live.saturating_sub(1), live);
-    while enough * PAGE <= PLENTY && !suffices(enough)? {
+    while enough * STEP <= PLENTY && !suffices(enough)? {
         (short, enough) = (enough, enough + 1 + 2 * (enough - live));
     }
-    if enough * PAGE > PLENTY {
+    if enough * STEP > PLENTY {
         return Ok(None);
     }
     while enough - short > 1 {
@@ -86,7 +86,7 @@ pub fn smallest_limit(history: &History, policy: Policy, passes: NonZeroUsize) -
         let enclosed = if suffices(middle)? { (short, middle) } else { (middle, enough) };
         (short, enough) = enclosed;
     }
-    Ok(Some(enough * PAGE))
+    Ok(Some(enough * STEP))
 }
 
 /// Whether each allocation finds memory on a device of so many bytes.
@@ -130,15 +130,15 @@ mod tests {
     }
 
     #[test]
-    fn with_the_smallest_limit_nothing_fails_and_with_a_page_less_something_does() {
+    fn with_the_smallest_limit_nothing_fails_and_with_a_little_less_something_does() {
         let history = scattered();
         let passes = NonZeroUsize::new(2).unwrap();
         for policy in Policy::ALL {
             let limit = smallest_limit(&history, policy, passes).unwrap().unwrap();
-            assert!(limit >= history.peak_live_bytes() && limit.is_multiple_of(PAGE), "{policy}: {limit}");
+            assert!(limit >= history.peak_live_bytes() && limit.is_multiple_of(STEP), "{policy}: {limit}");
             let failed = |limit| dry_run(&history, policy, Some(limit), passes).unwrap().out_of_memory;
             assert_eq!(failed(limit), 0, "{policy}: {limit}");
-            assert!(failed(limit - PAGE) > 0, "{policy}: {limit}");
+            assert!(failed(limit - STEP) > 0, "{policy}: {limit}");
         }
         assert_eq!(smallest_limit(&history, Policy::Direct, passes).unwrap(), Some(30 * MIB));
     }
