@@ -120,7 +120,10 @@ impl<'r> Tracks<'r> {
         let category = format!("{}, stream {stream}", title(&allocation.scope));
         let name = format!("{dtype} {shape}");
         let args = json!({ "bytes": bytes, "address": format!("{address:#x}"), "served_by": served });
-        let span = |ph: &str, ts: u64| json!({ "ph": ph, "name": name, "cat": category, "id": id, "pid": PROCESS, "ts": micros(ts), "args": args });
+        let span = |ph: &str, ts: u64| {
+            let ts = micros(ts);
+            json!({ "ph": ph, "name": name, "cat": category, "id": id, "pid": PROCESS, "ts": ts, "args": args })
+        };
         self.told.extend([span("b", *time_ns), span("e", end_ns)]);
     }
 

@@ -1,11 +1,13 @@
 //! A run as a trace tells it: the events of a file, or of a trace that the program itself has stopped.
 
+mod file;
+
 use std::path::Path;
 
 use gpucache::trace::{Action, ServedBy, Trace, TraceEvent};
 
 use crate::error::Error;
-use crate::text::{self, Damage};
+use crate::text;
 
 /// What an event tells of.
 ///
@@ -116,7 +118,7 @@ impl Run {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read(path: impl AsRef<Path>) -> Result<Run, Error> {
-        text::read(path.as_ref(), parse)
+        text::read(path.as_ref(), file::parse)
     }
 }
 
@@ -164,88 +166,9 @@ fn served(by: ServedBy) -> &'static str {
     }
 }
 
-/// The columns that are read.
-const COLUMNS: [&str; 12] =
-    ["op", "id", "bytes", "stream", "time_ns", "thread", "scope", "served", "address", "dtype", "shape", "site"];
-
-/// An error comes with the line that it is in, counted from 1.
-fn parse(text: &str) -> Result<Run, Damage> {
-    let mut lines = text.lines().zip(1..);
-    let header: Vec<&str> = lines.next().map(|(header, _)| header.split(',').collect()).unwrap_or_default();
-    if let Some(name) = COLUMNS.iter().find(|name| !header.contains(name)) {
-        return Err((1, missing(name)));
-    }
-    let mut run = Run::default();
-    for (line, number) in lines {
-        let fields: Vec<&str> = line.split(',').collect();
-        if fields.len() != header.len() {
-            return Err((number, format!("there are {} fields, not {}", fields.len(), header.len())));
-        }
-        run.take(&Line { header: &header, fields: &fields }).map_err(|what| (number, what))?;
-    }
-    Ok(run)
-}
-
-fn missing(column: &str) -> String {
-    format!("the file has no column {column:?}: it is no trace of GPUCACHE_TRACE")
-}
-
-struct Line<'a> {
-    header: &'a [&'a str],
-    fields: &'a [&'a str],
-}
-
-impl Line<'_> {
-    fn text(&self, name: &str) -> Result<&str, String> {
-        let place = self.header.iter().position(|column| *column == name);
-        place.and_then(|place| self.fields.get(place).copied()).ok_or_else(|| missing(name))
-    }
-
-    fn number(&self, name: &str) -> Result<u64, String> {
-        let text = self.text(name)?;
-        text.parse().map_err(|error| format!("{name} is {text:?} ({error})"))
-    }
-
-    fn address(&self) -> Result<u64, String> {
-        let text = self.text("address")?;
-        let digits = text.strip_prefix("0x").unwrap_or(text);
-        u64::from_str_radix(digits, 16).map_err(|error| format!("address is {text:?} ({error})"))
-    }
-}
-
+#[cfg(test)]
 impl Run {
-    fn take(&mut self, line: &Line<'_>) -> Result<(), String> {
-        let op = match line.text("op")? {
-            "a" => Op::Allocate,
-            "f" => Op::Free,
-            "enter" => Op::Enter,
-            "leave" => Op::Leave,
-            "short" => Op::Short,
-            "lost" => {
-                self.lost = self.lost.saturating_add(line.number("bytes")?);
-                return Ok(());
-            }
-            other => return Err(format!("op is {other:?}")),
-        };
-        self.events.push(Event {
-            op,
-            id: line.number("id")?,
-            bytes: line.number("bytes")?,
-            stream: line.number("stream")?,
-            time_ns: line.number("time_ns")?,
-            thread: line.number("thread")?,
-            scope: plain(line.text("scope")?),
-            served: line.text("served")?.to_owned(),
-            address: line.address()?,
-            dtype: plain(line.text("dtype")?),
-            shape: line.text("shape")?.to_owned(),
-            site: plain(line.text("site")?),
-        });
-        Ok(())
-    }
-
     /// The largest sum of bytes that were alive at once.
-    #[cfg(test)]
     pub(crate) fn peak_bytes(&self) -> u64 {
         let (mut live, mut peak) = (0, 0);
         for event in &self.events {
@@ -258,25 +181,6 @@ impl Run {
         }
         peak
     }
-}
-
-/// A name as it was before its commas were written as `%2C`.
-fn plain(text: &str) -> String {
-    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let [first, after @ ..] = rest {
-        let code = after.get(..2).and_then(|code| std::str::from_utf8(code).ok());
-        match (first, code.and_then(|code| u8::from_str_radix(code, 16).ok())) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -301,7 +205,7 @@ step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site
 ";
 
     pub(crate) fn example() -> Run {
-        parse(EXAMPLE).unwrap()
+        file::parse(EXAMPLE).unwrap()
     }
 
     #[test]
@@ -310,27 +214,5 @@ step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site
         assert_eq!((run.events.len(), run.lost, run.peak_bytes()), (10, 12, 4096 + 1000 + 2_097_152));
         let event = &run.events[2];
         assert_eq!((event.op, event.address, &*event.scope), (Op::Allocate, 0x0060_0000, "train, step"));
-    }
-
-    #[test]
-    fn what_is_no_trace_of_the_library_is_refused() {
-        for text in ["", "step,op,id,bytes,stream\n", "id,bytes\n1,2\n"] {
-            let (line, what) = parse(text).unwrap_err();
-            assert!(line == 1 && what.contains("no column"), "{text:?}: {line}: {what}");
-        }
-    }
-
-    #[test]
-    fn names_are_plain_again() {
-        assert_eq!(plain("a%2Cb%0A%25%C2%85 %zz%2"), "a,b\n%\u{85} %zz%2");
-    }
-
-    #[test]
-    fn a_damaged_line_is_refused() {
-        let damaged = |from: &str, to: &str| parse(&EXAMPLE.replace(from, to)).unwrap_err();
-        assert_eq!(damaged("1,a,2,1000,1,", "1,b,2,1000,1,").0, 4);
-        assert_eq!(damaged("1,a,2,1000,1,", "1,a,2,x,1,").0, 4);
-        assert_eq!(damaged("1,a,2,1000,1,", "1,a,2,1000,").0, 4);
-        assert!(damaged(",served,", ",serves,").1.contains("no column"));
     }
 }

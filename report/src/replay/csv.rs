@@ -1,5 +1,5 @@
-//! The format of `step,op,id,bytes,stream`, and of the traces that gpucache writes, with more columns: an `a` allocates, an `f` frees, and an id
-//! names one allocation for good.
+//! The format of `step,op,id,bytes,stream`, and of the traces that gpucache writes, with more columns: an `a` allocates, an `f`
+//! frees, and an id names one allocation for good.
 //!
 //! Of the columns after the first five two are read, wherever they stand: `scope` and `thread`. Where there are scopes, `enter` and
 //! `leave` say when one is entered and left, and each allocation is made in its own; a scope has a cache of its own for each thread.

@@ -12,20 +12,12 @@ use crate::error::{Error, Result};
 /// Sees what a pass does. What it does at an allocation or a free takes the pass's time, what it does at the steady
 /// state's begin and end does not.
 pub(super) trait Watch<D: Device> {
-    fn allocated(&mut self, slot: u32, array: &mut Array<u8, D>) -> Result<()>;
-    fn freeing(&mut self, slot: u32, array: &Array<u8, D>) -> Result<()>;
-    fn steady_state_begins(&mut self);
-    fn steady_state_ended(&mut self);
-}
-
-/// Sees nothing.
-pub(super) struct Unwatched;
-
-impl<D: Device> Watch<D> for Unwatched {
+    #[inline]
     fn allocated(&mut self, _slot: u32, _array: &mut Array<u8, D>) -> Result<()> {
         Ok(())
     }
 
+    #[inline]
     fn freeing(&mut self, _slot: u32, _array: &Array<u8, D>) -> Result<()> {
         Ok(())
     }
@@ -34,6 +26,11 @@ impl<D: Device> Watch<D> for Unwatched {
 
     fn steady_state_ended(&mut self) {}
 }
+
+/// Sees nothing.
+pub(super) struct Unwatched;
+
+impl<D: Device> Watch<D> for Unwatched {}
 
 /// A history, and where it is replayed.
 #[derive(Debug)]
@@ -49,7 +46,7 @@ pub(super) struct Replay<'t, D: Device> {
 }
 
 impl<'t, D: Device> Replay<'t, D> {
-    /// `scopes` are names for the history's scopes, as [`scopes`] makes them.
+    /// `scopes` are names for the history's scopes, or one where it has none.
     pub(super) fn new(device: &'t D, history: &'t History, policy: Policy, scopes: &'t [String]) -> Self {
         let slots = (0..history.slots).map(|_| None).collect();
         Self { device, history, policy, scopes, entered: Vec::new(), slots, failed: 0 }

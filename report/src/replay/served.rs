@@ -7,7 +7,6 @@ use std::time::Duration;
 use gpucache::prelude::*;
 
 use super::pass::Watch;
-use crate::error::Result;
 
 /// Shares of the allocations of some steps, by what served them, from 0 to 1; without allocations of scopes all are 0.
 ///
@@ -79,14 +78,6 @@ impl<'s> Counted<'s> {
 }
 
 impl<D: Device> Watch<D> for Counted<'_> {
-    fn allocated(&mut self, _slot: u32, _array: &mut Array<u8, D>) -> Result<()> {
-        Ok(())
-    }
-
-    fn freeing(&mut self, _slot: u32, _array: &Array<u8, D>) -> Result<()> {
-        Ok(())
-    }
-
     fn steady_state_begins(&mut self) {
         self.steady_began = counts(self.scopes);
     }

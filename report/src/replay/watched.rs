@@ -105,10 +105,6 @@ mod tests {
         fn freeing(&mut self, slot: u32, array: &Array<u8, Host>) -> Result<()> {
             self.0.freeing(slot, array)
         }
-
-        fn steady_state_begins(&mut self) {}
-
-        fn steady_state_ended(&mut self) {}
     }
 
     #[test]
