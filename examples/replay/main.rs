@@ -6,24 +6,14 @@
 //! cargo run --release --example replay -- examples/traces/gpt2_varlen.csv.gz --device cuda:0 --policy keyed --json
 //! ```
 //!
-//! The reader's way: `trace.rs`, what a trace is; `file.rs`, `csv.rs` and `rmm.rs`, how it is read; `replay.rs`, the loop;
-//! `measure.rs`, what is measured there, with `watched.rs` and `check.rs`, whether arrays keep their contents, and
-//! `served.rs`, what served them.
+//! The reader's way: `target.rs`, where it is replayed; `report.rs`, what is said of it. The replay itself is the module `replay` of
+//! the crate `gpucache-report`, which a program may use by itself.
 
-mod check;
 #[path = "../common/mod.rs"]
 #[cfg_attr(feature = "cuda", allow(dead_code, reason = "only programs that compute need CUDA's libraries"))]
 mod common;
-mod csv;
-mod file;
-mod measure;
-mod replay;
 mod report;
-mod rmm;
-mod served;
 mod target;
-mod trace;
-mod watched;
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -31,9 +21,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use gpucache_report::replay::{History, Policy};
 
 use crate::common::Result;
-use crate::replay::Policy;
 use crate::report::Report;
 use crate::target::{Limit, Target};
 
@@ -58,8 +49,9 @@ struct Options {
     /// Where: virtual (addresses without memory), host, cuda:N, or auto (the first GPU, else the host).
     #[arg(long, default_value = "virtual")]
     device: Target,
-    /// What serves the arrays.
-    #[arg(long, value_enum, default_value = "auto")]
+    /// What serves the arrays: a layout planned for the scope's order (auto), the scope's lists by exact size (keyed), the device's
+    /// range of addresses (range), or the device, for each array anew (direct).
+    #[arg(long, default_value = "auto", value_parser = policies())]
     policy: Policy,
     /// Memory that the device may have: bytes, or a multiple of the trace's peak live bytes, as in 1.02x.
     #[arg(long)]
@@ -70,6 +62,10 @@ struct Options {
     /// Print one JSON object for each trace.
     #[arg(long)]
     json: bool,
+}
+
+fn policies() -> impl TypedValueParser<Value = Policy> {
+    PossibleValuesParser::new(Policy::ALL.map(Policy::name)).try_map(|name| name.parse::<Policy>())
 }
 
 fn main() -> ExitCode {
@@ -86,8 +82,8 @@ fn run(options: &Options) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let mut failed = 0;
     for (index, path) in options.traces.iter().enumerate() {
-        let trace = file::read(path)?;
-        let report = target::replay(options, &trace)?;
+        let history = History::read(path)?;
+        let report = target::replay(options, &history)?;
         failed += report.out_of_memory;
         if index == 0 && !options.json {
             writeln!(out, "{}", Report::HEAD)?;

@@ -2,16 +2,13 @@
 
 use std::fmt;
 
-use crate::measure::Outcome;
-use crate::replay::Policy;
-use crate::served::Served;
-use crate::trace::Trace;
+use gpucache_report::replay::{Figures, History, Policy};
 
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Report {
     trace: String,
     device: String,
-    policy: Policy,
+    policy: &'static str,
     passes: usize,
     /// Lines of the trace: its allocations and its frees.
     operations: usize,
@@ -40,27 +37,26 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(device: String, trace: &Trace, policy: Policy, passes: usize, outcome: &Outcome) -> Self {
-        let Served { steady, deviations, planning } = outcome.served;
-        let over_live = |bytes: u64| bytes as f64 / trace.peak_live_bytes as f64;
+    pub(crate) fn new(device: String, history: &History, policy: Policy, passes: usize, figures: &Figures) -> Self {
+        let over_live = |bytes: u64| bytes as f64 / figures.peak_live_bytes as f64;
         Self {
-            trace: trace.name.clone(),
+            trace: history.name().to_owned(),
             device,
-            policy,
+            policy: policy.name(),
             passes,
-            operations: trace.operations(),
-            peak_live_bytes: trace.peak_live_bytes,
-            peak_reserved_bytes: outcome.peak_bytes,
-            reserved_over_live: over_live(outcome.peak_bytes),
-            out_of_memory: outcome.failed,
-            steady_reserved_over_live: over_live(outcome.steady_bytes),
-            steady_ns_per_operation: outcome.steady_ns,
-            steady_device_calls: outcome.steady_calls,
-            steady_planned_share: steady.planned,
-            steady_listed_share: steady.listed,
-            steady_ranged_share: steady.ranged,
-            deviations,
-            plan_ms: planning.as_secs_f64() * 1e3,
+            operations: history.operations(),
+            peak_live_bytes: figures.peak_live_bytes,
+            peak_reserved_bytes: figures.peak_reserved_bytes,
+            reserved_over_live: over_live(figures.peak_reserved_bytes),
+            out_of_memory: figures.out_of_memory,
+            steady_reserved_over_live: over_live(figures.steady_reserved_bytes),
+            steady_ns_per_operation: figures.steady_ns_per_operation,
+            steady_device_calls: figures.steady_device_calls,
+            steady_planned_share: figures.steady.planned,
+            steady_listed_share: figures.steady.listed,
+            steady_ranged_share: figures.steady.ranged,
+            deviations: figures.deviations,
+            plan_ms: figures.planning.as_secs_f64() * 1e3,
         }
     }
 
@@ -75,7 +71,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let policy = format!("{:?}", self.policy).to_lowercase();
+        let policy = self.policy;
         let [live, reserved] = [self.peak_live_bytes, self.peak_reserved_bytes].map(mebibytes);
         write!(f, "{:13} {:7} {policy:7} {:10} {live:8.0} {reserved:8.0}", self.trace, self.device, self.operations)?;
         write!(f, " {:7.3} {:6} |", self.reserved_over_live, self.out_of_memory)?;

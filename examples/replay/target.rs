@@ -2,18 +2,12 @@
 
 use std::str::FromStr;
 
-use gpucache::device::Virtual;
 use gpucache::prelude::*;
+use gpucache_report::replay::{self, Contents, Figures, History};
 
 use crate::Options;
-use crate::check::Contents;
 use crate::common::{DeviceChoice, Result};
-use crate::measure::{Outcome, measure};
 use crate::report::Report;
-use crate::trace::Trace;
-
-/// What a virtual device holds without a limit: more than any machine has (64 TiB).
-const PLENTY: usize = 1 << (usize::BITS - 18);
 
 /// The argument of `--device`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +32,7 @@ impl FromStr for Target {
 /// The argument of `--limit`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Limit {
-    Bytes(usize),
+    Bytes(u64),
     TimesLive(f64),
 }
 
@@ -56,64 +50,57 @@ impl FromStr for Limit {
 
 impl Limit {
     /// In bytes, rounded up.
-    fn bytes(self, trace: &Trace) -> usize {
+    fn bytes(self, history: &History) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
-            Self::TimesLive(factor) => (factor * trace.peak_live_bytes as f64).ceil() as usize,
+            Self::TimesLive(factor) => (factor * history.peak_live_bytes() as f64).ceil() as u64,
         }
     }
 }
 
-/// Replays a trace as the options say.
+/// Replays a history as the options say.
 ///
 /// # Errors
 /// Where there is no such device, or it failed.
-pub(crate) fn replay(options: &Options, trace: &Trace) -> Result<Report> {
-    let (device, outcome) = match options.device {
+pub(crate) fn replay(options: &Options, history: &History) -> Result<Report> {
+    let (device, figures) = match options.device {
         Target::Virtual => {
-            let bytes = options.limit.map_or(PLENTY, |limit| limit.bytes(trace));
-            // Only the run that is not timed has the device check every rule.
-            let (watched, timed) = (Virtual::new(bytes), Virtual::unchecked(bytes));
-            ("virtual".to_owned(), measured(&watched, &timed, options, trace)?)
+            let limit = options.limit.map(|limit| limit.bytes(history));
+            ("virtual".to_owned(), replay::dry_run(history, options.policy, limit, options.passes)?)
         }
-        Target::Real(choice) => real(choice, options, trace)?,
+        Target::Real(choice) => real(choice, options, history)?,
     };
-    Ok(Report::new(device, trace, options.policy, options.passes.get(), &outcome))
+    Ok(Report::new(device, history, options.policy, options.passes.get(), &figures))
 }
 
 #[cfg(feature = "cuda")]
-fn real(choice: DeviceChoice, options: &Options, trace: &Trace) -> Result<(String, Outcome)> {
+fn real(choice: DeviceChoice, options: &Options, history: &History) -> Result<(String, Figures)> {
     match choice.open_gpu(|ordinal| Ok((ordinal, Cuda::new(ordinal)?)))? {
-        Some((ordinal, gpu)) => Ok((format!("cuda:{ordinal}"), limited(&gpu, options, trace)?)),
-        None => on_host(options, trace),
+        Some((ordinal, gpu)) => Ok((format!("cuda:{ordinal}"), limited(&gpu, options, history)?)),
+        None => on_host(options, history),
     }
 }
 
 #[cfg(not(feature = "cuda"))]
-fn real(choice: DeviceChoice, options: &Options, trace: &Trace) -> Result<(String, Outcome)> {
+fn real(choice: DeviceChoice, options: &Options, history: &History) -> Result<(String, Figures)> {
     choice.refuse_gpu()?;
-    on_host(options, trace)
+    on_host(options, history)
 }
 
-fn on_host(options: &Options, trace: &Trace) -> Result<(String, Outcome)> {
+fn on_host(options: &Options, history: &History) -> Result<(String, Figures)> {
     let host = Host::new();
-    Ok(("host".to_owned(), limited(&host, options, trace)?))
+    Ok(("host".to_owned(), limited(&host, options, history)?))
 }
 
-/// On a device that has memory: of which no more is held than the limit says.
-fn limited<D: Contents>(device: &D, options: &Options, trace: &Trace) -> Result<Outcome> {
-    gpucache::limit(device, options.limit.map_or(u64::MAX, |limit| limit.bytes(trace) as u64));
-    measured(device, device, options, trace)
-}
-
-fn measured<D: Contents>(watched: &D, timed: &D, options: &Options, trace: &Trace) -> Result<Outcome> {
-    measure(watched, timed, trace, options.policy, options.passes.get())
+/// On a device that has memory: of which no more is held than the limit says, whatever the environment says.
+fn limited<D: Contents>(device: &D, options: &Options, history: &History) -> Result<Figures> {
+    let limit = options.limit.map_or(u64::MAX, |limit| limit.bytes(history));
+    Ok(replay::replay(device, history, options.policy, Some(limit), options.passes)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Builder;
 
     #[test]
     fn devices_are_named_as_on_the_command_line() {
@@ -124,12 +111,12 @@ mod tests {
 
     #[test]
     fn a_limit_is_bytes_or_a_multiple_of_what_lives() {
-        let mut builder = Builder::default();
-        builder.step(0).unwrap();
-        builder.allocate(0, 1000).unwrap();
-        let trace = builder.finish(String::new()).unwrap();
+        let path = std::env::temp_dir().join(format!("gpucache-replay-limit-{}.csv", std::process::id()));
+        std::fs::write(&path, "step,op,id,bytes,stream\n0,a,0,1000,0\n").unwrap();
+        let history = History::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
         for (text, bytes) in [("1048576", 1_048_576), ("0", 0), ("1x", 1024), ("1.02x", 1045), ("0.5x", 512)] {
-            assert_eq!(text.parse::<Limit>().unwrap().bytes(&trace), bytes, "{text}");
+            assert_eq!(text.parse::<Limit>().unwrap().bytes(&history), bytes, "{text}");
         }
         for wrong in ["", "x", "-1", "-1x", "infx", "nanx", "1e9x", "1.5", "12 MiB"] {
             assert!(wrong.parse::<Limit>().is_err(), "{wrong:?} is no limit");

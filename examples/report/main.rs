@@ -5,29 +5,18 @@
 //! cargo run --release --example report -- run.csv --snapshot run.pickle --perfetto run.json --rmm run.log --prometheus run.txt
 //! ```
 //!
-//! The reader's way: `run.rs`, what a trace is; then a file for each format.
-
-#[path = "../common/mod.rs"]
-#[allow(dead_code, reason = "there is no device to choose")]
-mod common;
-mod perfetto;
-mod pickle;
-mod prometheus;
-mod rmm;
-mod run;
-mod snapshot;
-#[cfg(test)]
-mod viewer;
+//! What it writes is of the crate `gpucache-report`, which a program may use by itself.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use serde_json::Value;
+use gpucache_report::{Run, perfetto, prometheus, rmm, snapshot};
 
-use crate::common::Result;
+/// What writes a run in one format.
+type Format = fn(&Run, &mut BufWriter<File>) -> io::Result<()>;
 
 /// Writes a trace in the formats of other tools: as many of them as are asked for.
 #[derive(Debug, Parser)]
@@ -61,37 +50,28 @@ fn main() -> ExitCode {
     }
 }
 
-fn report(options: &Options) -> Result<()> {
-    let run = run::read(&options.trace)?;
+fn report(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+    let run = Run::read(&options.trace)?;
     if run.lost > 0 {
         eprintln!("report: the trace had no room for {} events before the first one", run.lost);
     }
-    if let Some(path) = &options.snapshot {
-        let bytes = pickle::pickle(&snapshot::snapshot(&run))?;
-        write(path, |file| Ok(file.write_all(&bytes)?))?;
-    }
-    if let Some(path) = &options.snapshot_json {
-        write_json(path, &snapshot::snapshot(&run))?;
-    }
-    if let Some(path) = &options.perfetto {
-        write_json(path, &perfetto::trace(&run))?;
-    }
-    if let Some(path) = &options.rmm {
-        write(path, |file| Ok(rmm::write(&run, file)?))?;
-    }
-    if let Some(path) = &options.prometheus {
-        write(path, |file| Ok(prometheus::write(&run, file)?))?;
+    let formats: [(&Option<PathBuf>, Format); 5] = [
+        (&options.snapshot, |run, file| snapshot::write_pickle(run, file)),
+        (&options.snapshot_json, |run, file| snapshot::write_json(run, file)),
+        (&options.perfetto, |run, file| perfetto::write(run, file)),
+        (&options.rmm, |run, file| rmm::write(run, file)),
+        (&options.prometheus, |run, file| prometheus::write(run, file)),
+    ];
+    for (path, format) in formats {
+        if let Some(path) = path {
+            write(&run, path, format).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
     }
     Ok(())
 }
 
-fn write_json(path: &Path, value: &Value) -> Result<()> {
-    write(path, |file| Ok(serde_json::to_writer(file, value)?))
-}
-
-fn write(path: &Path, contents: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
-    let file = File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let mut file = BufWriter::new(file);
-    contents(&mut file)?;
-    Ok(file.flush()?)
+fn write(run: &Run, path: &Path, format: Format) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    format(run, &mut file)?;
+    file.flush()
 }

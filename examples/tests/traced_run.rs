@@ -1,4 +1,5 @@
-//! A run of `train` that the environment has traced, replayed and reported: the file tells what the run was.
+//! A run of `train` that the environment has traced, replayed and reported: the file tells what the run was. What a dry run says of it
+//! beforehand is so.
 //!
 //! The programs are built by Cargo as a user does it, in this test's own folder of build products.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
@@ -6,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use serde_json::Value;
 
@@ -14,6 +16,16 @@ const PAGE: u64 = 2 << 20;
 
 /// A folder that goes with the test.
 struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("gpucache-traced-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let folder = Folder(std::env::temp_dir().join(name));
+        std::fs::create_dir(&folder.0).unwrap();
+        folder
+    }
+}
 
 impl Drop for Folder {
     fn drop(&mut self) {
@@ -67,8 +79,7 @@ fn told(file: &str) -> (u64, u64, f64) {
 
 #[test]
 fn a_traced_run_is_replayed_as_it_was() {
-    let folder = Folder(std::env::temp_dir().join(format!("gpucache-traced-{}", std::process::id())));
-    std::fs::create_dir(&folder.0).unwrap();
+    let folder = Folder::new();
     let [trace, log, snapshot, perfetto] =
         ["run.csv", "run.log", "run.pickle", "run.json"].map(|name| folder.0.join(name));
 
@@ -97,4 +108,28 @@ fn a_traced_run_is_replayed_as_it_was() {
     assert!(std::fs::read(&snapshot).unwrap().starts_with(b"\x80\x02}("));
     let shown: Value = serde_json::from_slice(&std::fs::read(&perfetto).unwrap()).unwrap();
     assert!(shown["traceEvents"].as_array().unwrap().len() > operations as usize);
+}
+
+/// On any machine the training allocates the same, so that a dry run tells what the trace of a real one does, and what was held as it
+/// ran without memory is what a replay holds.
+#[test]
+fn a_dry_run_tells_what_the_run_takes() {
+    let (folder, training) = (Folder::new(), ["--epochs", "2", "--functional", "--json"]);
+    let trace = folder.0.join("run.csv");
+    run("train", &[&["--device", "host"], &training[..]].concat(), Some(&trace));
+    let trace = trace.to_str().unwrap();
+
+    let before = run_for_json("dry_run", &training, None);
+    let of_file = run_for_json("dry_run", &[trace, "--json"], None);
+    assert_eq!(before["policies"], of_file["policies"]);
+    assert_eq!(before["peak_live_bytes"], of_file["peak_live_bytes"]);
+    let auto = &before["policies"][0];
+    let bytes = |of: &Value, name: &str| of[name].as_u64().unwrap();
+    let (held, reserved) = (bytes(&before, "peak_device_bytes"), bytes(auto, "peak_reserved_bytes"));
+    assert!(50 * held.abs_diff(reserved) <= held, "held {held}, and {reserved} as it was replayed");
+    assert_eq!((auto["policy"].as_str(), of_file.get("peak_device_bytes")), (Some("auto"), None));
+
+    let limit = bytes(auto, "smallest_limit_bytes");
+    assert!((bytes(&before, "peak_live_bytes")..=reserved + PAGE).contains(&limit), "{limit}");
+    run("replay", &[trace, "--passes", "1", "--limit", &limit.to_string()], None);
 }

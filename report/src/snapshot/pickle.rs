@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// An integer beyond what both opcodes for one hold, or a float, which no snapshot has.
 #[derive(Debug, PartialEq)]
-pub(crate) struct NoInteger(pub(crate) String);
+pub(super) struct NoInteger(String);
 
 impl std::fmt::Display for NoInteger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -18,7 +18,7 @@ impl std::error::Error for NoInteger {}
 ///
 /// # Errors
 /// For a number that is not an `i64`.
-pub(crate) fn pickle(value: &Value) -> Result<Vec<u8>, NoInteger> {
+pub(super) fn pickle(value: &Value) -> Result<Vec<u8>, NoInteger> {
     let mut to = b"\x80\x02".to_vec();
     put(value, &mut to)?;
     to.push(b'.');
@@ -70,6 +70,7 @@ fn put_text(text: &str, to: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::json;
 

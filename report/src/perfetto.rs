@@ -2,6 +2,7 @@
 //! arrays for each scope and stream.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
@@ -10,8 +11,31 @@ use crate::run::{Event, Op, Run};
 /// The process of all tracks.
 const PROCESS: u64 = 1;
 
+/// Writes the run for `ui.perfetto.dev`: one JSON object of Chrome's trace format.
+///
+/// Times are microseconds since the trace began. Each thread has a track of its scopes, each scope and stream one of its arrays, and
+/// live bytes are counted in all and by scope. What is open at the end of the run ends with its last event.
+///
+/// # Errors
+/// Those of the writer.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*, trace};
+/// use gpucache_report::{Run, perfetto};
+///
+/// trace::start(1000);
+/// cache_scope!(step, { drop(Host::new().zeros::<f32>([32, 64])?) });
+/// let mut file = Vec::new();
+/// perfetto::write(&Run::from(&trace::stop()), &mut file)?;
+/// assert!(String::from_utf8(file)?.contains(r#""cat":"step, stream "#));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write(run: &Run, to: impl Write) -> io::Result<()> {
+    Ok(serde_json::to_writer(to, &trace(run))?)
+}
+
 /// The trace as one JSON object.
-pub(crate) fn trace(run: &Run) -> Value {
+fn trace(run: &Run) -> Value {
     let mut tracks = Tracks { end_ns: run.events.last().map_or(0, |event| event.time_ns), ..Tracks::default() };
     run.events.iter().for_each(|event| tracks.take(event));
     tracks.finish();
@@ -44,12 +68,14 @@ impl<'r> Tracks<'r> {
             Op::Leave => self.leave(event),
             Op::Allocate => {
                 self.alive.insert(event.id, event);
-                *self.live_bytes.entry(&event.scope).or_default() += event.bytes;
+                let live = self.live_bytes.entry(&event.scope).or_default();
+                *live = live.saturating_add(event.bytes);
                 self.count(event.time_ns, &event.scope);
             }
             Op::Free => {
                 let Some(allocation) = self.alive.remove(&event.id) else { return };
-                *self.live_bytes.entry(&allocation.scope).or_default() -= event.bytes;
+                let live = self.live_bytes.entry(&allocation.scope).or_default();
+                *live = live.saturating_sub(allocation.bytes);
                 self.count(event.time_ns, &allocation.scope);
                 self.lived(allocation, event.time_ns);
             }
@@ -73,12 +99,13 @@ impl<'r> Tracks<'r> {
     fn inside(&mut self, began: &Event, end_ns: u64) {
         self.told.push(json!({
             "ph": "X", "name": began.scope, "cat": "scope", "pid": PROCESS, "tid": began.thread,
-            "ts": micros(began.time_ns), "dur": micros(end_ns - began.time_ns), "args": { "site": began.site },
+            "ts": micros(began.time_ns), "dur": micros(end_ns.saturating_sub(began.time_ns)), "args": { "site": began.site },
         }));
     }
 
     fn count(&mut self, time_ns: u64, scope: &str) {
-        let (all, live): (u64, _) = (self.live_bytes.values().sum(), self.live_bytes.get(scope));
+        let all = self.live_bytes.values().fold(0u64, |all, live| all.saturating_add(*live));
+        let live = self.live_bytes.get(scope);
         for (name, bytes) in
             [("live bytes", all), (&*format!("live bytes of {}", title(scope)), live.copied().unwrap_or(0))]
         {
@@ -93,7 +120,10 @@ impl<'r> Tracks<'r> {
         let category = format!("{}, stream {stream}", title(&allocation.scope));
         let name = format!("{dtype} {shape}");
         let args = json!({ "bytes": bytes, "address": format!("{address:#x}"), "served_by": served });
-        let span = |ph: &str, ts: u64| json!({ "ph": ph, "name": name, "cat": category, "id": id, "pid": PROCESS, "ts": micros(ts), "args": args });
+        let span = |ph: &str, ts: u64| {
+            let ts = micros(ts);
+            json!({ "ph": ph, "name": name, "cat": category, "id": id, "pid": PROCESS, "ts": ts, "args": args })
+        };
         self.told.extend([span("b", *time_ns), span("e", end_ns)]);
     }
 
@@ -112,6 +142,7 @@ impl<'r> Tracks<'r> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::run::tests::example;

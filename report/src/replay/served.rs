@@ -1,33 +1,49 @@
 //! What served the allocations of the timed run, as its scopes count them.
 //!
-//! Invariants: the counters are read between what is timed, never within; only differences are told, as the counters go
-//! on from earlier runs under the same name.
+//! Invariant: the counters are read between what is timed, never within.
 
 use std::time::Duration;
 
 use gpucache::prelude::*;
 
-use crate::common::Result;
-use crate::replay::Watch;
+use super::pass::Watch;
 
-/// Shares of the allocations of a steady state, from 0 to 1; without allocations all are 0. What is ranged the device's range
-/// served, with what it had or by a miss.
+/// Shares of the allocations of some steps, by what served them, from 0 to 1; without allocations of scopes all are 0.
+///
+/// ```
+/// use std::num::NonZeroUsize;
+///
+/// use gpucache::{cache_scope, prelude::*, trace};
+/// use gpucache_report::{Run, replay::{History, Policy, dry_run}};
+///
+/// trace::start(1000);
+/// for _ in 0..10 {
+///     cache_scope!(step, { drop(Host::new().zeros::<f32>([32, 64])?) });
+/// }
+/// let history = History::of("ten steps", &Run::from(&trace::stop()))?;
+/// let steady = dry_run(&history, Policy::Auto, None, NonZeroUsize::MIN)?.steady;
+/// assert_eq!((steady.planned, steady.listed, steady.ranged), (1.0, 0.0, 0.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Shares {
-    pub(crate) planned: f64,
-    pub(crate) listed: f64,
-    pub(crate) ranged: f64,
+pub struct Shares {
+    /// A plan.
+    pub planned: f64,
+    /// The lists of its scope.
+    pub listed: f64,
+    /// The device's range, with what it had or by a miss; or the device itself.
+    pub ranged: f64,
 }
 
 /// What served the timed run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Served {
+pub(super) struct Served {
     /// In the steady state of the last pass.
-    pub(crate) steady: Shares,
+    pub(super) steady: Shares,
     /// From the plan, over all passes.
-    pub(crate) deviations: u64,
+    pub(super) deviations: u64,
     /// Time spent on planning, over all passes.
-    pub(crate) planning: Duration,
+    pub(super) planning: Duration,
 }
 
 /// What the scopes of a run have counted, in sum.
@@ -42,45 +58,32 @@ struct Counts {
 
 /// The watch of the run that is timed: an allocation and a free cost it nothing.
 #[derive(Debug)]
-pub(crate) struct Counted {
-    scopes: Vec<String>,
-    run_began: Counts,
+pub(super) struct Counted<'s> {
+    scopes: &'s [String],
     steady_began: Counts,
     steady_ended: Counts,
 }
 
-impl Counted {
-    pub(crate) fn new(scopes: Vec<String>) -> Self {
-        let run_began = counts(&scopes);
-        Self { scopes, run_began, steady_began: run_began, steady_ended: run_began }
+impl<'s> Counted<'s> {
+    /// Of scopes that nobody has entered yet.
+    pub(super) fn new(scopes: &'s [String]) -> Self {
+        Self { scopes, steady_began: Counts::default(), steady_ended: Counts::default() }
     }
 
-    /// What served the passes since this was made.
-    pub(crate) fn served(&self) -> Served {
-        let (began, now) = (&self.run_began, counts(&self.scopes));
-        Served {
-            steady: shares(&self.steady_began, &self.steady_ended),
-            deviations: now.deviations.saturating_sub(began.deviations),
-            planning: now.planning.saturating_sub(began.planning),
-        }
+    /// What served the passes.
+    pub(super) fn served(&self) -> Served {
+        let Counts { deviations, planning, .. } = counts(self.scopes);
+        Served { steady: shares(&self.steady_began, &self.steady_ended), deviations, planning }
     }
 }
 
-impl<D: Device> Watch<D> for Counted {
-    fn allocated(&mut self, _slot: u32, _array: &mut Array<u8, D>) -> Result<()> {
-        Ok(())
-    }
-
-    fn freeing(&mut self, _slot: u32, _array: &Array<u8, D>) -> Result<()> {
-        Ok(())
-    }
-
+impl<D: Device> Watch<D> for Counted<'_> {
     fn steady_state_begins(&mut self) {
-        self.steady_began = counts(&self.scopes);
+        self.steady_began = counts(self.scopes);
     }
 
     fn steady_state_ended(&mut self) {
-        self.steady_ended = counts(&self.scopes);
+        self.steady_ended = counts(self.scopes);
     }
 }
 
@@ -124,6 +127,6 @@ mod tests {
 
     #[test]
     fn a_scope_that_was_never_entered_served_nothing() {
-        assert_eq!(Counted::new(vec!["never entered".to_owned()]).served(), Served::default());
+        assert_eq!(Counted::new(&["never entered".to_owned()]).served(), Served::default());
     }
 }

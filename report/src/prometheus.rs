@@ -5,8 +5,25 @@ use std::io::{self, Write};
 
 use crate::run::{Op, Run};
 
-/// Writes all metrics. The scope of what was allocated in none is the empty name.
-pub(crate) fn write(run: &Run, to: &mut impl Write) -> io::Result<()> {
+/// Writes all metrics, as they stand at the end of the run, in bytes or counts. The scope of what was allocated in none is the
+/// empty name.
+///
+/// # Errors
+/// Those of the writer.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*, trace};
+/// use gpucache_report::{Run, prometheus};
+///
+/// trace::start(1000);
+/// cache_scope!(step, { drop(Host::new().zeros::<f32>([32, 64])?) });
+/// let mut text = Vec::new();
+/// prometheus::write(&Run::from(&trace::stop()), &mut text)?;
+/// assert!(String::from_utf8(text)?.contains("gpucache_peak_live_bytes{scope=\"step\"} 8192"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write(run: &Run, mut to: impl Write) -> io::Result<()> {
+    let to: &mut dyn Write = &mut to;
     let sums = Sums::of(run);
     let head = |to: &mut dyn Write, name: &str, kind: &str, help: &str| {
         writeln!(to, "# HELP gpucache_{name} {help}\n# TYPE gpucache_{name} {kind}")
@@ -60,16 +77,18 @@ impl<'r> Sums<'r> {
             match event.op {
                 Op::Allocate => {
                     *sums.allocations.entry((scope, &event.served)).or_default() += 1;
-                    *sums.allocated.entry(scope).or_default() += event.bytes;
+                    let allocated = sums.allocated.entry(scope).or_default();
+                    *allocated = allocated.saturating_add(event.bytes);
                     sums.scopes.insert(event.id, scope);
                     let live = sums.live.entry(scope).or_default();
-                    *live += event.bytes;
+                    *live = live.saturating_add(event.bytes);
                     let peak = sums.peaks.entry(scope).or_default();
                     *peak = (*peak).max(*live);
                 }
                 Op::Free => {
                     if let Some(scope) = sums.scopes.remove(&event.id) {
-                        *sums.live.entry(scope).or_default() -= event.bytes;
+                        let live = sums.live.entry(scope).or_default();
+                        *live = live.saturating_sub(event.bytes);
                     }
                 }
                 Op::Enter => *sums.entries.entry(scope).or_default() += 1,
@@ -82,6 +101,7 @@ impl<'r> Sums<'r> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::run::tests::example;

@@ -4,8 +4,23 @@ use std::io::{self, Write};
 
 use crate::run::{Op, Run};
 
-/// Writes the allocations and the frees of a run, in their order.
-pub(crate) fn write(run: &Run, to: &mut impl Write) -> io::Result<()> {
+/// Writes the allocations and the frees of a run, in their order: times of day since the trace began, sizes in bytes.
+///
+/// # Errors
+/// Those of the writer.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*, trace};
+/// use gpucache_report::{Run, rmm};
+///
+/// trace::start(1000);
+/// cache_scope!(step, { drop(Host::new().zeros::<f32>([32, 64])?) });
+/// let mut log = Vec::new();
+/// rmm::write(&Run::from(&trace::stop()), &mut log)?;
+/// assert_eq!(String::from_utf8(log)?.lines().count(), 3); // a head, an allocation and its free
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write(run: &Run, mut to: impl Write) -> io::Result<()> {
     writeln!(to, "Thread,Time,Action,Pointer,Size,Stream")?;
     for event in &run.events {
         let action = match event.op {
@@ -28,6 +43,7 @@ fn clock(time_ns: u64) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::run::tests::example;

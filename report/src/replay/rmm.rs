@@ -5,28 +5,28 @@
 
 use std::collections::HashMap;
 
-use crate::file::{Format, fields, number};
-use crate::trace::Builder;
+use super::builder::Builder;
+use super::format::{Format, fields, number};
 
-pub(crate) const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
+pub(super) const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 
 #[derive(Debug, Default)]
-pub(crate) struct Rmm {
+pub(super) struct Rmm {
     /// The allocation that each pointer names now.
     ids: HashMap<u64, u64>,
     allocations: u64,
 }
 
 impl Format for Rmm {
-    fn line(&mut self, line: &str, trace: &mut Builder) -> Result<(), String> {
+    fn line(&mut self, line: &str, history: &mut Builder) -> Result<(), String> {
         let [_thread, _time, action, pointer, size, _stream] = fields(line)?;
         let bytes: u64 = number("Size", size)?;
-        trace.step(0)?;
+        history.step(0)?;
         match action {
             "allocate failure" => Ok(()),
             "allocate" | "free" if bytes == 0 => Ok(()),
-            "allocate" => trace.allocate(self.begin(address(pointer)?)?, bytes),
-            "free" => trace.free(self.end(address(pointer)?)?, bytes),
+            "allocate" => history.allocate(self.begin(address(pointer)?)?, bytes),
+            "free" => history.free(self.end(address(pointer)?)?, bytes),
             _ => Err(format!("Action is {action:?}, not allocate, free or allocate failure")),
         }
     }
@@ -53,11 +53,12 @@ fn address(pointer: &str) -> Result<u64, String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::trace::{Op, Trace};
+    use crate::replay::history::{History, Op};
 
-    fn parse(lines: &[&str]) -> Result<Trace, String> {
+    fn parse(lines: &[&str]) -> Result<History, String> {
         let mut builder = Builder::default();
         let mut rmm = Rmm::default();
         lines.iter().try_for_each(|line| rmm.line(&format!("7,10:00:00:000001,{line},0x0"), &mut builder))?;
@@ -66,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_pointer_may_name_another_allocation_once_it_is_freed() {
-        let trace = parse(&[
+        let history = parse(&[
             "allocate,0x7f00,1000",
             "allocate failure,(nil),9999999",
             "free,0x7f00,1000",
@@ -77,8 +78,8 @@ mod tests {
         ])
         .unwrap();
         let ops = [Op::Allocate { slot: 0, bytes: 1000 }, Op::Free { slot: 0 }, Op::Allocate { slot: 0, bytes: 2000 }];
-        assert_eq!(trace.steps[..], [ops.to_vec()]);
-        assert_eq!((trace.operations(), trace.peak_live_bytes), (3, 2048));
+        assert_eq!(history.steps[..], [ops.to_vec()]);
+        assert_eq!((history.operations(), history.peak_live_bytes), (3, 2048));
     }
 
     #[test]

@@ -3,12 +3,12 @@
 
 use gpucache::prelude::*;
 
-use crate::check::{Contents, Marks};
-use crate::common::Result;
-use crate::replay::Watch;
+use super::contents::{Contents, Marks};
+use super::pass::Watch;
+use crate::error::Result;
 
 /// The watch of the run that is not timed.
-pub(crate) struct Watched<'d, D: Device> {
+pub(super) struct Watched<'d, D: Device> {
     device: &'d D,
     marks: Marks,
     looks_at_contents: bool,
@@ -20,7 +20,7 @@ pub(crate) struct Watched<'d, D: Device> {
 }
 
 impl<'d, D: Device> Watched<'d, D> {
-    pub(crate) fn new(device: &'d D, slots: usize) -> Self {
+    pub(super) fn new(device: &'d D, slots: usize) -> Self {
         Self {
             device,
             marks: Marks::new(slots),
@@ -34,25 +34,25 @@ impl<'d, D: Device> Watched<'d, D> {
     }
 
     /// Whether arrays are marked and looked at in the passes from now on; changed between passes only.
-    pub(crate) fn look_at_contents(&mut self, looks: bool) {
+    pub(super) fn look_at_contents(&mut self, looks: bool) {
         self.looks_at_contents = looks;
     }
 
     /// The most bytes held at once since this was made.
     ///
-    /// The device's own high-water mark knows peaks within an allocation too, but may be of an earlier trace.
-    pub(crate) fn peak_bytes(&self) -> u64 {
+    /// The device's own high-water mark knows peaks within an allocation too, but may be of an earlier history.
+    pub(super) fn peak_bytes(&self) -> u64 {
         let process_peak_bytes = self.device.memory().peak_bytes;
         if process_peak_bytes > self.process_peak_bytes { process_peak_bytes } else { self.sampled_peak_bytes }
     }
 
     /// The most bytes held in the steady state of the last pass.
-    pub(crate) fn steady_bytes(&self) -> u64 {
+    pub(super) fn steady_bytes(&self) -> u64 {
         self.steady_bytes
     }
 
     /// Calls to the device in the steady state of the last pass.
-    pub(crate) fn steady_calls(&self) -> u64 {
+    pub(super) fn steady_calls(&self) -> u64 {
         self.steady_calls
     }
 
@@ -85,10 +85,12 @@ impl<D: Contents> Watch<D> for Watched<'_, D> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::replay::{Policy, Replay};
-    use crate::trace::Builder;
+    use crate::replay::builder::Builder;
+    use crate::replay::pass::Replay;
+    use crate::replay::policy::Policy;
 
     /// Writes over the last byte of each array that it sees.
     struct Vandal<'d>(Watched<'d, Host>);
@@ -103,10 +105,6 @@ mod tests {
         fn freeing(&mut self, slot: u32, array: &Array<u8, Host>) -> Result<()> {
             self.0.freeing(slot, array)
         }
-
-        fn steady_state_begins(&mut self) {}
-
-        fn steady_state_ended(&mut self) {}
     }
 
     #[test]
@@ -114,9 +112,10 @@ mod tests {
         let mut builder = Builder::default();
         builder.step(0).unwrap();
         builder.allocate(7, 1000).unwrap();
-        let (host, trace) = (Host::new(), builder.finish("vandal".to_owned()).unwrap());
-        let mut replay = Replay::new(&host, &trace, Policy::Direct, &trace.name);
-        let mut vandal = Vandal(Watched::new(&host, trace.slots));
+        let (host, history) = (Host::new(), builder.finish("vandal".to_owned()).unwrap());
+        let scopes = [history.name.clone()];
+        let mut replay = Replay::new(&host, &history, Policy::Direct, &scopes);
+        let mut vandal = Vandal(Watched::new(&host, history.slots));
         replay.pass(&mut vandal).unwrap();
         vandal.0.look_at_contents(true);
         let error = replay.pass(&mut vandal).unwrap_err().to_string();

@@ -1,52 +1,15 @@
-//! A trace as it is replayed: checked as a whole before anything is allocated.
-//!
-//! Invariants: a slot holds one allocation at a time and is below `slots`; a free names a slot that holds one; a scope is one of
-//! `scopes`, and is left as often as it was entered, at most. Live bytes count each allocation rounded up to 256, as allocators of GPU memory do.
+//! A history that is being read, one operation after the other: each is checked against those before it.
 
 use std::collections::HashMap;
 
+use super::history::{History, Op, operations};
+
 /// To what live bytes are rounded up.
 const GRANULE: u64 = 256;
-/// So many steps at the end are the steady state.
-const STEADY: usize = 3;
 
-/// The allocation history of a program.
-#[derive(Debug)]
-pub(crate) struct Trace {
-    /// The file's name without its endings.
-    pub(crate) name: String,
-    pub(crate) steps: Vec<Vec<Op>>,
-    /// The scopes that the steps enter and leave. Without any, each step is an entry of one scope.
-    pub(crate) scopes: Vec<String>,
-    /// How many slots the operations name.
-    pub(crate) slots: usize,
-    /// The largest sum of live bytes.
-    pub(crate) peak_live_bytes: u64,
-}
-
-/// What a trace has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
-    Allocate {
-        slot: u32,
-        bytes: usize,
-    },
-    Free {
-        slot: u32,
-    },
-    /// Enters a scope, by its place among the trace's, or goes outside of all.
-    Enter {
-        scope: Option<u32>,
-    },
-    /// Ends the newest entry of that kind.
-    Leave {
-        scope: Option<u32>,
-    },
-}
-
-/// A trace that is being read, line by line.
+/// A history that is being read.
 #[derive(Debug, Default)]
-pub(crate) struct Builder {
+pub(super) struct Builder {
     steps: Vec<Vec<Op>>,
     number: u64,
     lives: HashMap<u64, Life>,
@@ -65,27 +28,9 @@ enum Life {
     Over,
 }
 
-impl Trace {
-    /// How much the trace has to do: an allocation is one operation, and so is a free.
-    pub(crate) fn operations(&self) -> usize {
-        operations(&self.steps)
-    }
-
-    /// The steps before the steady state, and those in it.
-    pub(crate) fn split_steady(&self) -> (&[Vec<Op>], &[Vec<Op>]) {
-        self.steps.split_at(self.steps.len().saturating_sub(STEADY))
-    }
-}
-
-/// The operations of some steps.
-pub(crate) fn operations(steps: &[Vec<Op>]) -> usize {
-    let is_operation = |op: &&Op| matches!(op, Op::Allocate { .. } | Op::Free { .. });
-    steps.iter().flatten().filter(is_operation).count()
-}
-
 impl Builder {
     /// What follows belongs to the step with this number.
-    pub(crate) fn step(&mut self, number: u64) -> Result<(), String> {
+    pub(super) fn step(&mut self, number: u64) -> Result<(), String> {
         if !self.steps.is_empty() && number < self.number {
             return Err(format!("step {number} comes after step {}", self.number));
         }
@@ -96,8 +41,8 @@ impl Builder {
         Ok(())
     }
 
-    /// A new allocation; no other one of the trace has this id.
-    pub(crate) fn allocate(&mut self, id: u64, bytes: u64) -> Result<(), String> {
+    /// A new allocation; no other one of the history has this id.
+    pub(super) fn allocate(&mut self, id: u64, bytes: u64) -> Result<(), String> {
         if self.lives.contains_key(&id) {
             return Err(format!("{id} was allocated before: an id names one allocation"));
         }
@@ -112,7 +57,7 @@ impl Builder {
     }
 
     /// The end of an allocation of this and of earlier steps.
-    pub(crate) fn free(&mut self, id: u64, bytes: u64) -> Result<(), String> {
+    pub(super) fn free(&mut self, id: u64, bytes: u64) -> Result<(), String> {
         let life = self.lives.get_mut(&id).ok_or_else(|| format!("{id} is freed, but was never allocated"))?;
         let Life::Going { slot, bytes: allocated } = *life else { return Err(format!("{id} is freed twice")) };
         if bytes != allocated {
@@ -125,13 +70,13 @@ impl Builder {
     }
 
     /// Enters a scope, which is called so.
-    pub(crate) fn enter(&mut self, name: &str) -> Result<(), String> {
+    pub(super) fn enter(&mut self, name: &str) -> Result<(), String> {
         let scope = self.scope(name)?;
         self.go(Some(scope))
     }
 
-    /// Leaves a scope; nothing if it was entered before the trace began.
-    pub(crate) fn leave(&mut self, name: &str) -> Result<(), String> {
+    /// Leaves a scope; nothing if it was entered before the history began.
+    pub(super) fn leave(&mut self, name: &str) -> Result<(), String> {
         let scope = Some(self.scope(name)?);
         let Some(place) = self.entered.iter().rposition(|entered| *entered == scope) else { return Ok(()) };
         self.entered.remove(place);
@@ -139,7 +84,7 @@ impl Builder {
     }
 
     /// As [`allocate`](Builder::allocate), in the scope of this name or in none, whatever was entered last.
-    pub(crate) fn allocate_in(&mut self, name: Option<&str>, id: u64, bytes: u64) -> Result<(), String> {
+    pub(super) fn allocate_in(&mut self, name: Option<&str>, id: u64, bytes: u64) -> Result<(), String> {
         let scope = name.map(|name| self.scope(name)).transpose()?;
         if self.entered.last().copied().flatten() == scope {
             return self.allocate(id, bytes);
@@ -179,12 +124,12 @@ impl Builder {
         Ok(())
     }
 
-    pub(crate) fn finish(self, name: String) -> Result<Trace, String> {
+    pub(super) fn finish(self, name: String) -> Result<History, String> {
         if operations(&self.steps) == 0 {
             return Err("there is nothing to replay".to_owned());
         }
         let Self { steps, slots, scopes, peak_live_bytes, .. } = self;
-        Ok(Trace { name, steps, scopes, slots: slots as usize, peak_live_bytes })
+        Ok(History { name, steps, scopes, slots: slots as usize, peak_live_bytes })
     }
 }
 
@@ -194,6 +139,7 @@ fn rounded(bytes: u64) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -209,8 +155,8 @@ mod tests {
         builder.allocate(13, 0).unwrap();
         builder.free(11, 257).unwrap(); // 256
         builder.allocate(14, 300).unwrap(); // 768
-        let trace = builder.finish("tiny".to_owned()).unwrap();
-        assert_eq!((trace.peak_live_bytes, trace.operations(), trace.steps.len()), (768, 7, 2));
+        let history = builder.finish("tiny".to_owned()).unwrap();
+        assert_eq!((history.peak_live_bytes, history.operations(), history.steps.len()), (768, 7, 2));
     }
 
     #[test]
@@ -226,15 +172,15 @@ mod tests {
         builder.allocate_in(None, 2, 8).unwrap();
         builder.leave("other").unwrap();
         builder.allocate_in(None, 3, 8).unwrap();
-        let trace = builder.finish(String::new()).unwrap();
-        assert_eq!(trace.scopes, ["of before", "one", "other"]);
+        let history = builder.finish(String::new()).unwrap();
+        assert_eq!(history.scopes, ["of before", "one", "other"]);
         let allocate = |slot| Op::Allocate { slot, bytes: 8 };
         let [enter, leave] = [|scope| Op::Enter { scope }, |scope| Op::Leave { scope }] as [fn(Option<u32>) -> Op; 2];
         let (one, other) = (Some(1), Some(2));
         let inside = [enter(one), enter(other), allocate(0), enter(one), allocate(1), leave(one), leave(one)];
         let outside = [enter(None), allocate(2), leave(None), leave(other), allocate(3)];
-        assert_eq!(trace.steps, [[&inside[..], &outside].concat()]);
-        assert_eq!(trace.operations(), 4);
+        assert_eq!(history.steps, [[&inside[..], &outside].concat()]);
+        assert_eq!(history.operations(), 4);
     }
 
     #[test]
@@ -245,9 +191,9 @@ mod tests {
             builder.allocate(id, 8).unwrap();
             builder.free(id, 8).unwrap();
         }
-        let trace = builder.finish(String::new()).unwrap();
-        assert_eq!(trace.slots, 1);
-        assert_eq!(trace.steps[0][6..8], [Op::Allocate { slot: 0, bytes: 8 }, Op::Free { slot: 0 }]);
+        let history = builder.finish(String::new()).unwrap();
+        assert_eq!(history.slots, 1);
+        assert_eq!(history.steps[0][6..8], [Op::Allocate { slot: 0, bytes: 8 }, Op::Free { slot: 0 }]);
     }
 
     #[test]
@@ -261,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_without_operations_is_refused() {
+    fn a_history_without_operations_is_refused() {
         assert!(Builder::default().finish(String::new()).is_err());
     }
 }

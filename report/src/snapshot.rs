@@ -3,7 +3,12 @@
 //! The trace knows arrays, and not the pages below them. So a segment is a stretch of addresses in which the trace has seen arrays, of
 //! whole pages, and counts as allocated before the first of them. A frame is a scope: its name, and where it stands in the program.
 
+mod pickle;
+#[cfg(test)]
+mod viewer;
+
 use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
@@ -12,8 +17,49 @@ use crate::run::{Event, Op, Run};
 /// Segments are of whole pages of this size, as GPUs map them.
 const PAGE: u64 = 2 << 20;
 
+/// Writes the snapshot as a pickle, which `pytorch.org/memory_viz` and `_memory_viz.py` read.
+///
+/// # Errors
+/// Those of the writer; [`InvalidData`](io::ErrorKind::InvalidData) for an address or a size of 2⁶³ or more.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*, trace};
+/// use gpucache_report::{Run, snapshot};
+///
+/// trace::start(1000);
+/// cache_scope!(step, { drop(Host::new().zeros::<f32>([32, 64])?) });
+/// let mut file = Vec::new();
+/// snapshot::write_pickle(&Run::from(&trace::stop()), &mut file)?;
+/// assert!(file.starts_with(b"\x80\x02"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_pickle(run: &Run, mut to: impl Write) -> io::Result<()> {
+    let bytes = pickle::pickle(&snapshot(run)).map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what))?;
+    to.write_all(&bytes)
+}
+
+/// Writes the snapshot as one JSON object, with the same fields as the pickle.
+///
+/// # Errors
+/// Those of the writer.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*, trace};
+/// use gpucache_report::{Run, snapshot};
+///
+/// trace::start(1000);
+/// cache_scope!(step, { drop(Host::new().zeros::<f32>([32, 64])?) });
+/// let mut file = Vec::new();
+/// snapshot::write_json(&Run::from(&trace::stop()), &mut file)?;
+/// assert!(file.starts_with(b"{"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_json(run: &Run, to: impl Write) -> io::Result<()> {
+    Ok(serde_json::to_writer(to, &snapshot(run))?)
+}
+
 /// The snapshot at the end of the run, with its history.
-pub(crate) fn snapshot(run: &Run) -> Value {
+fn snapshot(run: &Run) -> Value {
     let (stretches, alive) = (stretches(run), alive(run));
     let history = history(run, &stretches);
     let segments: Vec<Value> = stretches.iter().map(|stretch| segment(stretch, &alive)).collect();
@@ -36,7 +82,7 @@ fn stretches(run: &Run) -> Vec<Stretch> {
     let allocations = run.events.iter().filter(|event| event.op == Op::Allocate);
     let pages = |event: &Event| Stretch {
         begin: event.address / PAGE * PAGE,
-        end: (event.address + event.bytes.max(1)).next_multiple_of(PAGE),
+        end: event.address.saturating_add(event.bytes.max(1)).div_ceil(PAGE).saturating_mul(PAGE),
         stream: event.stream,
     };
     let mut pages: Vec<Stretch> = allocations.map(pages).collect();
@@ -100,8 +146,10 @@ fn history(run: &Run, stretches: &[Stretch]) -> Vec<Value> {
         match event.op {
             Op::Allocate => {
                 let place = stretches.partition_point(|stretch| stretch.end <= event.address);
-                if !std::mem::replace(&mut seen[place], true) {
-                    tell("segment_alloc", stretches[place].begin, stretches[place].end - stretches[place].begin);
+                if let (Some(stretch), Some(seen)) = (stretches.get(place), seen.get_mut(place))
+                    && !std::mem::replace(seen, true)
+                {
+                    tell("segment_alloc", stretch.begin, stretch.end - stretch.begin);
                 }
                 tell("alloc", event.address, event.bytes);
             }
@@ -135,12 +183,12 @@ fn alive(run: &Run) -> Alive {
 /// A segment with what is alive in it, and the free stretches between.
 fn segment(stretch: &Stretch, alive: &Alive) -> Value {
     let alive = alive.range(stretch.begin..stretch.end);
-    let allocated: u64 = alive.clone().map(|(_, (bytes, _))| bytes).sum();
+    let allocated = alive.clone().fold(0u64, |sum, (_, (bytes, _))| sum.saturating_add(*bytes));
     let mut blocks = Vec::new();
     let mut end = stretch.begin;
     for (&address, (bytes, frames)) in alive {
         free_until(&mut blocks, end, address);
-        end = address + bytes;
+        end = address.saturating_add(*bytes);
         blocks.push(block(address, *bytes, "active_allocated", frames.clone()));
     }
     free_until(&mut blocks, end, stretch.end);

@@ -1,5 +1,6 @@
 //! Tests of the snapshot: its schema, and what PyTorch's own `_memory_viz.py` says of it where that is there: the variable
 //! `MEMORY_VIZ` names the file, which needs Python alone. Without it those tests pass, and say that they did nothing.
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -7,9 +8,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::pickle::pickle;
+use super::pickle::pickle;
+use super::snapshot;
 use crate::run::tests::example;
-use crate::snapshot::snapshot;
 
 /// What the viewer reads of each kind of object.
 const SEGMENT: [&str; 6] = ["device", "address", "total_size", "allocated_size", "stream", "blocks"];

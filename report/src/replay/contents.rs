@@ -8,37 +8,56 @@ use std::ops::Range;
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
 
-use crate::common::Result;
+use crate::error::{Error, Result};
 
 const WORD: usize = size_of::<u64>();
 
-/// A device whose arrays' bytes can be written and read in small pieces.
-pub(crate) trait Contents: Device {
+/// A device whose arrays' bytes can be written and read in small pieces, which is how a replay finds out whether arrays keep their
+/// contents.
+///
+/// ```
+/// use gpucache::prelude::*;
+/// use gpucache_report::replay::Contents;
+///
+/// let mut array = Host::new().zeros::<u8>(100)?;
+/// Host::put(&mut array, 8..16, &[7; 8])?;
+/// let mut word = [0; 8];
+/// Host::get(&array, 8..16, &mut word)?;
+/// assert_eq!(word, [7; 8]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Contents: Device {
     /// How many words of an array are looked at; none, if there is no memory.
     const WORDS: usize;
 
-    /// Writes `word` to the bytes at `place`.
+    /// Writes `word` to the bytes at `place`, which are as many.
+    ///
+    /// # Errors
+    /// Those of the device, and a place outside of the array.
     fn put(array: &mut Array<u8, Self>, place: Range<usize>, word: &[u8]) -> Result<()>;
 
-    /// Reads the bytes at `place` to `word`.
+    /// Reads the bytes at `place` to `word`, which are as many.
+    ///
+    /// # Errors
+    /// Those of the device, and a place outside of the array.
     fn get(array: &Array<u8, Self>, place: Range<usize>, word: &mut [u8]) -> Result<()>;
 }
 
 /// What is written in the arrays of a pass.
 #[derive(Debug)]
-pub(crate) struct Marks {
+pub(super) struct Marks {
     written: u64,
     /// The allocation that each slot holds.
     of_slots: Vec<u64>,
 }
 
 impl Marks {
-    pub(crate) fn new(slots: usize) -> Self {
+    pub(super) fn new(slots: usize) -> Self {
         Self { written: 0, of_slots: vec![0; slots] }
     }
 
     /// Marks a new allocation.
-    pub(crate) fn write<D: Contents>(&mut self, slot: u32, array: &mut Array<u8, D>) -> Result<()> {
+    pub(super) fn write<D: Contents>(&mut self, slot: u32, array: &mut Array<u8, D>) -> Result<()> {
         self.written += 1;
         self.of_slots[slot as usize] = self.written;
         for place in places(array.len(), D::WORDS) {
@@ -50,19 +69,18 @@ impl Marks {
 
     /// # Errors
     /// If a mark is not what was written.
-    pub(crate) fn check<D: Contents>(&self, slot: u32, array: &Array<u8, D>) -> Result<()> {
+    pub(super) fn check<D: Contents>(&self, slot: u32, array: &Array<u8, D>) -> Result<()> {
         let allocation = self.of_slots[slot as usize];
         for place in places(array.len(), D::WORDS) {
             let (word, mut found) = (word(allocation, place.start), [0; WORD]);
             D::get(array, place.clone(), &mut found[..place.len()])?;
             if word[..place.len()] != found[..place.len()] {
                 let bytes = array.len();
-                return Err(format!(
+                return Err(Error::Overwritten(format!(
                     "allocation {allocation} of {bytes} bytes did not keep what was written at byte {}: its memory was \
                      given to somebody else as well",
                     place.start
-                )
-                .into());
+                )));
             }
         }
         Ok(())
@@ -79,6 +97,10 @@ fn places(bytes: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
         let start = index * WORD;
         start..bytes.min(start + WORD)
     })
+}
+
+fn outside() -> Error {
+    Error::Overwritten("a word lies outside its array".to_owned())
 }
 
 /// Mixes both numbers into all bits (the finalizer of SplitMix64).
@@ -105,12 +127,12 @@ impl Contents for Host {
     const WORDS: usize = 64;
 
     fn put(array: &mut Array<u8, Self>, place: Range<usize>, word: &[u8]) -> Result<()> {
-        array.get_mut(place).ok_or("a word lies outside its array")?.copy_from_slice(word);
+        array.get_mut(place).ok_or_else(outside)?.copy_from_slice(word);
         Ok(())
     }
 
     fn get(array: &Array<u8, Self>, place: Range<usize>, word: &mut [u8]) -> Result<()> {
-        word.copy_from_slice(array.get(place).ok_or("a word lies outside its array")?);
+        word.copy_from_slice(array.get(place).ok_or_else(outside)?);
         Ok(())
     }
 }
@@ -122,17 +144,18 @@ impl Contents for Cuda {
 
     fn put(array: &mut Array<u8, Self>, place: Range<usize>, word: &[u8]) -> Result<()> {
         let stream = array.device().stream().clone();
-        let mut view = array.try_slice_mut(place).ok_or("a word lies outside its array")?;
-        Ok(stream.memcpy_htod(word, &mut view)?)
+        let mut view = array.try_slice_mut(place).ok_or_else(outside)?;
+        Ok(stream.memcpy_htod(word, &mut view).map_err(gpucache::Error::from)?)
     }
 
     fn get(array: &Array<u8, Self>, place: Range<usize>, word: &mut [u8]) -> Result<()> {
-        let view = array.try_slice(place).ok_or("a word lies outside its array")?;
-        Ok(array.device().stream().memcpy_dtoh(&view, word)?)
+        let view = array.try_slice(place).ok_or_else(outside)?;
+        Ok(array.device().stream().memcpy_dtoh(&view, word).map_err(gpucache::Error::from)?)
     }
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

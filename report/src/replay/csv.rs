@@ -1,16 +1,16 @@
-//! The format of the traces in `examples/traces`, and of those that the library writes: an `a` allocates, an `f` frees, and an id
-//! names one allocation for good.
+//! The format of `step,op,id,bytes,stream`, and of the traces that gpucache writes, with more columns: an `a` allocates, an `f`
+//! frees, and an id names one allocation for good.
 //!
 //! Of the columns after the first five two are read, wherever they stand: `scope` and `thread`. Where there are scopes, `enter` and
 //! `leave` say when one is entered and left, and each allocation is made in its own; a scope has a cache of its own for each thread.
 
-use crate::file::{Format, number};
-use crate::trace::Builder;
+use super::builder::Builder;
+use super::format::{Format, number};
 
-pub(crate) const HEADER: &str = "step,op,id,bytes,stream";
+pub(super) const HEADER: &str = "step,op,id,bytes,stream";
 
 #[derive(Debug)]
-pub(crate) struct Csv {
+pub(super) struct Csv {
     columns: usize,
     /// Where these columns are, if they are there.
     scope: Option<usize>,
@@ -19,7 +19,7 @@ pub(crate) struct Csv {
 
 impl Csv {
     /// The format of files with this first line, if they have one.
-    pub(crate) fn of(header: &str) -> Option<Csv> {
+    pub(super) fn of(header: &str) -> Option<Csv> {
         let more = header.strip_prefix(HEADER)?;
         if !more.is_empty() && !more.starts_with(',') {
             return None;
@@ -30,7 +30,7 @@ impl Csv {
 }
 
 impl Format for Csv {
-    fn line(&mut self, line: &str, trace: &mut Builder) -> Result<(), String> {
+    fn line(&mut self, line: &str, history: &mut Builder) -> Result<(), String> {
         let fields: Vec<&str> = line.split(',').collect();
         let [step, op, id, bytes, stream, ..] = fields[..] else {
             return Err(format!("there are {} fields, not {}", fields.len(), self.columns));
@@ -41,14 +41,14 @@ impl Format for Csv {
         let (step, id, bytes) = (number("step", step)?, number("id", id)?, number("bytes", bytes)?);
         // All streams are replayed on one, but a field that is not what it should be means a damaged line.
         number::<u32>("stream", stream)?;
-        trace.step(step)?;
+        history.step(step)?;
         let scope = self.scope.map(|place| name(fields[place], self.thread.map(|place| fields[place])));
         match (op, scope) {
-            ("a", None) => trace.allocate(id, bytes),
-            ("a", Some(scope)) => trace.allocate_in(scope.as_deref(), id, bytes),
-            ("f", _) => trace.free(id, bytes),
-            ("enter", Some(Some(scope))) => trace.enter(&scope),
-            ("leave", Some(Some(scope))) => trace.leave(&scope),
+            ("a", None) => history.allocate(id, bytes),
+            ("a", Some(scope)) => history.allocate_in(scope.as_deref(), id, bytes),
+            ("f", _) => history.free(id, bytes),
+            ("enter", Some(Some(scope))) => history.enter(&scope),
+            ("leave", Some(Some(scope))) => history.leave(&scope),
             ("short" | "lost", Some(_)) => Ok(()),
             _ => Err(format!("op is {op:?}, not a or f")),
         }
@@ -56,7 +56,7 @@ impl Format for Csv {
 }
 
 /// The name of a scope on a thread; none for no scope.
-fn name(scope: &str, thread: Option<&str>) -> Option<String> {
+pub(super) fn name(scope: &str, thread: Option<&str>) -> Option<String> {
     match thread {
         _ if scope.is_empty() => None,
         None | Some("0") => Some(scope.to_owned()),
@@ -65,11 +65,12 @@ fn name(scope: &str, thread: Option<&str>) -> Option<String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::panic, clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::trace::{Op, Trace};
+    use crate::replay::history::{History, Op};
 
-    fn parse(lines: &[&str]) -> Result<Trace, String> {
+    fn parse(lines: &[&str]) -> Result<History, String> {
         let mut builder = Builder::default();
         let mut csv = Csv::of(HEADER).unwrap();
         lines.iter().try_for_each(|line| csv.line(line, &mut builder))?;
@@ -78,8 +79,8 @@ mod tests {
 
     #[test]
     fn what_an_earlier_step_allocated_may_be_freed() {
-        let trace = parse(&["0,a,7,100,0", "0,a,8,200,1", "2,f,7,100,0", "2,a,9,300,0"]).unwrap();
-        let [first, second] = &trace.steps[..] else { panic!("{} steps", trace.steps.len()) };
+        let history = parse(&["0,a,7,100,0", "0,a,8,200,1", "2,f,7,100,0", "2,a,9,300,0"]).unwrap();
+        let [first, second] = &history.steps[..] else { panic!("{} steps", history.steps.len()) };
         assert_eq!(first[..], [Op::Allocate { slot: 0, bytes: 100 }, Op::Allocate { slot: 1, bytes: 200 }]);
         assert_eq!(second[..], [Op::Free { slot: 0 }, Op::Allocate { slot: 0, bytes: 300 }]);
     }
@@ -99,12 +100,12 @@ mod tests {
             "2,lost,0,5,0,0,,,0",
         ];
         lines.iter().try_for_each(|line| csv.line(line, &mut builder)).unwrap();
-        let trace = builder.finish(String::new()).unwrap();
-        assert_eq!(trace.scopes, ["train", "train of thread 3"]);
+        let history = builder.finish(String::new()).unwrap();
+        assert_eq!(history.scopes, ["train", "train of thread 3"]);
         let (train, other) = (Some(0), Some(1));
         let [enter, leave] = [Op::Enter { scope: train }, Op::Leave { scope: train }];
-        assert_eq!(trace.steps[1], [enter, Op::Allocate { slot: 1, bytes: 16 }]);
-        assert_eq!(trace.steps[2], [Op::Enter { scope: other }, leave, Op::Free { slot: 1 }]);
+        assert_eq!(history.steps[1], [enter, Op::Allocate { slot: 1, bytes: 16 }]);
+        assert_eq!(history.steps[2], [Op::Enter { scope: other }, leave, Op::Free { slot: 1 }]);
         assert!(Csv::of("step,op,id,bytes,stream2").is_none());
         assert!(csv.line("2,enter,0,0,0,9,,,0", &mut Builder::default()).is_err(), "no scope is entered");
     }

@@ -1,77 +1,59 @@
-//! The replay itself: one pass over a trace, with nothing in its loop but the engine's calls and what a watch adds.
+//! The replay itself: one pass over a history, with nothing in its loop but the engine's calls and what a watch adds.
 
 use std::time::{Duration, Instant};
 
+use gpucache::ScopeGuard;
 use gpucache::prelude::*;
-use gpucache::{Recycle, Scope, ScopeGuard};
 
-use crate::common::Result;
-use crate::trace::{Op, Trace};
-
-/// What serves the arrays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Policy {
-    /// A layout planned for the order of the scope's allocations; its lists and the range for what deviates.
-    Auto,
-    /// The scope's lists, by exact size.
-    Keyed,
-    /// The device's range of addresses, shared by all sizes.
-    Range,
-    /// The device, for each array anew.
-    Direct,
-}
-
-impl Policy {
-    fn enter(self, scope: &str) -> ScopeGuard {
-        match self {
-            Policy::Auto => Scope::new(scope).recycle(Recycle::Auto).enter(),
-            Policy::Keyed => Scope::new(scope).recycle(Recycle::Keyed).enter(),
-            Policy::Range => Scope::new(scope).recycle(Recycle::Range).enter(),
-            Policy::Direct => ScopeGuard::outside(),
-        }
-    }
-}
+use super::history::{History, Op};
+use super::policy::Policy;
+use crate::error::{Error, Result};
 
 /// Sees what a pass does. What it does at an allocation or a free takes the pass's time, what it does at the steady
 /// state's begin and end does not.
-pub(crate) trait Watch<D: Device> {
-    fn allocated(&mut self, slot: u32, array: &mut Array<u8, D>) -> Result<()>;
-    fn freeing(&mut self, slot: u32, array: &Array<u8, D>) -> Result<()>;
-    fn steady_state_begins(&mut self);
-    fn steady_state_ended(&mut self);
-}
-
-/// The names under which a run enters the scopes of a trace.
-pub(crate) fn scopes(trace: &Trace, run: &str) -> Vec<String> {
-    match &trace.scopes[..] {
-        [] => vec![run.to_owned()],
-        scopes => scopes.iter().map(|scope| format!("{run}: {scope}")).collect(),
+pub(super) trait Watch<D: Device> {
+    #[inline]
+    fn allocated(&mut self, _slot: u32, _array: &mut Array<u8, D>) -> Result<()> {
+        Ok(())
     }
+
+    #[inline]
+    fn freeing(&mut self, _slot: u32, _array: &Array<u8, D>) -> Result<()> {
+        Ok(())
+    }
+
+    fn steady_state_begins(&mut self) {}
+
+    fn steady_state_ended(&mut self) {}
 }
 
-/// A trace, and where it is replayed.
+/// Sees nothing.
+pub(super) struct Unwatched;
+
+impl<D: Device> Watch<D> for Unwatched {}
+
+/// A history, and where it is replayed.
 #[derive(Debug)]
-pub(crate) struct Replay<'t, D: Device> {
+pub(super) struct Replay<'t, D: Device> {
     device: &'t D,
-    trace: &'t Trace,
+    history: &'t History,
     policy: Policy,
-    /// The trace's scopes, or the one of all steps.
-    scopes: Vec<String>,
+    /// The names under which the history's scopes are entered, or the one of all steps.
+    scopes: &'t [String],
     entered: Vec<(Option<u32>, ScopeGuard)>,
     slots: Vec<Option<Array<u8, D>>>,
     failed: u64,
 }
 
 impl<'t, D: Device> Replay<'t, D> {
-    /// Names of scopes begin with `run`.
-    pub(crate) fn new(device: &'t D, trace: &'t Trace, policy: Policy, run: &str) -> Self {
-        let slots = (0..trace.slots).map(|_| None).collect();
-        Self { device, trace, policy, scopes: scopes(trace, run), entered: Vec::new(), slots, failed: 0 }
+    /// `scopes` are names for the history's scopes, or one where it has none.
+    pub(super) fn new(device: &'t D, history: &'t History, policy: Policy, scopes: &'t [String]) -> Self {
+        let slots = (0..history.slots).map(|_| None).collect();
+        Self { device, history, policy, scopes, entered: Vec::new(), slots, failed: 0 }
     }
 
     /// How many allocations found no memory; they and their frees were skipped.
-    pub(crate) fn failed(&self) -> u64 {
+    pub(super) fn failed(&self) -> u64 {
         self.failed
     }
 
@@ -79,8 +61,8 @@ impl<'t, D: Device> Replay<'t, D> {
     ///
     /// # Errors
     /// Any failure except a lack of memory, and what the watch finds.
-    pub(crate) fn pass(&mut self, watch: &mut impl Watch<D>) -> Result<Duration> {
-        let (first, steady) = self.trace.split_steady();
+    pub(super) fn pass(&mut self, watch: &mut impl Watch<D>) -> Result<Duration> {
+        let (first, steady) = self.history.split_steady();
         first.iter().try_for_each(|step| self.step(step, watch))?;
         watch.steady_state_begins();
         let start = Instant::now();
@@ -88,13 +70,13 @@ impl<'t, D: Device> Replay<'t, D> {
         let time = start.elapsed();
         watch.steady_state_ended();
         self.entered.clear();
-        (0..self.trace.slots as u32).try_for_each(|slot| self.free(slot, watch))?;
+        (0..self.history.slots as u32).try_for_each(|slot| self.free(slot, watch))?;
         self.device.synchronize()?;
         Ok(time)
     }
 
     fn step(&mut self, ops: &[Op], watch: &mut impl Watch<D>) -> Result<()> {
-        let _scope = self.trace.scopes.is_empty().then(|| self.policy.enter(&self.scopes[0]));
+        let _scope = self.history.scopes.is_empty().then(|| self.policy.enter(&self.scopes[0]));
         ops.iter().try_for_each(|&op| match op {
             Op::Allocate { slot, bytes } => self.allocate(slot, bytes, watch),
             Op::Free { slot } => self.free(slot, watch),
@@ -123,7 +105,7 @@ impl<'t, D: Device> Replay<'t, D> {
             }
             // A failure that was kept from a drop is not this allocation's: it ends the replay.
             Err(error) if error.is_out_of_memory() && !error.is_deferred() => self.failed += 1,
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(Error::Device(error)),
         }
         Ok(())
     }

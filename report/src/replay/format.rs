@@ -1,0 +1,26 @@
+//! What the formats of histories have in common: how a line is taken, and how its fields are read.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use super::builder::Builder;
+
+/// How the lines after the first one are read.
+pub(super) trait Format {
+    /// Takes one line, without its end.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn line(&mut self, line: &str, history: &mut Builder) -> Result<(), String>;
+}
+
+/// Exactly `N` fields, separated by commas.
+pub(super) fn fields<const N: usize>(line: &str) -> Result<[&str; N], String> {
+    let fields: Vec<&str> = line.split(',').collect();
+    fields.try_into().map_err(|fields: Vec<_>| format!("there are {} fields, not {N}", fields.len()))
+}
+
+/// The number in the field `name`.
+pub(super) fn number<N: FromStr<Err: Display>>(name: &str, text: &str) -> Result<N, String> {
+    text.parse().map_err(|error| format!("{name} is {text:?} ({error})"))
+}

@@ -1,0 +1,192 @@
+//! Measures a history by replaying it twice, with all passes each time and nothing left from before: once watched, for what
+//! was held, asked of the device and kept in the arrays; once unwatched, for the time. The engine does the same both times.
+
+#[cfg(test)]
+mod tests;
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use gpucache::prelude::*;
+
+use super::contents::Contents;
+use super::history::{History, operations};
+use super::pass::Replay;
+use super::policy::Policy;
+use super::served::{Counted, Served, Shares};
+use super::watched::Watched;
+use crate::error::Result;
+
+/// What replaying a history took. The steady state is the last three steps of a pass.
+///
+/// ```
+/// use std::num::NonZeroUsize;
+///
+/// use gpucache::{cache_scope, prelude::*, trace};
+/// use gpucache_report::{Run, replay::{History, Policy, dry_run}};
+///
+/// trace::start(1000);
+/// for _ in 0..10 {
+///     cache_scope!(step, { drop(Host::new().zeros::<f32>([32, 64])?) });
+/// }
+/// let history = History::of("ten steps", &Run::from(&trace::stop()))?;
+/// let figures = dry_run(&history, Policy::Auto, None, NonZeroUsize::MIN)?;
+/// assert_eq!(figures.peak_reserved_bytes, 2 << 20); // a page
+/// assert_eq!((figures.out_of_memory, figures.steady_device_calls), (0, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Figures {
+    /// The largest sum of bytes alive at once: [`History::peak_live_bytes`].
+    pub peak_live_bytes: u64,
+    /// The most bytes that were held from the device at once.
+    pub peak_reserved_bytes: u64,
+    /// Allocations that found no memory, over all passes; they and their frees were skipped.
+    pub out_of_memory: u64,
+    /// The most bytes that were held in the steady state of the last pass.
+    pub steady_reserved_bytes: u64,
+    /// Allocations, mappings and frees that the device was asked for in the steady state of the last pass.
+    pub steady_device_calls: u64,
+    /// Nanoseconds of an operation in the steady state: the median over the passes, of which the first is left out if there are
+    /// more.
+    pub steady_ns_per_operation: f64,
+    /// What served the allocations in the steady state of the last timed pass.
+    pub steady: Shares,
+    /// How often entries of all timed passes went another way than their plan.
+    pub deviations: u64,
+    /// Time that the timed passes spent on planning.
+    pub planning: Duration,
+}
+
+/// Replays a history on a device, under a policy and a limit in bytes, so many times, and tells what that took.
+///
+/// It is replayed twice: arrays of the one run are marked, and looked at before they go, the other one is timed. What is held is
+/// all that the process holds on the device, the arrays of others included, and the device's own limit counts where none is given.
+/// On a device without memory that is [`dry_run`](super::dry_run).
+///
+/// # Errors
+/// Any failure of the device except a lack of memory, and an array that did not keep its contents.
+///
+/// ```
+/// use std::num::NonZeroUsize;
+///
+/// use gpucache::{cache_scope, prelude::*, trace};
+/// use gpucache_report::{Run, replay::{History, Policy, replay}};
+///
+/// let host = Host::new();
+/// trace::start(1000);
+/// for _ in 0..10 {
+///     cache_scope!(step, { drop(host.zeros::<f32>([32, 64])?) });
+/// }
+/// let history = History::of("ten steps", &Run::from(&trace::stop()))?;
+/// gpucache::invalidate("step");
+/// let figures = replay(&host, &history, Policy::Auto, Some(1 << 20), NonZeroUsize::MIN)?;
+/// assert_eq!((figures.out_of_memory, figures.steady.planned), (0, 1.0));
+/// let short = replay(&host, &history, Policy::Auto, Some(4096), NonZeroUsize::MIN)?;
+/// assert_eq!(short.out_of_memory, 10);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn replay<D: Contents>(
+    device: &D,
+    history: &History,
+    policy: Policy,
+    limit: Option<u64>,
+    passes: NonZeroUsize,
+) -> Result<Figures> {
+    let Some(limit) = limit else { return measure(device, device, history, policy, passes) };
+    let before = device.memory().limit.unwrap_or(u64::MAX);
+    gpucache::limit(device, limit);
+    let figures = measure(device, device, history, policy, passes);
+    gpucache::limit(device, before);
+    figures
+}
+
+/// Replays a history watched on one device and timed on the other, which may be the same one.
+pub(super) fn measure<D: Contents>(
+    watched: &D,
+    timed: &D,
+    history: &History,
+    policy: Policy,
+    passes: NonZeroUsize,
+) -> Result<Figures> {
+    let figures = watched_run(watched, history, policy, passes.get())?;
+    let (steady_ns_per_operation, failed, served) = timed_run(timed, history, policy, passes.get())?;
+    let Served { steady, deviations, planning } = served;
+    // Other programs use a real device too: it may have had less to give the second time.
+    let out_of_memory = figures.out_of_memory.max(failed);
+    Ok(Figures { out_of_memory, steady_ns_per_operation, steady, deviations, planning, ..figures })
+}
+
+fn watched_run<D: Contents>(device: &D, history: &History, policy: Policy, passes: usize) -> Result<Figures> {
+    let scopes = Scopes::of(history);
+    let mut replay = Replay::new(device, history, policy, &scopes.0);
+    let mut watched = Watched::new(device, history.slots);
+    for pass in 1..=passes {
+        watched.look_at_contents(pass == 1 || pass == passes);
+        replay.pass(&mut watched)?;
+    }
+    let out_of_memory = replay.failed();
+    drop(scopes);
+    device.synchronize()?;
+    let Served { steady, deviations, planning } = Served::default();
+    Ok(Figures {
+        peak_live_bytes: history.peak_live_bytes,
+        peak_reserved_bytes: watched.peak_bytes(),
+        out_of_memory,
+        steady_reserved_bytes: watched.steady_bytes(),
+        steady_device_calls: watched.steady_calls(),
+        steady_ns_per_operation: f64::NAN,
+        steady,
+        deviations,
+        planning,
+    })
+}
+
+fn timed_run<D: Device>(device: &D, history: &History, policy: Policy, passes: usize) -> Result<(f64, u64, Served)> {
+    let scopes = Scopes::of(history);
+    let mut counted = Counted::new(&scopes.0);
+    let mut replay = Replay::new(device, history, policy, &scopes.0);
+    let times = (0..passes).map(|_| Ok(replay.pass(&mut counted)?.as_nanos() as f64)).collect::<Result<Vec<f64>>>()?;
+    let (failed, served) = (replay.failed(), counted.served());
+    drop(scopes);
+    device.synchronize()?;
+    // In the first pass the cache fills.
+    let counted = match &times[..] {
+        [_, warm @ ..] if !warm.is_empty() => warm,
+        all => all,
+    };
+    Ok((median(counted) / operations(history.split_steady().1) as f64, failed, served))
+}
+
+/// Names for a history's scopes that no other run has. What the scopes hold goes back with them, so that the next run begins with
+/// nothing.
+pub(super) struct Scopes(pub(super) Vec<String>);
+
+impl Scopes {
+    pub(super) fn of(history: &History) -> Scopes {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let run = format!("{} #{}", history.name, NEXT.fetch_add(1, Relaxed));
+        Scopes(match &history.scopes[..] {
+            [] => vec![run],
+            scopes => scopes.iter().map(|scope| format!("{run}: {scope}")).collect(),
+        })
+    }
+}
+
+impl Drop for Scopes {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|scope| _ = gpucache::invalidate(scope));
+    }
+}
+
+fn median(times: &[f64]) -> f64 {
+    let mut times = times.to_vec();
+    times.sort_by(f64::total_cmp);
+    let middle = times.len() / 2;
+    match times.len() % 2 {
+        1 => times[middle],
+        _ => times[middle.saturating_sub(1)..=middle].iter().sum::<f64>() / 2.0,
+    }
+}

@@ -1,0 +1,78 @@
+//! What may serve the arrays of a history.
+
+use std::fmt;
+use std::str::FromStr;
+
+use gpucache::{Recycle, Scope, ScopeGuard};
+
+/// What serves the arrays of a history.
+///
+/// ```
+/// use gpucache_report::replay::Policy;
+///
+/// assert_eq!("keyed".parse(), Ok(Policy::Keyed));
+/// assert_eq!(Policy::ALL.map(|policy| policy.to_string()), ["auto", "keyed", "range", "direct"]);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// A layout planned for the order of the scope's allocations; its lists and the range for what deviates.
+    #[default]
+    Auto,
+    /// The scope's lists, by exact size.
+    Keyed,
+    /// The device's range of addresses, shared by all sizes.
+    Range,
+    /// The device, for each array anew: no scope is entered.
+    Direct,
+}
+
+impl Policy {
+    /// All of them.
+    ///
+    /// ```
+    /// use gpucache_report::replay::Policy;
+    ///
+    /// assert!(Policy::ALL.contains(&Policy::default()));
+    /// ```
+    pub const ALL: [Policy; 4] = [Policy::Auto, Policy::Keyed, Policy::Range, Policy::Direct];
+
+    /// The word for it on command lines and in reports.
+    ///
+    /// ```
+    /// use gpucache_report::replay::Policy;
+    ///
+    /// assert_eq!(Policy::Range.name(), "range");
+    /// ```
+    pub const fn name(self) -> &'static str {
+        match self {
+            Policy::Auto => "auto",
+            Policy::Keyed => "keyed",
+            Policy::Range => "range",
+            Policy::Direct => "direct",
+        }
+    }
+
+    pub(super) fn enter(self, scope: &str) -> ScopeGuard {
+        match self {
+            Policy::Auto => Scope::new(scope).recycle(Recycle::Auto).enter(),
+            Policy::Keyed => Scope::new(scope).recycle(Recycle::Keyed).enter(),
+            Policy::Range => Scope::new(scope).recycle(Recycle::Range).enter(),
+            Policy::Direct => ScopeGuard::outside(),
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Policy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let policy = Policy::ALL.into_iter().find(|policy| policy.name() == text);
+        policy.ok_or_else(|| "say auto, keyed, range or direct".to_owned())
+    }
+}

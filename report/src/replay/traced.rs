@@ -1,0 +1,90 @@
+//! From a run to a history: the one that the run's file would give.
+
+use std::collections::HashMap;
+
+use super::builder::Builder;
+use super::csv;
+use super::history::History;
+use crate::error::Error;
+use crate::run::{Event, Op, Run};
+
+impl History {
+    /// The history of a run, under a name of one's choice: the one that [`History::read`] has of the run's file.
+    ///
+    /// # Errors
+    /// Where the run allocates nothing, or events contradict each other, as in no run that was traced.
+    ///
+    /// ```
+    /// use gpucache::{cache_scope, prelude::*, trace};
+    /// use gpucache_report::{Run, replay::History};
+    ///
+    /// trace::start(1000);
+    /// cache_scope!(step, { drop(Host::new().zeros::<f32>([32, 64])?) });
+    /// let mut run = Run::from(&trace::stop());
+    /// assert_eq!(History::of("step", &run)?.operations(), 2);
+    /// run.events.clear();
+    /// assert!(History::of("nothing", &run).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn of(name: impl Into<String>, run: &Run) -> Result<History, Error> {
+        let (mut builder, mut steps) = (Builder::default(), Steps::default());
+        for (place, event) in run.events.iter().enumerate() {
+            let taken = builder.step(steps.of(event)).and_then(|()| take(&mut builder, event));
+            taken.map_err(|what| Error::Inconsistent { event: place, what })?;
+        }
+        builder.finish(name.into()).map_err(|what| Error::Inconsistent { event: run.events.len(), what })
+    }
+}
+
+fn take(builder: &mut Builder, event: &Event) -> Result<(), String> {
+    let scope = csv::name(&event.scope, Some(&event.thread.to_string()));
+    let named = || scope.as_deref().ok_or_else(|| "a scope has no name".to_owned());
+    match event.op {
+        Op::Allocate => builder.allocate_in(scope.as_deref(), event.id, event.bytes),
+        Op::Free => builder.free(event.id, event.bytes),
+        Op::Enter => builder.enter(named()?),
+        Op::Leave => builder.leave(named()?),
+        Op::Short => Ok(()),
+    }
+}
+
+/// Counts the entries of threads that were in no scope, as the file of a trace does.
+#[derive(Default)]
+struct Steps {
+    number: u64,
+    depths: HashMap<u64, usize>,
+}
+
+impl Steps {
+    fn of(&mut self, event: &Event) -> u64 {
+        let depth = self.depths.entry(event.thread).or_default();
+        match event.op {
+            Op::Enter => {
+                self.number += u64::from(*depth == 0);
+                *depth += 1;
+            }
+            // What was entered before the trace began may be left in it.
+            Op::Leave => *depth = depth.saturating_sub(1),
+            Op::Allocate | Op::Free | Op::Short => {}
+        }
+        self.number
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::run::tests::example;
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        let mut run = example();
+        let history = History::of("example", &run).unwrap();
+        assert_eq!((history.operations(), history.steps.len()), (5, 2));
+        let last = run.events.last().unwrap().clone();
+        run.events.push(last);
+        let error = History::of("example", &run).unwrap_err();
+        assert_eq!(error.to_string(), "event 10 of the run: 3 is freed twice");
+    }
+}

@@ -1,0 +1,218 @@
+//! A run as a trace tells it: the events of a file, or of a trace that the program itself has stopped.
+
+mod file;
+
+use std::path::Path;
+
+use gpucache::trace::{Action, ServedBy, Trace, TraceEvent};
+
+use crate::error::Error;
+use crate::text;
+
+/// What an event tells of.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*, trace};
+/// use gpucache_report::{Op, Run};
+///
+/// trace::start(1000);
+/// cache_scope!(decode, { drop(Host::new().zeros::<f32>([2, 3])?) });
+/// let run = Run::from(&trace::stop());
+/// let ops: Vec<Op> = run.events.iter().map(|event| event.op).collect();
+/// assert_eq!(ops, [Op::Enter, Op::Allocate, Op::Free, Op::Leave]);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// An array got memory.
+    Allocate,
+    /// An array was dropped.
+    Free,
+    /// A scope was entered.
+    Enter,
+    /// A scope was left.
+    Leave,
+    /// An allocation found no memory.
+    Short,
+}
+
+/// Something that happened to memory or to a scope: a line of the file.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*, trace};
+/// use gpucache_report::Run;
+///
+/// trace::start(1000);
+/// cache_scope!(decode, { drop(Host::new().zeros::<f32>([2, 3])?) });
+/// let run = Run::from(&trace::stop());
+/// let allocated = &run.events[1];
+/// assert_eq!((&*allocated.scope, &*allocated.dtype, &*allocated.shape), ("decode", "f32", "2x3"));
+/// assert_eq!((allocated.bytes, &*allocated.served), (24, "range"));
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What happened.
+    pub op: Op,
+    /// Names an allocation, in its free too; 0 for what is neither.
+    pub id: u64,
+    /// Of the array; for a shortage, what was asked for. 0 for a scope.
+    pub bytes: u64,
+    /// The number of the stream.
+    pub stream: u64,
+    /// Nanoseconds since the trace began.
+    pub time_ns: u64,
+    /// The thread, counted from 0.
+    pub thread: u64,
+    /// The scope that was entered or left; else the innermost one of the thread. Empty for none.
+    pub scope: String,
+    /// What served an allocation: `plan`, `list`, `range` or `device`; empty for other events.
+    pub served: String,
+    /// Where the array lies; 0 for what has no memory.
+    pub address: u64,
+    /// The type of the elements of what was allocated, as `f32`.
+    pub dtype: String,
+    /// The shape of what was allocated, as `2x3`.
+    pub shape: String,
+    /// Where the scope is named in the program: `file:line:column`.
+    pub site: String,
+}
+
+/// The events of a run, in order.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*, trace};
+/// use gpucache_report::{Run, perfetto};
+///
+/// trace::start(1000);
+/// cache_scope!(step, { drop(Host::new().zeros::<f32>([32, 64])?) });
+/// let run = Run::from(&trace::stop());
+/// assert_eq!((run.events.len(), run.lost), (4, 0));
+/// let mut file = Vec::new();
+/// perfetto::write(&run, &mut file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// What happened, in order.
+    pub events: Vec<Event>,
+    /// Events that the trace had no room for.
+    pub lost: u64,
+}
+
+impl Run {
+    /// Reads what `GPUCACHE_TRACE` or [`Trace::write_csv`] wrote, packed by gzip or not.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is cut off, or is no trace of the library's.
+    ///
+    /// ```
+    /// use gpucache::{cache_scope, prelude::*, trace};
+    /// use gpucache_report::Run;
+    ///
+    /// trace::start(1000);
+    /// cache_scope!(step, { drop(Host::new().zeros::<f32>([32, 64])?) });
+    /// let (trace, path) = (trace::stop(), std::env::temp_dir().join("gpucache-report-run.csv"));
+    /// trace.write_csv(std::fs::File::create(&path)?)?;
+    /// assert_eq!(Run::read(&path)?, Run::from(&trace));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read(path: impl AsRef<Path>) -> Result<Run, Error> {
+        text::read(path.as_ref(), file::parse)
+    }
+}
+
+/// A trace as its file would tell it.
+impl From<&Trace> for Run {
+    fn from(trace: &Trace) -> Run {
+        Run { events: trace.events.iter().filter_map(event).collect(), lost: trace.lost }
+    }
+}
+
+/// None for an action that has no word here.
+fn event(event: &TraceEvent) -> Option<Event> {
+    let op = match event.action {
+        Action::Allocated => Op::Allocate,
+        Action::Freed => Op::Free,
+        Action::Entered => Op::Enter,
+        Action::Left => Op::Leave,
+        Action::Short => Op::Short,
+        _ => return None,
+    };
+    let shape: Vec<String> = event.shape.iter().map(usize::to_string).collect();
+    Some(Event {
+        op,
+        id: event.id,
+        bytes: event.bytes,
+        stream: event.stream,
+        time_ns: u64::try_from(event.time.as_nanos()).unwrap_or(u64::MAX),
+        thread: event.thread.into(),
+        scope: event.scope.as_deref().unwrap_or_default().to_owned(),
+        served: event.served_by.map_or("", served).to_owned(),
+        address: event.address,
+        dtype: event.dtype.to_owned(),
+        shape: shape.join("x"),
+        site: event.scope_site.map(ToString::to_string).unwrap_or_default(),
+    })
+}
+
+/// The word of the file.
+fn served(by: ServedBy) -> &'static str {
+    match by {
+        ServedBy::Plan => "plan",
+        ServedBy::List => "list",
+        ServedBy::Range => "range",
+        _ => "device",
+    }
+}
+
+#[cfg(test)]
+impl Run {
+    /// The largest sum of bytes that were alive at once.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        let (mut live, mut peak) = (0, 0);
+        for event in &self.events {
+            match event.op {
+                Op::Allocate => live += event.bytes,
+                Op::Free => live -= event.bytes,
+                Op::Enter | Op::Leave | Op::Short => {}
+            }
+            peak = peak.max(live);
+        }
+        peak
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Two scopes, one within the other, an array of none, a shortage, and what lives to the end.
+    pub(crate) const EXAMPLE: &str = "\
+step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site
+0,a,1,4096,1,1000,0,,device,0x200000,f32,32x32,
+1,enter,0,0,0,2000,0,train%2C step,,0x0,,,src/main.rs:7:5
+1,a,2,1000,1,2500,0,train%2C step,plan,0x600000,u8,1000,src/main.rs:7:5
+1,enter,0,0,0,2600,0,inner,,0x0,,,src/main.rs:9:9
+1,a,3,2097152,2,2700,0,inner,range,0x700000,f64,262144,src/main.rs:9:9
+1,short,0,99999999,1,2800,0,inner,,0x0,u8,99999999,src/main.rs:9:9
+1,leave,0,0,0,3000,0,inner,,0x0,,,src/main.rs:9:9
+1,f,2,1000,1,3500,0,train%2C step,,0x600000,,,src/main.rs:7:5
+1,leave,0,0,0,4000,0,train%2C step,,0x0,,,src/main.rs:7:5
+1,f,3,2097152,2,5000,1,,,0x700000,,,
+1,lost,0,12,0,0,0,,,0x0,,,
+";
+
+    pub(crate) fn example() -> Run {
+        file::parse(EXAMPLE).unwrap()
+    }
+
+    #[test]
+    fn a_file_is_read() {
+        let run = example();
+        assert_eq!((run.events.len(), run.lost, run.peak_bytes()), (10, 12, 4096 + 1000 + 2_097_152));
+        let event = &run.events[2];
+        assert_eq!((event.op, event.address, &*event.scope), (Op::Allocate, 0x0060_0000, "train, step"));
+    }
+}

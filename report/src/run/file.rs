@@ -1,0 +1,133 @@
+//! From the text of a trace's file to its events, line by line.
+
+use super::{Event, Op, Run};
+use crate::text::Damage;
+
+/// The columns that are read.
+const COLUMNS: [&str; 12] =
+    ["op", "id", "bytes", "stream", "time_ns", "thread", "scope", "served", "address", "dtype", "shape", "site"];
+
+/// An error comes with the line that it is in, counted from 1.
+pub(super) fn parse(text: &str) -> Result<Run, Damage> {
+    let mut lines = text.lines().zip(1..);
+    let header: Vec<&str> = lines.next().map(|(header, _)| header.split(',').collect()).unwrap_or_default();
+    if let Some(name) = COLUMNS.iter().find(|name| !header.contains(name)) {
+        return Err((1, missing(name)));
+    }
+    let mut run = Run::default();
+    for (line, number) in lines {
+        let fields: Vec<&str> = line.split(',').collect();
+        if fields.len() != header.len() {
+            return Err((number, format!("there are {} fields, not {}", fields.len(), header.len())));
+        }
+        run.take(&Line { header: &header, fields: &fields }).map_err(|what| (number, what))?;
+    }
+    Ok(run)
+}
+
+fn missing(column: &str) -> String {
+    format!("the file has no column {column:?}: it is no trace of GPUCACHE_TRACE")
+}
+
+struct Line<'a> {
+    header: &'a [&'a str],
+    fields: &'a [&'a str],
+}
+
+impl Line<'_> {
+    fn text(&self, name: &str) -> Result<&str, String> {
+        let place = self.header.iter().position(|column| *column == name);
+        place.and_then(|place| self.fields.get(place).copied()).ok_or_else(|| missing(name))
+    }
+
+    fn number(&self, name: &str) -> Result<u64, String> {
+        let text = self.text(name)?;
+        text.parse().map_err(|error| format!("{name} is {text:?} ({error})"))
+    }
+
+    fn address(&self) -> Result<u64, String> {
+        let text = self.text("address")?;
+        let digits = text.strip_prefix("0x").unwrap_or(text);
+        u64::from_str_radix(digits, 16).map_err(|error| format!("address is {text:?} ({error})"))
+    }
+}
+
+impl Run {
+    fn take(&mut self, line: &Line<'_>) -> Result<(), String> {
+        let op = match line.text("op")? {
+            "a" => Op::Allocate,
+            "f" => Op::Free,
+            "enter" => Op::Enter,
+            "leave" => Op::Leave,
+            "short" => Op::Short,
+            "lost" => {
+                self.lost = self.lost.saturating_add(line.number("bytes")?);
+                return Ok(());
+            }
+            other => return Err(format!("op is {other:?}")),
+        };
+        self.events.push(Event {
+            op,
+            id: line.number("id")?,
+            bytes: line.number("bytes")?,
+            stream: line.number("stream")?,
+            time_ns: line.number("time_ns")?,
+            thread: line.number("thread")?,
+            scope: plain(line.text("scope")?),
+            served: line.text("served")?.to_owned(),
+            address: line.address()?,
+            dtype: plain(line.text("dtype")?),
+            shape: line.text("shape")?.to_owned(),
+            site: plain(line.text("site")?),
+        });
+        Ok(())
+    }
+}
+
+/// A name as it was before its commas were written as `%2C`.
+fn plain(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let [first, after @ ..] = rest {
+        let code = after.get(..2).and_then(|code| std::str::from_utf8(code).ok());
+        match (first, code.and_then(|code| u8::from_str_radix(code, 16).ok())) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::run::tests::EXAMPLE;
+
+    #[test]
+    fn a_damaged_line_is_refused() {
+        let damaged = |from: &str, to: &str| parse(&EXAMPLE.replace(from, to)).unwrap_err();
+        assert_eq!(damaged("1,a,2,1000,1,", "1,b,2,1000,1,").0, 4);
+        assert_eq!(damaged("1,a,2,1000,1,", "1,a,2,x,1,").0, 4);
+        assert_eq!(damaged("1,a,2,1000,1,", "1,a,2,1000,").0, 4);
+        assert!(damaged(",served,", ",serves,").1.contains("no column"));
+    }
+
+    #[test]
+    fn what_is_no_trace_of_the_library_is_refused() {
+        for text in ["", "step,op,id,bytes,stream\n", "id,bytes\n1,2\n"] {
+            let (line, what) = parse(text).unwrap_err();
+            assert!(line == 1 && what.contains("no column"), "{text:?}: {line}: {what}");
+        }
+    }
+
+    #[test]
+    fn names_are_plain_again() {
+        assert_eq!(plain("a%2Cb%0A%25%C2%85 %zz%2"), "a,b\n%\u{85} %zz%2");
+    }
+}
