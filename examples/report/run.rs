@@ -35,11 +35,25 @@ pub(crate) struct Event {
     pub(crate) shape: String,
     /// `file:line:column` of the scope.
     pub(crate) site: String,
+    /// By number; addresses are those of one device.
+    pub(crate) device: u64,
+}
+
+/// What is held from a device from some event on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reserved {
+    /// Where the event that follows stands among the events.
+    pub(crate) before: usize,
+    pub(crate) time_ns: u64,
+    pub(crate) device: u64,
+    pub(crate) bytes: u64,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) events: Vec<Event>,
+    /// In their order; none in a file of before they were told.
+    pub(crate) reserved: Vec<Reserved>,
     /// Events that the trace had no room for.
     pub(crate) lost: u64,
 }
@@ -92,6 +106,11 @@ impl Line<'_> {
         text.parse().map_err(|error| format!("{name} is {text:?} ({error})"))
     }
 
+    /// The number of the device; 0 in a file that does not tell.
+    fn device(&self) -> Result<u64, String> {
+        if self.header.contains(&"device") { self.number("device") } else { Ok(0) }
+    }
+
     fn address(&self) -> Result<u64, String> {
         let text = self.text("address")?;
         let digits = text.strip_prefix("0x").unwrap_or(text);
@@ -107,6 +126,12 @@ impl Run {
             "enter" => Op::Enter,
             "leave" => Op::Leave,
             "short" => Op::Short,
+            "reserve" => {
+                let (time_ns, bytes) = (line.number("time_ns")?, line.number("bytes")?);
+                let (before, device) = (self.events.len(), line.device()?);
+                self.reserved.push(Reserved { before, time_ns, device, bytes });
+                return Ok(());
+            }
             "lost" => {
                 self.lost += line.number("bytes")?;
                 return Ok(());
@@ -126,6 +151,7 @@ impl Run {
             dtype: plain(line.text("dtype")?),
             shape: line.text("shape")?.to_owned(),
             site: plain(line.text("site")?),
+            device: line.device()?,
         });
         Ok(())
     }
@@ -171,18 +197,19 @@ pub(crate) mod tests {
 
     /// Two scopes, one within the other, an array of none, a shortage, and what lives to the end.
     pub(crate) const EXAMPLE: &str = "\
-step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site
-0,a,1,4096,1,1000,0,,device,0x200000,f32,32x32,
-1,enter,0,0,0,2000,0,train%2C step,,0x0,,,src/main.rs:7:5
-1,a,2,1000,1,2500,0,train%2C step,plan,0x600000,u8,1000,src/main.rs:7:5
-1,enter,0,0,0,2600,0,inner,,0x0,,,src/main.rs:9:9
-1,a,3,2097152,2,2700,0,inner,range,0x700000,f64,262144,src/main.rs:9:9
-1,short,0,99999999,1,2800,0,inner,,0x0,u8,99999999,src/main.rs:9:9
-1,leave,0,0,0,3000,0,inner,,0x0,,,src/main.rs:9:9
-1,f,2,1000,1,3500,0,train%2C step,,0x600000,,,src/main.rs:7:5
-1,leave,0,0,0,4000,0,train%2C step,,0x0,,,src/main.rs:7:5
-1,f,3,2097152,2,5000,1,,,0x700000,,,
-1,lost,0,12,0,0,0,,,0x0,,,
+step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,device
+0,a,1,4096,1,1000,0,,device,0x200000,f32,32x32,,7
+1,enter,0,0,0,2000,0,train%2C step,,0x0,,,src/main.rs:7:5,0
+1,a,2,1000,1,2500,0,train%2C step,plan,0x600000,u8,1000,src/main.rs:7:5,7
+1,enter,0,0,0,2600,0,inner,,0x0,,,src/main.rs:9:9,0
+1,reserve,0,4194304,0,2650,0,inner,,0x0,,,src/main.rs:9:9,7
+1,a,3,2097152,2,2700,0,inner,range,0x700000,f64,262144,src/main.rs:9:9,7
+1,short,0,99999999,1,2800,0,inner,,0x0,u8,99999999,src/main.rs:9:9,7
+1,leave,0,0,0,3000,0,inner,,0x0,,,src/main.rs:9:9,0
+1,f,2,1000,1,3500,0,train%2C step,,0x600000,,,src/main.rs:7:5,7
+1,leave,0,0,0,4000,0,train%2C step,,0x0,,,src/main.rs:7:5,0
+1,f,3,2097152,2,5000,1,,,0x700000,,,,7
+1,lost,0,12,0,0,0,,,0x0,,,,0
 ";
 
     pub(crate) fn example() -> Run {
@@ -195,6 +222,8 @@ step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site
         assert_eq!((run.events.len(), run.lost, run.peak_bytes()), (10, 12, 4096 + 1000 + 2_097_152));
         let event = &run.events[2];
         assert_eq!((event.op, event.address, &*event.scope), (Op::Allocate, 0x0060_0000, "train, step"));
+        assert_eq!(run.reserved, [Reserved { before: 4, time_ns: 2650, device: 7, bytes: 4_194_304 }]);
+        assert_eq!(parse(&EXAMPLE.replace("site,device", "site,other")).unwrap().reserved[0].device, 0);
     }
 
     #[test]
