@@ -3,6 +3,7 @@
 //! ```text
 //! GPUCACHE_TRACE=run.csv cargo run --release --example train
 //! cargo run --release --example report -- run.csv --snapshot run.pickle --perfetto run.json --rmm run.log --prometheus run.txt
+//! cargo run --release --example report -- run.csv --page run.html
 //! ```
 //!
 //! The reader's way: `run.rs`, what a trace is; then a file for each format.
@@ -10,6 +11,7 @@
 #[path = "../common/mod.rs"]
 #[allow(dead_code, reason = "there is no device to choose")]
 mod common;
+mod page;
 mod perfetto;
 mod pickle;
 mod prometheus;
@@ -49,6 +51,13 @@ struct Options {
     /// Prometheus's text format: what was counted by scope.
     #[arg(long, value_name = "TEXT")]
     prometheus: Option<PathBuf>,
+    /// A page that shows the run's memory, which needs a browser and nothing else.
+    #[arg(long, value_name = "HTML")]
+    page: Option<PathBuf>,
+    /// What replays under limits gave, for the page: a list of objects with `limit_bytes`, `out_of_memory`, `reserved_bytes` and
+    /// `planned_share`.
+    #[arg(long, value_name = "JSON", requires = "page")]
+    page_limits: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -82,7 +91,18 @@ fn report(options: &Options) -> Result<()> {
     if let Some(path) = &options.prometheus {
         write(path, |file| Ok(prometheus::write(&run, file)?))?;
     }
+    if let Some(path) = &options.page {
+        let name = options.trace.file_name().unwrap_or_default().to_string_lossy();
+        let limits = options.page_limits.as_deref().map_or(Ok(Vec::new()), page_limits)?;
+        write(path, |file| Ok(page::write(&run, &name, &limits, file)?))?;
+    }
     Ok(())
+}
+
+fn page_limits(path: &Path) -> Result<Vec<page::Limited>> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let limits = page::Limited::list(&serde_json::from_str(&text)?);
+    Ok(limits.map_err(|what| format!("{}: {what}", path.display()))?)
 }
 
 fn write_json(path: &Path, value: &Value) -> Result<()> {

@@ -1,0 +1,277 @@
+// Arrays as rectangles over time and address: drawing, hovering, selecting and searching.
+
+let colourBy = "scope";
+// For each kind, whether it is searched for; null while nothing is.
+let matching = null;
+let matchCount = 0;
+// Arrays of the device by colour.
+let buckets = [];
+
+const RANKS = new Map(run.scopes.map((row, rank) => [row[0], Math.min(rank, 7)]));
+const SERVED_COLOURS = [0, 3, 2, 1];
+
+function colourOf(i) {
+  return colourBy === "scope" ? RANKS.get(scopeOf(run.kind[i])) ?? 7 : SERVED_COLOURS[run.servedBy[i]];
+}
+
+function sortByColour() {
+  buckets = Array.from({ length: 8 }, () => []);
+  for (const i of view.device.own) buckets[colourOf(i)].push(i);
+  const scopes = run.scopes.slice(0, 7).map((row, rank) => ({
+    colour: `--s${rank}`,
+    text: scopeText(row[0]),
+    onclick: () => searchFor(row[0]),
+  }));
+  if (run.scopes.length > 7) scopes.push({ colour: "--s7", text: `${run.scopes.length - 7} more` });
+  const served = run.served.map((word, i) => ({ colour: `--s${SERVED_COLOURS[i]}`, text: word }));
+  legend("plan-legend", colourBy === "scope" ? scopes : served);
+}
+
+// Where an array lies on the canvas.
+function boxOf(frame, i) {
+  const scale = frame.width / (view.to - view.from);
+  const height = frame.height / (view.high - view.low);
+  const left = frame.left + (across(run.starts[i]) - view.from) * scale;
+  const right = frame.left + (across(run.ends[i]) - view.from) * scale;
+  const bottom = frame.top + frame.height - (run.offset[i] - view.low) * height;
+  return { left, right, top: bottom - run.bytes[i] * height, bottom };
+}
+
+function paintPlan() {
+  const chart = surface("plan");
+  const { paper, frame } = chart;
+  drawUp(chart, view.low, view.high, BINARY, bytesText);
+  drawAcross(chart);
+  paper.save();
+  paper.beginPath();
+  paper.rect(frame.left, frame.top, frame.width, frame.height);
+  paper.clip();
+  if (matching) paintArrays(chart, false, 0.13);
+  paintArrays(chart, true, 1);
+  drawBands(chart);
+  outline(chart, view.hover, 1.5);
+  outline(chart, view.selected, 2.5);
+  paper.restore();
+  drawCursor(chart);
+}
+
+function paintArrays({ paper, frame }, isMatch, alpha) {
+  const [right, bottom] = [frame.left + frame.width, frame.top + frame.height];
+  const labels = [];
+  paper.globalAlpha = alpha;
+  buckets.forEach((bucket, colour) => {
+    paper.fillStyle = colours.series[colour];
+    for (const i of bucket) {
+      if (matching && (matching[run.kind[i]] === 1) !== isMatch) continue;
+      const box = boxOf(frame, i);
+      if (box.right < frame.left || box.left > right || box.bottom < frame.top || box.top > bottom) continue;
+      // A line of ground stays between neighbours that have room for it.
+      const [width, height] = [box.right - box.left, box.bottom - box.top];
+      const [w, h] = [Math.max(width > 4 ? width - 1 : width, 1), Math.max(height > 4 ? height - 1 : height, 1)];
+      paper.fillRect(box.left, box.bottom - h, w, h);
+      if (w > 56 && h > 15 && alpha === 1) labels.push([box, i, colour]);
+    }
+  });
+  paper.globalAlpha = 1;
+  labels.forEach(([box, i, colour]) => label(paper, frame, box, i, colour));
+}
+
+function label(paper, frame, box, i, colour) {
+  const [left, right] = [Math.max(box.left, frame.left), Math.min(box.right, frame.left + frame.width)];
+  const text = kindText(run.kind[i]);
+  if (paper.measureText(text).width > right - left - 12) return;
+  paper.fillStyle = isBright(colours.series[colour]) ? "#000" : "#fff";
+  paper.textAlign = "center";
+  paper.textBaseline = "middle";
+  const [top, bottom] = [Math.max(box.top, frame.top), Math.min(box.bottom, frame.top + frame.height)];
+  if (bottom - top > 15) paper.fillText(text, (left + right) / 2, (top + bottom) / 2);
+}
+
+// Whether black is read better than white on a colour.
+function isBright(colour) {
+  const part = (at) => (parseInt(colour.slice(at, at + 2), 16) / 255) ** 2.2;
+  return 0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5) > 0.18;
+}
+
+// Borders between stretches of addresses that do not lie side by side, with their addresses where there is room.
+function drawBands({ paper, frame }) {
+  let last = Infinity;
+  paper.textAlign = "left";
+  paper.textBaseline = "bottom";
+  for (const [address, offset] of view.device.bands) {
+    const y = frame.top + frame.height - ((offset - view.low) / (view.high - view.low)) * frame.height;
+    if (y < frame.top || y > frame.top + frame.height || last - y < 24) continue;
+    last = y;
+    paper.save();
+    paper.setLineDash([2, 4]);
+    paper.strokeStyle = colours.quiet;
+    paper.beginPath();
+    paper.moveTo(frame.left, Math.round(y) - 0.5);
+    paper.lineTo(frame.left + frame.width, Math.round(y) - 0.5);
+    paper.stroke();
+    paper.restore();
+    if (view.device.bands.length > 1) tag(paper, frame, y, address);
+  }
+}
+
+function tag(paper, frame, y, text) {
+  const width = paper.measureText(text).width + 10;
+  paper.fillStyle = colours.card;
+  paper.globalAlpha = 0.85;
+  paper.fillRect(frame.left, y - 18, width, 17);
+  paper.globalAlpha = 1;
+  paper.fillStyle = colours.quiet;
+  paper.fillText(text, frame.left + 5, y - 2);
+}
+
+function outline({ paper, frame }, i, width) {
+  if (i < 0) return;
+  const box = boxOf(frame, i);
+  paper.strokeStyle = colours.text;
+  paper.lineWidth = width;
+  paper.strokeRect(box.left - 1, box.top - 1, Math.max(box.right - box.left, 1) + 1, Math.max(box.bottom - box.top, 1) + 1);
+}
+
+// What is known of an array, as pairs of words.
+function facts(i) {
+  const kind = run.kind[i];
+  const { kinds, texts } = run;
+  const end = run.isFreed[i] ? run.ends[i] : run.events - 1;
+  const life = `${plural(run.ends[i] - run.starts[i], "event", "events")}, ${timeText(run.times[end] - run.times[run.starts[i]])}`;
+  const pairs = [
+    ["Scope", scopeText(scopeOf(kind))],
+    ["Source", texts[kinds.site[kind]]],
+    ["Array", kindText(kind)],
+    ["Bytes", `${bytesText(run.bytes[i])}${run.bytes[i] >= 1024 ? ` (${countText(run.bytes[i])})` : ""}`],
+    ["Lifetime", run.isFreed[i] ? life : `${life}, to the end`],
+    ["Allocated", `event ${countText(run.starts[i])}, at ${timeText(run.times[run.starts[i]])}`],
+    ["Served by", run.served[run.servedBy[i]]],
+    ["Why not by plan", run.cause[i] ? run.causes[run.cause[i] - 1] : ""],
+    ["Address", addressOf(view.device, i)],
+    ["Thread, stream", `${kinds.thread[kind]}, ${kinds.stream[kind]}`],
+  ];
+  return pairs.filter(([, text]) => text !== "");
+}
+
+function hover(at) {
+  const device = view.device;
+  const isInside = at.right >= 0 && at.right <= 1 && at.up >= 0 && at.up <= 1;
+  view.cursor = isInside ? view.from + at.right * (view.to - view.from) : NaN;
+  view.hover = isInside ? arrayUnder(device, at) : -1;
+  tip(at);
+  readCharts();
+  redraw();
+}
+
+// The array under the pointer, or within two pixels of it.
+function arrayUnder(device, at) {
+  const up = view.low + at.up * (view.high - view.low);
+  const event = eventAt(view.cursor);
+  const exact = arrayAt(device, event, event + 0.5, up, up);
+  if (exact >= 0) return exact;
+  const [wide, high] = [((view.to - view.from) / at.width) * 2, ((view.high - view.low) / at.height) * 2];
+  return arrayAt(device, eventAt(view.cursor - wide), eventAt(view.cursor + wide) + 0.5, up - high, up + high);
+}
+
+function tip(at) {
+  const box = byId("tip");
+  box.hidden = view.hover < 0;
+  if (box.hidden) return;
+  const shown = facts(view.hover);
+  const lines = shown.slice(1).map(([word, text]) => element("div", {}, `${word}: ${text}`));
+  box.replaceChildren(element("b", {}, shown[0][1]), ...lines);
+  const stage = byId("plan");
+  const x = at.x + 16 + box.offsetWidth > stage.clientWidth ? at.x - 16 - box.offsetWidth : at.x + 16;
+  const y = Math.min(at.y + 12, stage.clientHeight - box.offsetHeight);
+  box.style.left = `${Math.max(0, x)}px`;
+  box.style.top = `${Math.max(0, y) + stage.offsetTop}px`;
+}
+
+function select(i) {
+  view.selected = i;
+  const pair = ([word, text]) => element("div", {}, element("dt", {}, word), element("dd", {}, text));
+  const none = element("p", { class: "quiet" }, "No array is selected. Click one, or press N.");
+  byId("selected").replaceChildren(i < 0 ? none : element("dl", {}, ...facts(i).map(pair)));
+  redraw();
+}
+
+// Selects an array, and moves what is seen to where it is.
+function goTo(i) {
+  const [from, to] = [across(run.starts[i]), across(run.ends[i])];
+  const length = view.to - view.from;
+  const isWide = to - from >= length / 60 && to - from <= length;
+  if (!isWide) look((from + to) / 2 - (to - from) * 3, Math.min((to - from) * 6 || 1, whole()));
+  const shown = view.to - view.from;
+  if (from < view.from || to > view.to || isWide) look((from + to) / 2 - shown / 2, shown);
+  const height = view.high - view.low;
+  const isHigh = run.bytes[i] >= height / 60;
+  const wanted = isHigh ? height : run.bytes[i] * 24;
+  lookUp(run.offset[i] + run.bytes[i] / 2 - wanted / 2, wanted);
+  select(i);
+}
+
+// Selects the next array in order, or the one before, among those that are searched for.
+function step(by) {
+  const { own } = view.device;
+  const isFound = (i) => !matching || matching[run.kind[i]] === 1;
+  let at = own.indexOf(view.selected);
+  if (at < 0) at = by > 0 ? -1 : own.length;
+  for (let turn = 0; turn < own.length; turn++) {
+    at = (at + by + own.length) % own.length;
+    if (isFound(own[at])) return goTo(own[at]);
+  }
+}
+
+// The words by which a kind is found.
+function wordsOf(kind) {
+  const { kinds, texts } = run;
+  const bytes = kinds.bytes[kind];
+  const parts = [scopeText(scopeOf(kind)), texts[kinds.dtype[kind]], texts[kinds.shape[kind]], bytes, bytesText(bytes).replace(" ", "")];
+  return ` ${parts.join(" ")}`.toLowerCase();
+}
+
+// Finds the kinds with all words of a text: a word is anywhere in the scope's name, or begins another word.
+function search(text) {
+  const wanted = text.toLowerCase().replace(/(\d) +(b|kib|mib|gib|tib)\b/g, "$1$2").split(/\s+/).filter(Boolean);
+  matching = null;
+  if (wanted.length > 0) {
+    matching = new Uint8Array(run.kinds.bytes.length);
+    for (let kind = 0; kind < matching.length; kind++) {
+      const [words, scope] = [wordsOf(kind), scopeOf(kind).toLowerCase()];
+      matching[kind] = wanted.every((word) => scope.includes(word) || words.includes(` ${word}`)) ? 1 : 0;
+    }
+  }
+  listMatches();
+  redraw();
+}
+
+function searchFor(text) {
+  byId("search").value = text;
+  search(text);
+}
+
+// Says how many arrays are found, and lists them by what they are.
+function listMatches() {
+  const groups = new Map();
+  matchCount = 0;
+  for (const i of matching ? view.device.own : []) {
+    const kind = run.kind[i];
+    if (!matching[kind]) continue;
+    matchCount++;
+    const key = [scopeOf(kind), kindText(kind), run.bytes[i]].join("\n");
+    const group = groups.get(key) ?? { first: i, count: 0 };
+    group.count++;
+    groups.set(key, group);
+  }
+  const rows = [...groups.values()].sort((one, other) => other.count * run.bytes[other.first] - one.count * run.bytes[one.first]);
+  byId("found").textContent = matching ? `${plural(matchCount, "array", "arrays")}${matchCount ? ", Enter for the next" : ""}` : "";
+  byId("matches").hidden = rows.length === 0;
+  byId("matches").replaceChildren(...rows.slice(0, 50).map(matchRow));
+}
+
+function matchRow({ first, count }) {
+  const kind = run.kind[first];
+  const name = element("span", {}, `${scopeText(scopeOf(kind))}: ${kindText(kind)}`);
+  const about = element("span", { class: "quiet" }, `${countText(count)} × ${bytesText(run.bytes[first])}`);
+  return element("button", { type: "button", onclick: () => goTo(first) }, name, about);
+}
