@@ -1,9 +1,11 @@
 // Memory over time: live, reserved and idle bytes, and how many times as much is reserved as is live.
 
-// More than this is drawn as this: a run that ends has next to nothing alive.
+// More is drawn as this at most, as a run that ends has next to nothing alive.
 const MOST_RATIO = 4;
 
 let limitBytes = NaN;
+let ratioSeries = null;
+let ratioTop = 2;
 
 // The least and the most of a series for each pixel across, with what it was before where nothing happened.
 function columnsOf(frame, series) {
@@ -23,8 +25,15 @@ function columnsOf(frame, series) {
   return { least, most };
 }
 
-function line({ paper, frame }, { least, most }, high, colour, width = 1.5) {
-  const y = (value) => frame.top + frame.height * (1 - value / high);
+// A line at the most of each pixel, over a pale band down to the least.
+function line({ paper, frame }, { least, most }, [low, high], colour, width = 1.5) {
+  const y = (value) => frame.top + frame.height * (1 - (Math.min(value, high) - low) / (high - low));
+  paper.fillStyle = colour;
+  paper.globalAlpha = 0.3;
+  most.forEach((value, column) => {
+    if (least[column] < value) paper.fillRect(frame.left + column, y(value), 1, y(least[column]) - y(value));
+  });
+  paper.globalAlpha = 1;
   paper.beginPath();
   let isDown = false;
   most.forEach((value, column) => {
@@ -32,7 +41,6 @@ function line({ paper, frame }, { least, most }, high, colour, width = 1.5) {
     const x = frame.left + column + 0.5;
     if (isDown) paper.lineTo(x, y(value));
     else paper.moveTo(x, y(value));
-    if (least[column] < value) paper.lineTo(x, y(least[column]));
     isDown = true;
   });
   paper.strokeStyle = colour;
@@ -58,7 +66,7 @@ function area({ paper, frame }, { most }, high, colour) {
 function paintMemory() {
   const chart = surface("memory");
   const device = view.device;
-  const top = Math.max(device.peakLive, device.peakReserved || 0, limitBytes <= 1.25 * (device.peakReserved || device.peakLive) ? limitBytes : 0);
+  const top = Math.max(device.peakLive, device.peakReserved || 0);
   const high = Math.max(1, top * 1.08);
   drawUp(chart, 0, high, BINARY, bytesText);
   drawAcross(chart);
@@ -66,14 +74,15 @@ function paintMemory() {
   const live = columnsOf(chart.frame, device.live);
   area(chart, reserved, high, colours.idle);
   area(chart, live, high, colours["accent-soft"]);
-  line(chart, live, high, colours.accent);
-  line(chart, reserved, high, colours.text, 1.25);
-  drawLimit(chart, high);
+  line(chart, live, [0, high], colours.accent);
+  line(chart, reserved, [0, high], colours.text, 1.25);
+  drawLimit(chart, top, high);
   drawCursor(chart);
 }
 
-function drawLimit({ paper, frame }, high) {
-  if (!(limitBytes < high)) return;
+// A limit that the run exceeded.
+function drawLimit({ paper, frame }, top, high) {
+  if (!(limitBytes < top)) return;
   const y = frame.top + frame.height * (1 - limitBytes / high);
   paper.save();
   paper.setLineDash([6, 4]);
@@ -87,20 +96,25 @@ function drawLimit({ paper, frame }, high) {
 
 function ratios() {
   const { live, reserved } = view.device;
-  return live.map((bytes, event) => (bytes > 0 ? Math.min(MOST_RATIO, Math.max(0, reserved[event] / bytes)) : NaN));
+  return live.map((bytes, event) => (bytes > 0 ? reserved[event] / bytes : NaN));
 }
 
-let ratioSeries = null;
+// The top of the chart: all but the highest hundredth lies below it.
+function topOf(series) {
+  const known = series.filter((ratio) => ratio > 0).sort();
+  const high = known[Math.floor(known.length * 0.99)] ?? 1;
+  return Math.min(MOST_RATIO, Math.max(1.5, Math.ceil(high * 5) / 5));
+}
 
 function paintRatio() {
   const chart = surface("ratio");
   const { paper, frame } = chart;
   if (Number.isNaN(view.device.peakReserved)) return;
-  drawUp(chart, 0, MOST_RATIO * 1.05, [1], (tick) => (tick === MOST_RATIO ? `≥ ${tick} ×` : `${tick} ×`));
+  const low = 0.9;
+  drawUp(chart, low, ratioTop, [0.1, 0.2, 0.5, 1], (tick) => `${tick.toFixed(1)} ×`);
   drawAcross(chart);
-  const series = columnsOf(frame, ratioSeries);
-  line(chart, series, MOST_RATIO * 1.05, colours.accent, 1.25);
-  const least = frame.top + frame.height * (1 - 1 / (MOST_RATIO * 1.05));
+  line(chart, columnsOf(frame, ratioSeries), [low, ratioTop], colours.accent, 1.25);
+  const least = frame.top + frame.height * (1 - (1 - low) / (ratioTop - low));
   paper.fillStyle = colours.quiet;
   paper.fillRect(frame.left, Math.round(least), frame.width, 1);
   drawCursor(chart);
@@ -109,18 +123,15 @@ function paintRatio() {
 // What the charts say where the pointer is.
 function readCharts() {
   const { live, reserved } = view.device;
-  if (Number.isNaN(view.cursor)) {
-    byId("memory-value").textContent = "";
-    byId("ratio-value").textContent = "";
-    return;
-  }
-  const event = eventAt(view.cursor);
+  // With no pointer there, what is said is that of the peak.
+  const isPeak = Number.isNaN(view.cursor);
+  const event = isPeak ? view.device.peakEvent : eventAt(view.cursor);
   const [used, held] = [live[event], reserved[event]];
-  const parts = [`Event ${countText(event)}`, `at ${timeText(run.times[event])}`, `live ${bytesText(used)}`];
+  const parts = [`${isPeak ? "Peak: event" : "Event"} ${countText(event)}`, `at ${timeText(run.times[event])}`, `live ${bytesText(used)}`];
   if (!Number.isNaN(held)) parts.push(`idle ${bytesText(Math.max(0, held - used))}`, `reserved ${bytesText(held)}`);
   byId("memory-value").textContent = parts.join(" · ");
   const isRatio = used > 0 && !Number.isNaN(held);
-  byId("ratio-value").textContent = isRatio ? `Event ${countText(event)} · reserved ${(held / used).toFixed(2)} × live` : "";
+  byId("ratio-value").textContent = isRatio ? `${isPeak ? "Peak: event" : "Event"} ${countText(event)} · reserved ${(held / used).toFixed(2)} × live` : "";
 }
 
 // A chart takes gestures, and says what it shows where the pointer is.

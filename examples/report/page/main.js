@@ -4,6 +4,7 @@ function setDevice(number) {
   view.device = deviceData(run.devices.find((device) => device.number === number) ?? EMPTY);
   Object.assign(view, { hover: -1, from: 0, to: whole(), low: 0, high: view.device.height });
   ratioSeries = ratios();
+  ratioTop = topOf(ratioSeries);
   sortByColour();
   select(-1);
   search(byId("search").value);
@@ -11,6 +12,7 @@ function setDevice(number) {
   showFragmentation();
   showHolders();
   showLimit();
+  readCharts();
 }
 
 // What is shown of a run in which nothing was allocated.

@@ -7,22 +7,23 @@ let matchCount = 0;
 // Arrays of the device by colour.
 let buckets = [];
 
-const RANKS = new Map(run.scopes.map((row, rank) => [row[0], Math.min(rank, 7)]));
+// Scopes have the first seven colours, those with the most in use first; all others share one, and what is in no scope has its own.
+const [OTHERS, OUTSIDE] = [7, 8];
+const NAMED = run.scopes.filter((row) => row[0] !== "");
+const RANKS = new Map(NAMED.map((row, rank) => [row[0], Math.min(rank, OTHERS)]));
 const SERVED_COLOURS = [0, 3, 2, 1];
 
 function colourOf(i) {
-  return colourBy === "scope" ? RANKS.get(scopeOf(run.kind[i])) ?? 7 : SERVED_COLOURS[run.servedBy[i]];
+  return colourBy === "scope" ? RANKS.get(scopeOf(run.kind[i])) ?? OUTSIDE : SERVED_COLOURS[run.servedBy[i]];
 }
 
 function sortByColour() {
-  buckets = Array.from({ length: 8 }, () => []);
+  buckets = Array.from({ length: OUTSIDE + 1 }, () => []);
   for (const i of view.device.own) buckets[colourOf(i)].push(i);
-  const scopes = run.scopes.slice(0, 7).map((row, rank) => ({
-    colour: `--s${rank}`,
-    text: scopeText(row[0]),
-    onclick: () => searchFor(row[0]),
-  }));
-  if (run.scopes.length > 7) scopes.push({ colour: "--s7", text: `${run.scopes.length - 7} more` });
+  const entry = (colour, text) => ({ colour: `--s${colour}`, text, onclick: () => searchFor(text) });
+  const scopes = NAMED.slice(0, OTHERS).map((row, rank) => entry(rank, row[0]));
+  if (NAMED.length > OTHERS) scopes.push({ colour: `--s${OTHERS}`, text: `${NAMED.length - OTHERS} more scopes` });
+  if (NAMED.length < run.scopes.length) scopes.push(entry(OUTSIDE, scopeText("")));
   const served = run.served.map((word, i) => ({ colour: `--s${SERVED_COLOURS[i]}`, text: word }));
   legend("plan-legend", colourBy === "scope" ? scopes : served);
 }
@@ -110,7 +111,7 @@ function drawBands({ paper, frame }) {
     paper.lineTo(frame.left + frame.width, Math.round(y) - 0.5);
     paper.stroke();
     paper.restore();
-    if (view.device.bands.length > 1) tag(paper, frame, y, address);
+    if (view.device.bands.length > 1 && frame.width > 420) tag(paper, frame, y, address);
   }
 }
 
@@ -232,13 +233,13 @@ function wordsOf(kind) {
 
 // Finds the kinds with all words of a text: a word is anywhere in the scope's name, or begins another word.
 function search(text) {
-  const wanted = text.toLowerCase().replace(/(\d) +(b|kib|mib|gib|tib)\b/g, "$1$2").split(/\s+/).filter(Boolean);
+  const wanted = text.toLowerCase().trim().replace(/(\d) +(b|kib|mib|gib|tib)\b/g, "$1$2").split(/\s+/).filter(Boolean);
   matching = null;
   if (wanted.length > 0) {
     matching = new Uint8Array(run.kinds.bytes.length);
     for (let kind = 0; kind < matching.length; kind++) {
       const [words, scope] = [wordsOf(kind), scopeOf(kind).toLowerCase()];
-      matching[kind] = wanted.every((word) => scope.includes(word) || words.includes(` ${word}`)) ? 1 : 0;
+      matching[kind] = scope === text.toLowerCase() || wanted.every((word) => scope.includes(word) || words.includes(` ${word}`)) ? 1 : 0;
     }
   }
   listMatches();

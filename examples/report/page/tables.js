@@ -53,7 +53,7 @@ function showSummary() {
       : tile("Peak reserved", "–", "the trace does not tell"),
     tile("Allocations", countText(device.own.length), device.own.length === run.count ? "in all" : `of ${countText(run.count)} on all devices`),
     tile("Served by plan", shareText(planned / arrays), `of ${plural(arrays, "array", "arrays")} in scopes`),
-    isKnown ? tile("Changes of reserved memory", countText(device.calls), "calls of the device, or pieces") : "",
+    isKnown ? tile("Device calls", countText(device.calls), "that took or gave back memory") : "",
     tile("Scopes", countText(inScopes.length), plural(sum((row) => row[2]), "entry", "entries")),
   ];
   byId("summary").replaceChildren(...tiles.filter((tile) => tile !== ""));
@@ -151,7 +151,7 @@ function showFragmentation() {
   byId("ratio").hidden = !isKnown;
   const { count, bytes, longest } = device.holes;
   const most = count > 0 ? `, the longest of ${bytesText(longest[0][2])} at ${longest[0][0]}` : "";
-  byId("holes-note").textContent = `Coloured: arrays alive at the peak. Grey: free between or beside them. Between arrays ${plural(count, "hole lies", "holes lie")}, of ${bytesText(bytes)} in all${most}. Gaps under 256 bytes are rounding.`;
+  byId("holes-note").textContent = `Filled: arrays alive at the peak. Empty: what is free. ${plural(count, "hole lies", "holes lie")} between arrays, of ${bytesText(bytes)} in all${most}. Gaps under 256 bytes are rounding.`;
   const gaps = device.bands.length - 1;
   byId("plan-note").textContent = `Upwards: addresses.${gaps > 0 ? ` ${plural(gaps, "gap", "gaps")} that no array ever used are left out; dotted lines are where the addresses go on after one.` : ""} Wheel or pinch zooms, with Shift the addresses; drag to move.`;
 }

@@ -98,7 +98,7 @@ function readColours() {
   const style = getComputedStyle(document.documentElement);
   const names = ["card", "text", "quiet", "line", "grid", "accent", "accent-soft", "idle", "hole", "bad"];
   colours = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
-  colours.series = Array.from({ length: 8 }, (_, i) => style.getPropertyValue(`--s${i}`).trim());
+  colours.series = Array.from({ length: 9 }, (_, i) => style.getPropertyValue(`--s${i}`).trim());
 }
 
 // A canvas ready to be drawn on, in the pixels of the page: its size, and the frame in which the data lies.
