@@ -20,17 +20,20 @@ pub(super) enum Cause {
     Outlives,
     /// The entry's allocations are others than those of the entry before, here or earlier.
     Order,
+    /// No plan of the scope ever served this type and shape.
+    Unplanned,
     /// None of these.
     Unknown,
 }
 
 impl Cause {
-    pub(super) const ALL: [(Cause, &'static str); 6] = [
+    pub(super) const ALL: [(Cause, &'static str); 7] = [
         (Cause::Learning, "the scope was still learning"),
         (Cause::Stream, "on another stream than the plan"),
         (Cause::NewShape, "a shape that no entry had before"),
         (Cause::Outlives, "outlives its entry"),
         (Cause::Order, "the order of allocations changed"),
+        (Cause::Unplanned, "no plan ever served this shape"),
         (Cause::Unknown, "the trace does not tell"),
     ];
 }
@@ -52,8 +55,9 @@ struct Entry {
 struct Past<'r> {
     /// The event of the first allocation by plan.
     planned_since: Option<usize>,
-    /// The streams that plans served.
+    /// The streams that plans served, and the types and shapes.
     streams: HashSet<u64>,
+    planned: HashSet<(&'r str, &'r str)>,
     /// The number of its last entry among all.
     last: Option<usize>,
     /// The entry in which a type and shape came first.
@@ -90,6 +94,7 @@ impl<'r> Pasts<'r> {
             let past = self.pasts.entry((life.allocation.thread, &life.allocation.scope)).or_default();
             past.planned_since.get_or_insert(life.start);
             past.streams.insert(life.allocation.stream);
+            past.planned.insert((&life.allocation.dtype, &life.allocation.shape));
         }
     }
 
@@ -130,7 +135,7 @@ impl<'r> Pasts<'r> {
     }
 
     fn cause(&self, life: &Life<'_>, seen: Seen) -> Option<Cause> {
-        let Event { thread, scope, served, stream, .. } = life.allocation;
+        let Event { thread, scope, served, stream, dtype, shape, .. } = life.allocation;
         let past = self.pasts.get(&(*thread, &**scope)).filter(|_| served != "plan")?;
         let is_past = |left: usize| life.free.is_none_or(|free| free > left);
         let outlives = seen.entry.and_then(|entry| self.entries[entry].left).is_some_and(is_past);
@@ -141,6 +146,7 @@ impl<'r> Pasts<'r> {
             (seen.is_new, Cause::NewShape),
             (outlives, Cause::Outlives),
             (!seen.is_alike, Cause::Order),
+            (!past.planned.contains(&(&**dtype, &**shape)), Cause::Unplanned),
         ];
         so.into_iter().find(|(is_so, _)| *is_so).map_or(Some(Cause::Unknown), |(_, cause)| Some(cause))
     }
@@ -205,11 +211,13 @@ mod tests {
             &[planned, (30, 1, "list", false)],
             &[(30, 1, "list", true), (10, 1, "list", true)],
             &[(30, 1, "list", true)],
+            &[(10, 1, "plan", true)],
+            &[(10, 1, "list", true)],
         ]);
-        use Cause::{Learning, NewShape, Order, Outlives, Stream, Unknown};
+        use Cause::{Learning, NewShape, Order, Outlives, Stream, Unknown, Unplanned};
         let learning = [Some(Learning), Some(Learning), None, None];
         let others = [None, Some(Stream), None, Some(NewShape), None, Some(Outlives)];
-        let last = [Some(Order), Some(Order), Some(Unknown)];
+        let last = [Some(Order), Some(Order), Some(Unplanned), None, Some(Unknown)];
         assert_eq!(found(&run), [&learning[..], &others, &last].concat());
     }
 

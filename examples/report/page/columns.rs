@@ -55,12 +55,7 @@ fn differences(numbers: impl Iterator<Item = u64>) -> Vec<i64> {
 
 /// Columns of the arrays: how many events after the array before it was allocated, how many events it lived (0 to the end), its kind,
 /// what served it, one more than its cause, and its place in the picture, by a table of places.
-fn arrays<'r>(
-    lives: &[Life<'r>],
-    causes: &[Option<Cause>],
-    devices: &[(u64, Bands)],
-    kinds: &mut Kinds<'r>,
-) -> Value {
+fn arrays<'r>(lives: &[Life<'r>], causes: &[Option<Cause>], devices: &[(u64, Bands)], kinds: &mut Kinds<'r>) -> Value {
     let bands: HashMap<u64, &Bands> = devices.iter().map(|(number, bands)| (*number, bands)).collect();
     let offset = |life: &Life<'_>| bands[&life.allocation.device].offset(life.allocation.address);
     let offsets: BTreeSet<u64> = lives.iter().map(offset).collect();

@@ -40,10 +40,13 @@ const run = (() => {
 // A device with what is drawn of it: which arrays are its own, and live and reserved bytes after each event.
 function deviceData(device) {
   const own = [];
+  let [begin, end] = [device.reserved.events[0] ?? run.events, 0];
   const live = new Float64Array(run.events + 1);
   for (let i = 0; i < run.count; i++) {
     if (run.kinds.device[run.kind[i]] !== device.number) continue;
     own.push(i);
+    begin = Math.min(begin, run.starts[i]);
+    end = Math.max(end, run.ends[i]);
     live[run.starts[i]] += run.bytes[i];
     if (run.isFreed[i]) live[run.ends[i]] -= run.bytes[i];
   }
@@ -56,6 +59,9 @@ function deviceData(device) {
   return {
     ...device,
     own: Int32Array.from(own),
+    // The events between which it is used.
+    begin: Math.min(begin, end),
+    end,
     live,
     reserved: reserved.after,
     calls: reserved.changes.length,

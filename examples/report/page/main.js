@@ -2,7 +2,9 @@
 
 function setDevice(number) {
   view.device = deviceData(run.devices.find((device) => device.number === number) ?? EMPTY);
-  Object.assign(view, { hover: -1, from: 0, to: whole(), low: 0, high: view.device.height });
+  view.hover = -1;
+  showAll();
+  colourBy = byId("colour").value = usualColour();
   ratioSeries = ratios();
   ratioTop = topOf(ratioSeries);
   sortByColour();
@@ -54,10 +56,10 @@ function startTheme() {
 
 function setAxis(axis) {
   const [from, to] = [eventAt(view.from), eventAt(view.to)];
-  const isAll = view.to - view.from >= whole();
+  const isAll = isWhole();
   view.axis = axis;
   view.cursor = NaN;
-  if (isAll) look(0, whole());
+  if (isAll) look(0, Infinity);
   else look(across(from), across(to) - across(from));
 }
 

@@ -7,6 +7,11 @@ let matchCount = 0;
 // Arrays of the device by colour.
 let buckets = [];
 
+// Colours tell most by scope, unless all is of one.
+function usualColour() {
+  return new Set(Array.from(view.device.own, (i) => run.kinds.scope[run.kind[i]])).size > 1 ? "scope" : "served";
+}
+
 // Scopes have the first seven colours, those with the most in use first; all others share one, and what is in no scope has its own.
 const [OTHERS, OUTSIDE] = [7, 8];
 const NAMED = run.scopes.filter((row) => row[0] !== "");
@@ -138,7 +143,9 @@ function facts(i) {
   const kind = run.kind[i];
   const { kinds, texts } = run;
   const end = run.isFreed[i] ? run.ends[i] : run.events - 1;
-  const life = `${plural(run.ends[i] - run.starts[i], "event", "events")}, ${timeText(run.times[end] - run.times[run.starts[i]])}`;
+  const time = run.times[end] - run.times[run.starts[i]];
+  // The clock is not read at each event.
+  const life = plural(run.ends[i] - run.starts[i], "event", "events") + (time > 0 ? `, ${timeText(time)}` : "");
   const pairs = [
     ["Scope", scopeText(scopeOf(kind))],
     ["Source", texts[kinds.site[kind]]],
@@ -201,9 +208,9 @@ function goTo(i) {
   const [from, to] = [across(run.starts[i]), across(run.ends[i])];
   const length = view.to - view.from;
   const isWide = to - from >= length / 60 && to - from <= length;
-  if (!isWide) look((from + to) / 2 - (to - from) * 3, Math.min((to - from) * 6 || 1, whole()));
+  if (!isWide) look((from + to) / 2, Math.max((to - from) * 12, (bounds()[1] - bounds()[0]) / 2000));
   const shown = view.to - view.from;
-  if (from < view.from || to > view.to || isWide) look((from + to) / 2 - shown / 2, shown);
+  if (from < view.from || to > view.to || !isWide) look((from + to) / 2 - shown / 2, shown);
   const height = view.high - view.low;
   const isHigh = run.bytes[i] >= height / 60;
   const wanted = isHigh ? height : run.bytes[i] * 24;

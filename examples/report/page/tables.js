@@ -146,12 +146,12 @@ function showFragmentation() {
   const device = view.device;
   const isKnown = !Number.isNaN(device.peakReserved);
   const held = device.reserved[device.peakEvent];
-  const idle = `${bytesText(held)} were reserved for ${bytesText(device.peakLive)} that were alive at the peak: ${(held / device.peakLive).toFixed(2)} times as much.`;
+  const idle = `${bytesText(held)} were reserved for ${bytesText(device.peakLive)} that were alive at the peak: ${(held / device.peakLive).toFixed(2)} times as much. Reserved over live, drawn up to ${ratioTop} times:`;
   byId("fragmentation-note").textContent = isKnown ? idle : "The trace does not tell what was reserved. One written by a newer version does.";
   byId("ratio").hidden = !isKnown;
   const { count, bytes, longest } = device.holes;
   const most = count > 0 ? `, the longest of ${bytesText(longest[0][2])} at ${longest[0][0]}` : "";
   byId("holes-note").textContent = `Filled: arrays alive at the peak. Empty: what is free. ${plural(count, "hole lies", "holes lie")} between arrays, of ${bytesText(bytes)} in all${most}. Gaps under 256 bytes are rounding.`;
   const gaps = device.bands.length - 1;
-  byId("plan-note").textContent = `Upwards: addresses.${gaps > 0 ? ` ${plural(gaps, "gap", "gaps")} that no array ever used are left out; dotted lines are where the addresses go on after one.` : ""} Wheel or pinch zooms, with Shift the addresses; drag to move.`;
+  byId("plan-note").textContent = `Upwards: addresses.${gaps > 0 ? ` ${plural(gaps, "gap that no array ever used is", "gaps that no array ever used are")} left out; dotted lines are where the addresses go on after one.` : ""} Wheel or pinch zooms, with Shift the addresses; drag to move.`;
 }

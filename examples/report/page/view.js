@@ -36,9 +36,15 @@ function across(event) {
   return run.events ? run.times[Math.min(event, run.events - 1)] : 0;
 }
 
-// The end of what can be seen across.
-function whole() {
-  return Math.max(view.axis === "event" ? run.events : across(run.events), 1);
+// What can be seen across: from where the device's memory is first used or taken to where it is last.
+function bounds() {
+  const [begin, end] = [across(view.device.begin), across(view.device.end)];
+  return [begin, Math.max(end, begin + 1)];
+}
+
+function isWhole() {
+  const [begin, end] = bounds();
+  return view.to - view.from >= end - begin;
 }
 
 // The event that has happened last at a place across.
@@ -55,24 +61,25 @@ function eventAt(place) {
 }
 
 function showAll() {
-  Object.assign(view, { from: 0, to: whole(), low: 0, high: view.device.height });
+  const [from, to] = bounds();
+  Object.assign(view, { from, to, low: 0, high: view.device.height });
   redraw();
 }
 
 // A stretch of a length moved to where it fits.
-function fitted(from, length, end, least) {
-  length = Math.min(Math.max(length, least), end);
-  from = Math.max(0, Math.min(from, end - length));
+function fitted(from, length, [begin, end], least) {
+  length = Math.min(Math.max(length, least), end - begin);
+  from = Math.max(begin, Math.min(from, end - length));
   return [from, from + length];
 }
 
 function look(from, length) {
-  [view.from, view.to] = fitted(from, length, whole(), view.axis === "event" ? 4 : 100);
+  [view.from, view.to] = fitted(from, length, bounds(), view.axis === "event" ? 4 : 100);
   redraw();
 }
 
 function lookUp(low, length) {
-  [view.low, view.high] = fitted(low, length, view.device.height, 64);
+  [view.low, view.high] = fitted(low, length, [0, view.device.height], 64);
   redraw();
 }
 
@@ -216,9 +223,9 @@ function gestures(canvas, { isUpToo = false, onPoint, onClick, onLeave }) {
       const at = place(event);
       const factor = Math.exp(Math.max(-1, Math.min(1, event.deltaY / 250)));
       const isUp = isUpToo && event.shiftKey;
-      const isWhole = isUp ? view.high - view.low >= view.device.height : view.to - view.from >= whole();
+      const isAll = isUp ? view.high - view.low >= view.device.height : isWhole();
       // Where all is seen already, the page scrolls on.
-      if (factor > 1 && isWhole) return;
+      if (factor > 1 && isAll) return;
       event.preventDefault();
       if (isUp) zoomUp(factor, at.up);
       else zoomAcross(factor, Math.max(0, Math.min(1, at.right)));
