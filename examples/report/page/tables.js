@@ -1,6 +1,6 @@
 // The summary and the tables: who holds the memory, what lies beside plans, and what each scope did.
 
-const FIRST_ROWS = 12;
+const FIRST_ROWS = matchMedia("(max-width: 640px)").matches ? 6 : 12;
 
 // A table whose columns are a name and how a row's cell is shown; numbers stand to the right. What is beyond the first rows is
 // shown when asked for.
