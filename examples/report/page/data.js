@@ -59,8 +59,8 @@ function deviceData(device) {
   return {
     ...device,
     own: Int32Array.from(own),
-    // The events between which it is used.
-    begin: Math.min(begin, end),
+    // The events between which it is used, with the one before, which may enter a scope.
+    begin: Math.max(0, Math.min(begin, end) - 1),
     end,
     live,
     reserved: reserved.after,

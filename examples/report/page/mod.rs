@@ -31,13 +31,14 @@ use crate::run::Run;
 const TEMPLATE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 
-/// In the order in which they use each other.
-const SCRIPTS: [&str; 8] = [
+/// The scripts, in the order in which their first lines use each other.
+const SCRIPTS: [&str; 9] = [
     include_str!("data.js"),
     include_str!("text.js"),
     include_str!("view.js"),
     include_str!("chart.js"),
     include_str!("plan.js"),
+    include_str!("search.js"),
     include_str!("tables.js"),
     include_str!("limit.js"),
     include_str!("main.js"),

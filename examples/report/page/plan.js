@@ -1,9 +1,6 @@
-// Arrays as rectangles over time and address: drawing, hovering, selecting and searching.
+// Arrays as rectangles over time and address: drawing, hovering and selecting.
 
 let colourBy = "scope";
-// For each kind, whether it is searched for; null while nothing is.
-let matching = null;
-let matchCount = 0;
 // Arrays of the device by colour.
 let buckets = [];
 
@@ -58,6 +55,7 @@ function paintPlan() {
   outline(chart, view.hover, 1.5);
   outline(chart, view.selected, 2.5);
   paper.restore();
+  drawEntries(chart);
   drawCursor(chart);
 }
 
@@ -118,6 +116,25 @@ function drawBands({ paper, frame }) {
     paper.restore();
     if (view.device.bands.length > 1 && frame.width > 420) tag(paper, frame, y, address);
   }
+}
+
+// Above, where outermost scopes are entered, as far as there is room, with their names if these differ.
+function drawEntries({ paper, frame }) {
+  const { starts, scopes } = run.marks;
+  const x = (event) => frame.left + ((across(event) - view.from) / (view.to - view.from)) * frame.width;
+  const seen = [...starts.keys()].filter((i) => across(starts[i]) >= view.from && across(starts[i]) < view.to);
+  if (seen.length * 5 > frame.width) return;
+  const isNamed = new Set(seen.map((i) => scopes[i])).size > 1;
+  paper.textAlign = "left";
+  paper.textBaseline = "alphabetic";
+  paper.fillStyle = colours.quiet;
+  seen.forEach((i, place) => {
+    const left = x(starts[i]);
+    paper.fillRect(Math.round(left), frame.top - 16, 1, 16);
+    const text = run.texts[scopes[i]];
+    const next = place + 1 < seen.length ? x(starts[seen[place + 1]]) : frame.left + frame.width;
+    if (isNamed && left + paper.measureText(text).width + 10 < next) paper.fillText(text, left + 5, frame.top - 6);
+  });
 }
 
 function tag(paper, frame, y, text) {
@@ -228,58 +245,4 @@ function step(by) {
     at = (at + by + own.length) % own.length;
     if (isFound(own[at])) return goTo(own[at]);
   }
-}
-
-// The words by which a kind is found.
-function wordsOf(kind) {
-  const { kinds, texts } = run;
-  const bytes = kinds.bytes[kind];
-  const parts = [scopeText(scopeOf(kind)), texts[kinds.dtype[kind]], texts[kinds.shape[kind]], bytes, bytesText(bytes).replace(" ", "")];
-  return ` ${parts.join(" ")}`.toLowerCase();
-}
-
-// Finds the kinds with all words of a text: a word is anywhere in the scope's name, or begins another word.
-function search(text) {
-  const wanted = text.toLowerCase().trim().replace(/(\d) +(b|kib|mib|gib|tib)\b/g, "$1$2").split(/\s+/).filter(Boolean);
-  matching = null;
-  if (wanted.length > 0) {
-    matching = new Uint8Array(run.kinds.bytes.length);
-    for (let kind = 0; kind < matching.length; kind++) {
-      const [words, scope] = [wordsOf(kind), scopeOf(kind).toLowerCase()];
-      matching[kind] = scope === text.toLowerCase() || wanted.every((word) => scope.includes(word) || words.includes(` ${word}`)) ? 1 : 0;
-    }
-  }
-  listMatches();
-  redraw();
-}
-
-function searchFor(text) {
-  byId("search").value = text;
-  search(text);
-}
-
-// Says how many arrays are found, and lists them by what they are.
-function listMatches() {
-  const groups = new Map();
-  matchCount = 0;
-  for (const i of matching ? view.device.own : []) {
-    const kind = run.kind[i];
-    if (!matching[kind]) continue;
-    matchCount++;
-    const key = [scopeOf(kind), kindText(kind), run.bytes[i]].join("\n");
-    const group = groups.get(key) ?? { first: i, count: 0 };
-    group.count++;
-    groups.set(key, group);
-  }
-  const rows = [...groups.values()].sort((one, other) => other.count * run.bytes[other.first] - one.count * run.bytes[one.first]);
-  byId("found").textContent = matching ? `${plural(matchCount, "array", "arrays")}${matchCount ? ", Enter for the next" : ""}` : "";
-  byId("matches").hidden = rows.length === 0;
-  byId("matches").replaceChildren(...rows.slice(0, 50).map(matchRow));
-}
-
-function matchRow({ first, count }) {
-  const kind = run.kind[first];
-  const name = element("span", {}, `${scopeText(scopeOf(kind))}: ${kindText(kind)}`);
-  const about = element("span", { class: "quiet" }, `${countText(count)} × ${bytesText(run.bytes[first])}`);
-  return element("button", { type: "button", onclick: () => goTo(first) }, name, about);
 }

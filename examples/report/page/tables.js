@@ -53,7 +53,7 @@ function showSummary() {
       : tile("Peak reserved", "–", "the trace does not tell"),
     tile("Allocations", countText(device.own.length), device.own.length === run.count ? "in all" : `of ${countText(run.count)} on all devices`),
     tile("Served by plan", shareText(planned / arrays), `of ${plural(arrays, "array", "arrays")} in scopes`),
-    isKnown ? tile("Device calls", countText(device.calls), "that took or gave back memory") : "",
+    isKnown ? tile("Reserved changed", plural(device.calls, "time", "times"), "as memory was taken or given back") : "",
     tile("Scopes", countText(inScopes.length), plural(sum((row) => row[2]), "entry", "entries")),
   ];
   byId("summary").replaceChildren(...tiles.filter((tile) => tile !== ""));
@@ -127,7 +127,7 @@ function showScopes() {
 
 // The addresses at the peak in one line: what is in use, and the holes in between.
 function paintStrip() {
-  const { paper, frame } = surface("strip", { left: 0, right: 0, top: 0, bottom: 0 });
+  const { paper, frame } = surface("strip");
   const device = view.device;
   const scale = frame.width / device.height;
   paper.fillStyle = colours.hole;
@@ -153,5 +153,5 @@ function showFragmentation() {
   const most = count > 0 ? `, the longest of ${bytesText(longest[0][2])} at ${longest[0][0]}` : "";
   byId("holes-note").textContent = `Filled: arrays alive at the peak. Empty: what is free. ${plural(count, "hole lies", "holes lie")} between arrays, of ${bytesText(bytes)} in all${most}. Gaps under 256 bytes are rounding.`;
   const gaps = device.bands.length - 1;
-  byId("plan-note").textContent = `Upwards: addresses.${gaps > 0 ? ` ${plural(gaps, "gap that no array ever used is", "gaps that no array ever used are")} left out; dotted lines are where the addresses go on after one.` : ""} Wheel or pinch zooms, with Shift the addresses; drag to move.`;
+  byId("plan-note").textContent = `Upwards: addresses. Marks on top: a scope is entered.${gaps > 0 ? ` ${plural(gaps, "gap that no array ever used is", "gaps that no array ever used are")} left out; dotted lines are where the addresses go on after one.` : ""} Wheel or pinch zooms, with Shift the addresses; drag to move.`;
 }

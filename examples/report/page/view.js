@@ -2,6 +2,13 @@
 // it changes.
 
 const MARGIN = { left: 70, right: 8, bottom: 24, top: 8 };
+const MARGINS = {
+  memory: MARGIN,
+  ratio: MARGIN,
+  // With a line above for the entries of scopes.
+  plan: { ...MARGIN, top: 22 },
+  strip: { left: 0, right: 0, bottom: 0, top: 0 },
+};
 
 const view = {
   device: null,
@@ -109,7 +116,8 @@ function readColours() {
 }
 
 // A canvas ready to be drawn on, in the pixels of the page: its size, and the frame in which the data lies.
-function surface(id, margin = MARGIN) {
+function surface(id) {
+  const margin = MARGINS[id];
   const canvas = byId(id);
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
   const density = window.devicePixelRatio || 1;
@@ -179,11 +187,12 @@ function drawCursor({ paper, frame }) {
 function gestures(canvas, { isUpToo = false, onPoint, onClick, onLeave }) {
   const pointers = new Map();
   let moved = 0;
+  const margin = MARGINS[canvas.id];
   const place = (event) => {
     const box = canvas.getBoundingClientRect();
-    const [width, height] = [box.width - MARGIN.left - MARGIN.right, box.height - MARGIN.top - MARGIN.bottom];
+    const [width, height] = [box.width - margin.left - margin.right, box.height - margin.top - margin.bottom];
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-    return { x, y, right: (x - MARGIN.left) / width, up: 1 - (y - MARGIN.top) / height, width, height };
+    return { x, y, right: (x - margin.left) / width, up: 1 - (y - margin.top) / height, width, height };
   };
   const pinch = (event, at) => {
     const other = [...pointers].find(([id]) => id !== event.pointerId)[1];
