@@ -92,7 +92,8 @@ pub enum Action {
 ///
 /// trace::start(1000);
 /// let outside = Host::new().zeros::<u8>(100)?; // of no scope
-/// assert_eq!(trace::stop().events[0].served_by, Some(ServedBy::Device));
+/// let served_by = trace::stop().events.iter().find_map(|event| event.served_by);
+/// assert_eq!(served_by, Some(ServedBy::Device));
 /// # drop(outside);
 /// # Ok::<(), gpucache::Error>(())
 /// ```

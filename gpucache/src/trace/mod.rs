@@ -55,10 +55,10 @@ pub(crate) use writer::{Allocation, allocated, entered, freed, inside, left, res
 /// ```
 /// use gpucache::{prelude::*, trace};
 ///
-/// trace::start(2);
+/// trace::start(3);
 /// (0..3).try_for_each(|_| Host::new().zeros::<u8>(100).map(drop))?;
 /// let trace = trace::stop();
-/// assert_eq!((trace.events.len(), trace.lost), (2, 10));
+/// assert_eq!((trace.events.len(), trace.lost), (3, 9));
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn start(capacity: usize) {
