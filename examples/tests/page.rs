@@ -6,7 +6,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -62,43 +61,40 @@ impl Drop for Folder {
 
 /// The file of a run: steps of two scopes, arrays of many sizes, and one array of a scope that is entered once.
 fn trace() -> String {
-    let mut file = "step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,device\n".to_owned();
-    let (mut events, mut id, mut step) = (0, 0, 0);
-    let mut line = |text: std::fmt::Arguments<'_>, site: &str| {
-        writeln!(file, "{text}{site},1").unwrap();
-        events += 1;
-        events
-    };
-    line(format_args!("0,reserve,0,6291456,0,0,0,,,0x0,,,"), "");
-    loop {
-        step += 1;
-        let time = step * 1_000_000;
-        let scope = if step == 777 { "needle" } else { ["train", "evaluate"][usize::from(step % 8 == 0)] };
-        line(format_args!("{step},enter,0,0,0,{time},0,{scope},,0x0,,,"), "src/main.rs:7:5");
-        let sizes: Vec<u64> = (0..24).map(|place| 1024 + (place * place * 977 + step % 5 * 640) % 90_000 * 4).collect();
-        let (mut address, first) = (0x7000_0000_0000u64, id + 1);
-        for (place, bytes) in sizes.iter().enumerate() {
-            id += 1;
-            let (dtype, shape, bytes) = match scope {
-                "needle" if place == 5 => ("f64", "17x19".to_owned(), 17 * 19 * 8),
-                _ => ("f32", (bytes / 4).to_string(), *bytes),
-            };
-            let served = if step < 3 || scope == "needle" { "range" } else { "plan" };
-            let what = format_args!("{step},a,{id},{bytes},3,{time},0,{scope},{served},{address:#x},{dtype},{shape},");
-            line(what, "src/main.rs:7:5");
-            address += bytes.next_multiple_of(256);
-        }
-        let mut address = 0x7000_0000_0000u64;
-        for (place, bytes) in sizes.iter().enumerate() {
-            let bytes = if scope == "needle" && place == 5 { 17 * 19 * 8 } else { *bytes };
-            let what = format_args!("{step},f,{},{bytes},3,{time},0,{scope},,{address:#x},,,", first + place as u64);
-            line(what, "src/main.rs:7:5");
-            address += bytes.next_multiple_of(256);
-        }
-        if line(format_args!("{step},leave,0,0,0,{time},0,{scope},,0x0,,,"), "src/main.rs:7:5") >= EVENTS {
-            return file;
+    let mut lines =
+        vec!["step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,device".to_owned()];
+    lines.push("0,reserve,0,6291456,0,0,0,,,0x0,,,,1".to_owned());
+    for step in 1.. {
+        let first = lines.len();
+        add_step(&mut lines, step, first);
+        if lines.len() as u64 > EVENTS {
+            break;
         }
     }
+    lines.join("\n") + "\n"
+}
+
+/// An entry of a scope, with arrays whose ids count from `first`.
+fn add_step(lines: &mut Vec<String>, step: usize, first: usize) {
+    let scope = if step == 777 { "needle" } else { ["train", "evaluate"][usize::from(step % 8 == 0)] };
+    let served = if step < 3 || scope == "needle" { "range" } else { "plan" };
+    let (time, site) = (step * 1_000_000, "src/main.rs:7:5,1");
+    let turn = |op: &str| format!("{step},{op},0,0,0,{time},0,{scope},,0x0,,,{site}");
+    let (mut frees, mut address) = (Vec::new(), 0x7000_0000_0000usize);
+    lines.push(turn("enter"));
+    for place in 0..24 {
+        let (id, elements) = (first + place, 256 + (place * place * 977 + step % 5 * 640) % 90_000);
+        let (dtype, shape, bytes) = match scope {
+            "needle" if place == 5 => ("f64", "17x19".to_owned(), 17 * 19 * 8),
+            _ => ("f32", elements.to_string(), elements * 4),
+        };
+        let array = format!("{id},{bytes},3,{time},0,{scope}");
+        lines.push(format!("{step},a,{array},{served},{address:#x},{dtype},{shape},{site}"));
+        frees.push(format!("{step},f,{array},,{address:#x},,,{site}"));
+        address += bytes.next_multiple_of(256);
+    }
+    lines.append(&mut frees);
+    lines.push(turn("leave"));
 }
 
 fn report(trace: &Path, page: &Path) {
@@ -151,8 +147,17 @@ fn the_page_of_many_events_is_drawn_soon_and_tells_what_the_trace_has() {
 
     std::fs::write(path("probed.html"), page.replace("</body>", &format!("{PROBE}</body>"))).unwrap();
     let told = opened(&browser, &path("probed.html"), &path("profile"));
+    println!("{} bytes, drawn in {} ms", page.len(), told["drawn"]);
+    assert_answers(&told);
+
+    std::fs::write(path("telephone.html"), TELEPHONE).unwrap();
+    let told = opened(&browser, &path("telephone.html"), &path("profile"));
+    assert!(told["wide"].parse::<u64>().unwrap() <= 390, "{told:?}");
+}
+
+/// What the probe was told is what the trace has.
+fn assert_answers(told: &HashMap<String, String>) {
     let milliseconds: u64 = told["drawn"].parse().unwrap();
-    println!("{} bytes, drawn in {milliseconds} ms", page.len());
     assert!(milliseconds <= MOST_MILLISECONDS, "{milliseconds} ms");
 
     assert!(told["found"].starts_with("1 array"), "{told:?}");
@@ -162,8 +167,4 @@ fn the_page_of_many_events_is_drawn_soon_and_tells_what_the_trace_has() {
     }
     assert!(["zoomed", "whole", "closer"].iter().all(|name| told[*name] == "true"), "{told:?}");
     assert!(told["limit"].starts_with("It fails first at event"), "{told:?}");
-
-    std::fs::write(path("telephone.html"), TELEPHONE).unwrap();
-    let told = opened(&browser, &path("telephone.html"), &path("profile"));
-    assert!(told["wide"].parse::<u64>().unwrap() <= 390, "{told:?}");
 }

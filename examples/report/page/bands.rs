@@ -76,12 +76,14 @@ fn longest_kept(used: &[(u64, u64)]) -> u64 {
     let mut gaps: Vec<u64> = used.windows(2).map(|two| two[1].0 - two[0].1).collect();
     gaps.sort_unstable();
     let mut left = used.iter().map(|(begin, end)| end - begin).sum::<u64>() / KEPT;
-    let fits = |gap: &&u64| {
-        let is_fit = **gap <= left;
+    let is_too_long = |gap: &&u64| {
+        let is_too_long = **gap > left;
         left = left.saturating_sub(**gap);
-        is_fit
+        is_too_long
     };
-    gaps.iter().take_while(fits).last().copied().unwrap_or(0)
+    // Of gaps of one length all stay or none.
+    let shortest_out = gaps.iter().find(is_too_long).copied().unwrap_or(u64::MAX);
+    gaps.into_iter().take_while(|gap| *gap < shortest_out).last().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -106,8 +108,9 @@ mod tests {
     #[test]
     fn gaps_that_are_many_are_left_out_too() {
         let used: Vec<(u64, u64)> = (0..100).map(|place| (place * 20, place * 20 + 10)).collect();
-        // Of a thousand bytes a twentieth stays, which is five gaps; as all are alike, all stay or none.
-        assert_eq!(longest_kept(&used), 10);
+        // A twentieth of a thousand bytes is five gaps of the 99.
+        assert_eq!(longest_kept(&used), 0);
+        assert_eq!(longest_kept(&[(0, 1000), (1010, 1100), (1120, 1130), (1200, 1210)]), 20);
         assert_eq!(longest_kept(&[(0, 10), (20, 30)]), 0);
         assert_eq!(union(vec![(5, 9), (0, 3), (3, 6)]), [(0, 9)]);
     }
