@@ -76,7 +76,7 @@ fn trace() -> String {
 
 /// An entry of a scope, with arrays whose ids count from `first`.
 fn add_step(lines: &mut Vec<String>, step: usize, first: usize) {
-    let scope = if step == 777 { "needle" } else { ["train", "evaluate"][usize::from(step % 8 == 0)] };
+    let scope = if step == 777 { "needle" } else { ["train", "evaluate"][usize::from(step.is_multiple_of(8))] };
     let served = if step < 3 || scope == "needle" { "range" } else { "plan" };
     let (time, site) = (step * 1_000_000, "src/main.rs:7:5,1");
     let turn = |op: &str| format!("{step},{op},0,0,0,{time},0,{scope},,0x0,,,{site}");
