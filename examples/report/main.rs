@@ -3,6 +3,7 @@
 //! ```text
 //! GPUCACHE_TRACE=run.csv cargo run --release --example train
 //! cargo run --release --example report -- run.csv --snapshot run.pickle --perfetto run.json --rmm run.log --prometheus run.txt
+//! cargo run --release --example report -- run.csv --page run.html
 //! ```
 //!
 //! What it writes is of the crate `gpucache-report`, which a program may use by itself.
@@ -13,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use gpucache_report::{Run, perfetto, prometheus, rmm, snapshot};
+use gpucache_report::{Run, page, perfetto, prometheus, rmm, snapshot};
 
 /// What writes a run in one format.
-type Format = fn(&Run, &mut BufWriter<File>) -> io::Result<()>;
+type Format = fn(&Run, &str, &mut BufWriter<File>) -> io::Result<()>;
 
 /// Writes a trace in the formats of other tools: as many of them as are asked for.
 #[derive(Debug, Parser)]
@@ -38,6 +39,9 @@ struct Options {
     /// Prometheus's text format: what was counted by scope.
     #[arg(long, value_name = "TEXT")]
     prometheus: Option<PathBuf>,
+    /// A page that shows the run's memory, which needs a browser and nothing else.
+    #[arg(long, value_name = "HTML")]
+    page: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -55,23 +59,25 @@ fn report(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     if run.lost > 0 {
         eprintln!("report: the trace had no room for {} events before the first one", run.lost);
     }
-    let formats: [(&Option<PathBuf>, Format); 5] = [
-        (&options.snapshot, |run, file| snapshot::write_pickle(run, file)),
-        (&options.snapshot_json, |run, file| snapshot::write_json(run, file)),
-        (&options.perfetto, |run, file| perfetto::write(run, file)),
-        (&options.rmm, |run, file| rmm::write(run, file)),
-        (&options.prometheus, |run, file| prometheus::write(run, file)),
+    let name = options.trace.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let formats: [(&Option<PathBuf>, Format); 6] = [
+        (&options.snapshot, |run, _, file| snapshot::write_pickle(run, file)),
+        (&options.snapshot_json, |run, _, file| snapshot::write_json(run, file)),
+        (&options.perfetto, |run, _, file| perfetto::write(run, file)),
+        (&options.rmm, |run, _, file| rmm::write(run, file)),
+        (&options.prometheus, |run, _, file| prometheus::write(run, file)),
+        (&options.page, |run, name, file| page::write(run, name, file)),
     ];
     for (path, format) in formats {
         if let Some(path) = path {
-            write(&run, path, format).map_err(|error| format!("{}: {error}", path.display()))?;
+            write(&run, &name, path, format).map_err(|error| format!("{}: {error}", path.display()))?;
         }
     }
     Ok(())
 }
 
-fn write(run: &Run, path: &Path, format: Format) -> io::Result<()> {
+fn write(run: &Run, name: &str, path: &Path, format: Format) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
-    format(run, &mut file)?;
+    format(run, name, &mut file)?;
     file.flush()
 }

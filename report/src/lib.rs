@@ -6,6 +6,7 @@
 //!
 //! | module | what reads it |
 //! |---|---|
+//! | [`page`] | a browser: a page of its own |
 //! | [`snapshot`] | PyTorch's viewer of memory snapshots, `pytorch.org/memory_viz` |
 //! | [`perfetto`] | `ui.perfetto.dev`, and whatever reads Chrome's trace format |
 //! | [`rmm`] | what replays the logs of RMM's `logging_resource_adaptor` |
@@ -25,6 +26,7 @@
 //! ```
 
 mod error;
+pub mod page;
 pub mod perfetto;
 pub mod prometheus;
 pub mod replay;
@@ -34,4 +36,4 @@ pub mod snapshot;
 mod text;
 
 pub use error::Error;
-pub use run::{Event, Op, Run};
+pub use run::{Event, Op, Reserved, Run};

@@ -1,6 +1,6 @@
 //! A run as a trace tells it: the events of a file, or of a trace that the program itself has stopped.
 
-mod file;
+pub(crate) mod file;
 
 use std::path::Path;
 
@@ -76,6 +76,32 @@ pub struct Event {
     pub shape: String,
     /// Where the scope is named in the program: `file:line:column`.
     pub site: String,
+    /// The device by number, as addresses are those of one; 0 in a file of before it was told, and for a scope.
+    pub device: u64,
+}
+
+/// What is held from a device from some event on.
+///
+/// ```
+/// use gpucache::{prelude::*, trace};
+/// use gpucache_report::Run;
+///
+/// trace::start(1000);
+/// drop(Host::new().zeros::<u8>(1000)?); // of no scope
+/// let run = Run::from(&trace::stop());
+/// assert!(run.reserved[0].before == 0 && run.reserved[0].bytes >= 1000);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// Where the event that follows stands among the events of the run.
+    pub before: usize,
+    /// Nanoseconds since the trace began.
+    pub time_ns: u64,
+    /// The device by number.
+    pub device: u64,
+    /// All bytes that are held from it then.
+    pub bytes: u64,
 }
 
 /// The events of a run, in order.
@@ -96,6 +122,8 @@ pub struct Event {
 pub struct Run {
     /// What happened, in order.
     pub events: Vec<Event>,
+    /// What was held from devices meanwhile, in order; empty in a file of before that was told.
+    pub reserved: Vec<Reserved>,
     /// Events that the trace had no room for.
     pub lost: u64,
 }
@@ -125,8 +153,22 @@ impl Run {
 /// A trace as its file would tell it.
 impl From<&Trace> for Run {
     fn from(trace: &Trace) -> Run {
-        Run { events: trace.events.iter().filter_map(event).collect(), lost: trace.lost }
+        let mut run = Run { lost: trace.lost, ..Run::default() };
+        for told in &trace.events {
+            let (before, time_ns) = (run.events.len(), nanoseconds(told));
+            match told.action {
+                Action::Reserved => {
+                    run.reserved.push(Reserved { before, time_ns, device: told.device.into(), bytes: told.bytes });
+                }
+                _ => run.events.extend(event(told)),
+            }
+        }
+        run
     }
+}
+
+fn nanoseconds(event: &TraceEvent) -> u64 {
+    u64::try_from(event.time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// None for an action that has no word here.
@@ -145,7 +187,7 @@ fn event(event: &TraceEvent) -> Option<Event> {
         id: event.id,
         bytes: event.bytes,
         stream: event.stream,
-        time_ns: u64::try_from(event.time.as_nanos()).unwrap_or(u64::MAX),
+        time_ns: nanoseconds(event),
         thread: event.thread.into(),
         scope: event.scope.as_deref().unwrap_or_default().to_owned(),
         served: event.served_by.map_or("", served).to_owned(),
@@ -153,6 +195,7 @@ fn event(event: &TraceEvent) -> Option<Event> {
         dtype: event.dtype.to_owned(),
         shape: shape.join("x"),
         site: event.scope_site.map(ToString::to_string).unwrap_or_default(),
+        device: event.device.into(),
     })
 }
 
@@ -190,18 +233,19 @@ pub(crate) mod tests {
 
     /// Two scopes, one within the other, an array of none, a shortage, and what lives to the end.
     pub(crate) const EXAMPLE: &str = "\
-step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site
-0,a,1,4096,1,1000,0,,device,0x200000,f32,32x32,
-1,enter,0,0,0,2000,0,train%2C step,,0x0,,,src/main.rs:7:5
-1,a,2,1000,1,2500,0,train%2C step,plan,0x600000,u8,1000,src/main.rs:7:5
-1,enter,0,0,0,2600,0,inner,,0x0,,,src/main.rs:9:9
-1,a,3,2097152,2,2700,0,inner,range,0x700000,f64,262144,src/main.rs:9:9
-1,short,0,99999999,1,2800,0,inner,,0x0,u8,99999999,src/main.rs:9:9
-1,leave,0,0,0,3000,0,inner,,0x0,,,src/main.rs:9:9
-1,f,2,1000,1,3500,0,train%2C step,,0x600000,,,src/main.rs:7:5
-1,leave,0,0,0,4000,0,train%2C step,,0x0,,,src/main.rs:7:5
-1,f,3,2097152,2,5000,1,,,0x700000,,,
-1,lost,0,12,0,0,0,,,0x0,,,
+step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,device
+0,a,1,4096,1,1000,0,,device,0x200000,f32,32x32,,7
+1,enter,0,0,0,2000,0,train%2C step,,0x0,,,src/main.rs:7:5,0
+1,a,2,1000,1,2500,0,train%2C step,plan,0x600000,u8,1000,src/main.rs:7:5,7
+1,enter,0,0,0,2600,0,inner,,0x0,,,src/main.rs:9:9,0
+1,reserve,0,4194304,0,2650,0,inner,,0x0,,,src/main.rs:9:9,7
+1,a,3,2097152,2,2700,0,inner,range,0x700000,f64,262144,src/main.rs:9:9,7
+1,short,0,99999999,1,2800,0,inner,,0x0,u8,99999999,src/main.rs:9:9,7
+1,leave,0,0,0,3000,0,inner,,0x0,,,src/main.rs:9:9,0
+1,f,2,1000,1,3500,0,train%2C step,,0x600000,,,src/main.rs:7:5,7
+1,leave,0,0,0,4000,0,train%2C step,,0x0,,,src/main.rs:7:5,0
+1,f,3,2097152,2,5000,1,,,0x700000,,,,7
+1,lost,0,12,0,0,0,,,0x0,,,,0
 ";
 
     pub(crate) fn example() -> Run {
@@ -214,5 +258,7 @@ step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site
         assert_eq!((run.events.len(), run.lost, run.peak_bytes()), (10, 12, 4096 + 1000 + 2_097_152));
         let event = &run.events[2];
         assert_eq!((event.op, event.address, &*event.scope), (Op::Allocate, 0x0060_0000, "train, step"));
+        assert_eq!(run.reserved, [Reserved { before: 4, time_ns: 2650, device: 7, bytes: 4_194_304 }]);
+        assert_eq!(file::parse(&EXAMPLE.replace("site,device", "site,other")).unwrap().reserved[0].device, 0);
     }
 }

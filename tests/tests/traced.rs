@@ -134,7 +134,9 @@ fn devices_with_the_same_addresses_are_told_apart() {
     let arrays = [one.zeros::<u8>(1000).unwrap(), other.zeros::<u8>(2000).unwrap()];
     drop(arrays);
     let trace = trace::stop();
-    assert_eq!(trace.events[0].address, trace.events[1].address, "the test shows nothing");
+    let allocated: Vec<_> = trace.events.iter().filter(|event| event.action == Action::Allocated).collect();
+    assert_eq!(allocated[0].address, allocated[1].address, "the test shows nothing");
+    assert_ne!(allocated[0].device, allocated[1].device);
     let freed = |event: &&TraceEvent| event.action == Action::Freed;
     assert_eq!(trace.events.iter().filter(freed).map(|event| event.bytes).collect::<Vec<_>>(), [1000, 2000]);
 }
@@ -144,14 +146,38 @@ fn what_lived_before_is_not_freed_in_it_and_what_comes_after_is_not_told() {
     let _alone = alone();
     let device = Virtual::new(1 << 30);
     let before = device.zeros::<u8>(1000).unwrap();
-    trace::start(3);
+    trace::start(6);
     drop(before);
     (0..4).for_each(|_| drop(device.zeros::<u8>(2000).unwrap()));
     let trace = trace::stop();
-    assert_eq!((trace.events.len(), trace.lost), (2, 6), "an allocation that is lost has no free");
+    // Each array is an event as memory is taken, as it gets that, as it is dropped, and as the memory goes back.
+    assert_eq!((trace.events.len(), trace.lost), (5, 12), "an allocation that is lost has no free");
     drop(device.zeros::<u8>(1000).unwrap());
     assert!(trace::stop().events.is_empty());
-    trace::start(3);
+    trace::start(4);
     drop(device.zeros::<u8>(3000).unwrap());
-    assert_eq!(trace::stop().events.iter().map(|event| event.bytes).collect::<Vec<_>>(), [3000, 3000]);
+    assert_eq!(trace::stop().events.iter().map(|event| event.bytes).collect::<Vec<_>>(), [3000, 3000, 3000, 0]);
+}
+
+#[test]
+fn what_is_held_from_a_device_is_told_as_it_changes() {
+    let _alone = alone();
+    for device in [Virtual::new(1 << 30), Virtual::unchecked(1 << 30)] {
+        trace::start(1000);
+        let mut held = Vec::new();
+        let outside = device.zeros::<u8>(5000).unwrap();
+        held.push(device.memory().bytes);
+        step(&device, "traced, held", &[9_000_000]).unwrap();
+        let peak = device.memory().peak_bytes;
+        drop(outside);
+        let _ = gpucache::invalidate("traced, held");
+        held.push(device.memory().bytes);
+        let trace = trace::stop();
+        let told = |event: &&TraceEvent| event.action == Action::Reserved;
+        let told: Vec<u64> = trace.events.iter().filter(told).map(|event| event.bytes).collect();
+        assert_eq!((told.first(), told.last()), (held.first(), held.last()), "{told:?}");
+        assert_eq!(told.iter().max(), Some(&peak));
+        let grown = trace.events.iter().find(|event| event.action == Action::Reserved && event.bytes > 5000);
+        assert_eq!(grown.unwrap().scope.as_deref(), Some("traced, held"));
+    }
 }

@@ -101,7 +101,8 @@ impl Memory {
 
     fn unlimited(range_memory: RangeMemory) -> Memory {
         static NEXT_MEMORY: AtomicU64 = AtomicU64::new(1);
-        let (id, meter) = (NEXT_MEMORY.fetch_add(1, Relaxed), Arc::new(Meter::default()));
+        let id = NEXT_MEMORY.fetch_add(1, Relaxed);
+        let meter = Arc::new(Meter::of(id));
         let refusal = Mutex::new(None);
         Memory { id, meter, range_memory, refusal, range: OnceLock::new(), host_side: OnceLock::new() }
     }

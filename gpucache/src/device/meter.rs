@@ -8,6 +8,7 @@ use super::quota::Quota;
 use super::virtual_memory::Unfinished;
 use crate::base::amounts::{Bytes, Count};
 use crate::base::error::{Error, Result};
+use crate::trace;
 
 /// What this process holds from one device through this crate, in scopes and outside of them, and how often it asked since it
 /// began.
@@ -128,6 +129,8 @@ impl fmt::Display for OrderUse {
 /// The counters behind [`MemoryUse`] and [`OrderUse`].
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
+    /// The number of the device.
+    device: u64,
     allocations: AtomicU64,
     frees: AtomicU64,
     mapped_pieces: AtomicU64,
@@ -139,6 +142,18 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
+    /// The meter of the device with this number.
+    pub(super) fn of(device: u64) -> Meter {
+        Meter { device, ..Meter::default() }
+    }
+
+    /// Tells the trace that is on what is held now.
+    fn tell(&self) {
+        if trace::is_on() {
+            trace::reserved(self.held(), self.device);
+        }
+    }
+
     /// Allocates so many bytes by `call`, if the device's limit allows them.
     pub(super) fn allocate<R>(&self, bytes: u64, call: impl FnOnce() -> Result<R>) -> Result<R> {
         self.quota.enter(bytes)?;
@@ -147,6 +162,7 @@ impl Meter {
             Ok(_) => {
                 self.allocations.fetch_add(1, Relaxed);
                 self.quota.took();
+                self.tell();
             }
             Err(error) => self.quota.undo(bytes, error),
         }
@@ -156,6 +172,7 @@ impl Meter {
     pub(crate) fn freed(&self, bytes: u64) {
         self.frees.fetch_add(1, Relaxed);
         self.quota.leave(bytes);
+        self.tell();
     }
 
     /// Maps pieces by `call`, if the device's limit allows them: as many as that says in an error are mapped then.
@@ -169,12 +186,14 @@ impl Meter {
         let mapped = done.as_ref().err().map_or(pieces.len(), |left| left.mapped.min(pieces.len()));
         self.mapped_pieces.fetch_add(mapped as u64, Relaxed);
         self.quota.took();
+        self.tell();
         done
     }
 
     pub(super) fn unmapped(&self, bytes: u64) {
         self.unmapped_pieces.fetch_add(1, Relaxed);
         self.quota.leave(bytes);
+        self.tell();
     }
 
     /// No more than so many bytes may be held from now on; `u64::MAX` ends that.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::event::{Action, ServedBy, TraceEvent};
 use super::whole::Trace;
 
-const HEADER: &str = "step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site";
+const HEADER: &str = "step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,device";
 
 impl Trace {
     /// Writes the trace as a text of comma-separated fields, a line for each event.
@@ -13,9 +13,9 @@ impl Trace {
     /// | field | meaning |
     /// |---|---|
     /// | `step` | how often a thread had entered a scope while it was in none |
-    /// | `op` | `a` allocated, `f` freed, `enter` and `leave` a scope, `short` of memory; a last line `lost`, if events were |
+    /// | `op` | `a` allocated, `f` freed, `enter` and `leave` a scope, `short` of memory, `reserve` where what is held from a device changed; a last line `lost`, if events were |
     /// | `id` | names an allocation, in its free too; 0 otherwise |
-    /// | `bytes` | of the array; how many events were `lost` |
+    /// | `bytes` | of the array; what is held from then on (`reserve`); how many events were `lost` |
     /// | `stream`, `thread` | by number |
     /// | `time_ns` | since the trace began, in nanoseconds: [`TraceEvent::time`] |
     /// | `scope` | entered or left, or the innermost one; empty for none |
@@ -23,6 +23,7 @@ impl Trace {
     /// | `address` | as `0x` and hexadecimal digits |
     /// | `dtype`, `shape` | of an allocation, as `f32` and `2x3` |
     /// | `site` | where the scope is named in the program |
+    /// | `device` | by number: [`TraceEvent::device`] |
     ///
     /// A `%`, a comma, a quotation mark and what does not print is written as `%` and two hexadecimal digits for each of its bytes.
     ///
@@ -37,8 +38,8 @@ impl Trace {
     /// let mut file = Vec::new();
     /// trace::stop().write_csv(&mut file)?;
     /// let file = String::from_utf8(file)?;
-    /// assert_eq!(file.lines().count(), 5);
-    /// assert!(file.lines().nth(2).unwrap().starts_with("1,a,1,24,"), "{file}");
+    /// assert_eq!(file.lines().count(), 6);
+    /// assert!(file.lines().nth(3).unwrap().starts_with("1,a,1,24,"), "{file}");
     /// assert!(file.contains(",encode%2C decode,range,0x") && file.contains(",f32,2x3,"), "{file}");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -49,7 +50,7 @@ impl Trace {
             line(&mut to, steps.of(event), event)?;
         }
         if self.lost > 0 {
-            writeln!(to, "{},lost,0,{},0,0,0,,,0x0,,,", steps.number, self.lost)?;
+            writeln!(to, "{},lost,0,{},0,0,0,,,0x0,,,,0", steps.number, self.lost)?;
         }
         to.flush()
     }
@@ -62,7 +63,7 @@ fn line(to: &mut impl Write, step: u64, event: &TraceEvent) -> io::Result<()> {
     write!(to, "{},{address:#x},", event.served_by.map_or("", ServedBy::word))?;
     let shape: Vec<String> = event.shape.iter().map(usize::to_string).collect();
     let site = event.scope_site.map(ToString::to_string).unwrap_or_default();
-    writeln!(to, "{},{},{}", escaped(event.dtype), shape.join("x"), escaped(&site))
+    writeln!(to, "{},{},{},{}", escaped(event.dtype), shape.join("x"), escaped(&site), event.device)
 }
 
 fn word(action: Action) -> &'static str {
@@ -72,6 +73,7 @@ fn word(action: Action) -> &'static str {
         Action::Entered => "enter",
         Action::Left => "leave",
         Action::Short => "short",
+        Action::Reserved => "reserve",
     }
 }
 
@@ -109,7 +111,7 @@ impl Steps {
             }
             // What was entered before the trace began may be left in it.
             Action::Left => *depth = depth.saturating_sub(1),
-            Action::Allocated | Action::Freed | Action::Short => {}
+            Action::Allocated | Action::Freed | Action::Short | Action::Reserved => {}
         }
         self.number
     }

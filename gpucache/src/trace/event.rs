@@ -1,4 +1,5 @@
-//! What a trace tells: one event each for what was allocated and freed, and for scopes that were entered and left.
+//! What a trace tells: one event each for what was allocated and freed, for what a device gave and took back, and for scopes
+//! that were entered and left.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -14,18 +15,20 @@ use std::time::Duration;
 /// cache_scope!(decode, { drop(Host::new().zeros::<f32>([2, 3])?) });
 /// let events = trace::stop().events;
 /// let actions: Vec<Action> = events.iter().map(|event| event.action).collect();
-/// assert_eq!(actions, [Action::Entered, Action::Allocated, Action::Freed, Action::Left]);
-/// let allocated = &events[1];
+/// use Action::{Allocated, Entered, Freed, Left, Reserved};
+/// assert_eq!(actions, [Entered, Reserved, Allocated, Freed, Left]);
+/// let allocated = &events[2];
 /// assert_eq!((allocated.scope.as_deref(), allocated.dtype, allocated.bytes), (Some("decode"), "f32", 24));
 /// assert_eq!((&*allocated.shape, allocated.served_by), (&[2, 3][..], Some(ServedBy::Range)));
-/// assert_eq!((events[2].id, events[2].address), (allocated.id, allocated.address));
+/// assert_eq!((events[3].id, events[3].address), (allocated.id, allocated.address));
+/// assert!(events[1].bytes >= 24 && events[1].device == allocated.device);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TraceEvent {
-    /// Since the trace began. The clock is read where a scope is entered or left, and at each 64th event of a thread: the times of
-    /// those between are spread evenly.
+    /// Since the trace began. The clock is read where a scope is entered or left, where a device gives or takes memory back, and at
+    /// each 64th event of a thread: the times of those between are spread evenly.
     pub time: Duration,
     /// The thread, by a number that counts the threads of the trace from 0.
     pub thread: u32,
@@ -33,12 +36,16 @@ pub struct TraceEvent {
     pub action: Action,
     /// Names one allocation and its free, from 1; 0 for what is neither.
     pub id: u64,
-    /// Of the array; for a shortage, what was asked for. 0 for a scope.
+    /// Of the array; for a shortage, what was asked for; what is held from the device from then on, where that changed. 0 for a
+    /// scope.
     pub bytes: u64,
     /// Where the array lies; 0 for what has no memory.
     pub address: u64,
     /// The number of the stream, as `{:?}` shows a [`Stream`](crate::device::Stream).
     pub stream: u64,
+    /// The device, by a number that counts those of the process from 1, modulo 256; 0 for a scope. An address is in use once at a
+    /// time on each.
+    pub device: u8,
     /// The scope that was entered or left; else the innermost one of the thread, if it was in any.
     pub scope: Option<Arc<str>>,
     /// Where that scope is named in the program.
@@ -74,6 +81,8 @@ pub enum Action {
     Left,
     /// An allocation found no memory.
     Short,
+    /// The device gave memory, or took it back: `bytes` is what is held from it from then on, in use or idle.
+    Reserved,
 }
 
 /// What served an allocation.
@@ -83,7 +92,8 @@ pub enum Action {
 ///
 /// trace::start(1000);
 /// let outside = Host::new().zeros::<u8>(100)?; // of no scope
-/// assert_eq!(trace::stop().events[0].served_by, Some(ServedBy::Device));
+/// let served_by = trace::stop().events.iter().find_map(|event| event.served_by);
+/// assert_eq!(served_by, Some(ServedBy::Device));
 /// # drop(outside);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
@@ -102,8 +112,8 @@ pub enum ServedBy {
 
 impl Action {
     /// All of them, by their numbers in a ring.
-    pub(super) const ALL: [Action; 5] =
-        [Action::Allocated, Action::Freed, Action::Entered, Action::Left, Action::Short];
+    pub(super) const ALL: [Action; 6] =
+        [Action::Allocated, Action::Freed, Action::Entered, Action::Left, Action::Short, Action::Reserved];
 }
 
 impl ServedBy {

@@ -27,7 +27,7 @@ pub(super) fn merge(threads: Vec<Vec<Packed>>) -> Vec<Told> {
         match event.action {
             Action::Allocated => _ = live.insert(event.place()),
             Action::Freed => _ = live.remove(&event.place()),
-            Action::Entered | Action::Left | Action::Short => {}
+            Action::Entered | Action::Left | Action::Short | Action::Reserved => {}
         }
         time = event.time.max(time);
         event.time = time;
@@ -75,7 +75,7 @@ fn fits(event: &Packed, live: &HashSet<Place>) -> bool {
     match event.action {
         Action::Allocated => !live.contains(&event.place()),
         Action::Freed => live.contains(&event.place()),
-        Action::Entered | Action::Left | Action::Short => true,
+        Action::Entered | Action::Left | Action::Short | Action::Reserved => true,
     }
 }
 

@@ -1,4 +1,4 @@
-//! A trace: what was allocated and freed, when, in which scope, and what served it.
+//! A trace: what was allocated and freed, when, in which scope, what served it, and what was held from each device meanwhile.
 //!
 //! [`start`] and [`stop`] are around what is to be seen. Without a change of code the environment has the whole run traced:
 //! `GPUCACHE_TRACE=run.csv` has it written when the process exits, [as text](Trace::write_csv), with the newest 2²⁰ events of
@@ -44,7 +44,7 @@ mod writer;
 pub(crate) use environment::{start_from_environment, write_at_exit};
 pub use event::{Action, ServedBy, TraceEvent};
 pub use whole::Trace;
-pub(crate) use writer::{Allocation, allocated, entered, freed, inside, left};
+pub(crate) use writer::{Allocation, allocated, entered, freed, inside, left, reserved};
 
 /// Begins a trace. A thread that has more than `capacity` events keeps the newest; each takes 64 bytes at most, once it is there.
 ///
@@ -57,10 +57,10 @@ pub(crate) use writer::{Allocation, allocated, entered, freed, inside, left};
 /// ```
 /// use gpucache::{prelude::*, trace};
 ///
-/// trace::start(2);
+/// trace::start(3);
 /// (0..3).try_for_each(|_| Host::new().zeros::<u8>(100).map(drop))?;
 /// let trace = trace::stop();
-/// assert_eq!((trace.events.len(), trace.lost), (2, 4));
+/// assert_eq!((trace.events.len(), trace.lost), (3, 9));
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn start(capacity: usize) {

@@ -56,6 +56,9 @@ pub(super) struct Shape {
 }
 
 impl Shape {
+    /// Of what has none.
+    pub(super) const NONE: Shape = Shape { rank: 0, words: [0; SHAPE] };
+
     #[inline(always)]
     pub(super) fn new(dims: &[usize]) -> Shape {
         match dims.len() {

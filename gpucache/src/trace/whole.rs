@@ -17,10 +17,10 @@ use super::session::{Session, Title};
 /// ```
 /// use gpucache::{cache_scope, prelude::*, trace};
 ///
-/// trace::start(4);
+/// trace::start(5);
 /// cache_scope!(epoch, { drop(Host::new().zeros::<f32>(16)?) });
 /// let trace = trace::stop();
-/// assert_eq!((trace.events.len(), trace.lost), (4, 0));
+/// assert_eq!((trace.events.len(), trace.lost), (5, 0));
 ///
 /// let mut file = Vec::new();
 /// trace.write_csv(&mut file)?;
@@ -62,7 +62,7 @@ impl Pairing<'_> {
         let id = match event.action {
             Action::Allocated => self.begin(thread, &event),
             Action::Freed => return self.end(thread, event),
-            Action::Entered | Action::Left | Action::Short => 0,
+            Action::Entered | Action::Left | Action::Short | Action::Reserved => 0,
         };
         self.events.push(unpacked(self.session, thread, &event, id));
     }
@@ -85,7 +85,7 @@ impl Pairing<'_> {
 
 /// An event with its names.
 fn unpacked(session: &Session, thread: u32, event: &Packed, id: u64) -> TraceEvent {
-    let Packed { time, action, served_by, address, bytes, stream, .. } = *event;
+    let Packed { time, action, served_by, device, address, bytes, stream, .. } = *event;
     let title: Option<&Title> = (event.scope as usize).checked_sub(1).and_then(|place| session.scopes.get(place));
     let dtype = usize::from(event.dtype).checked_sub(1).and_then(|place| session.dtypes.get(place));
     let is_allocation = matches!(action, Action::Allocated | Action::Short);
@@ -97,6 +97,7 @@ fn unpacked(session: &Session, thread: u32, event: &Packed, id: u64) -> TraceEve
         bytes,
         address,
         stream,
+        device,
         scope: title.map(|title| title.0.clone()),
         scope_site: title.map(|title| title.1),
         dtype: dtype.copied().unwrap_or_default(),

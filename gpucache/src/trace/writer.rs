@@ -14,6 +14,20 @@ use super::session::{self, Joined, Title};
 /// Events between two looks at the clock, each of which takes longer than all else that an event takes.
 const LOOK_IN: u8 = 64;
 
+/// An event of no array.
+const BARE: Packed = Packed {
+    time: 0,
+    action: Action::Entered,
+    served_by: None,
+    dtype: 0,
+    scope: 0,
+    device: 0,
+    address: 0,
+    bytes: 0,
+    stream: 0,
+    shape: Shape::NONE,
+};
+
 /// An allocation that was served, or not.
 pub(crate) struct Allocation<'a> {
     pub(crate) dtype: &'static str,
@@ -115,9 +129,18 @@ pub(crate) fn left(title: &Title) {
 
 fn turned(action: Action, title: &Title) {
     write(|writer| {
-        writer.look_in = 0;
-        let (time, scope) = (writer.time(), writer.number_of(title));
-        writer.pen.push(&short(time, action, scope, 0, 0));
+        let (time, scope) = (writer.look(), writer.number_of(title));
+        writer.pen.push(&Packed { time, action, scope, ..BARE }.short());
+    });
+}
+
+/// So many bytes are held from a device from now on, by its number.
+#[cold]
+pub(crate) fn reserved(bytes: u64, device: u64) {
+    write(|writer| {
+        let (time, scope) = (writer.look(), writer.scope);
+        let event = Packed { time, action: Action::Reserved, scope, bytes, device: device as u8, ..BARE };
+        writer.pen.push(&event.long());
     });
 }
 
@@ -136,17 +159,21 @@ impl Writer {
 
     #[inline(always)]
     fn time(&mut self) -> u64 {
-        if self.look_in == 0 {
-            self.look();
+        match self.look_in {
+            0 => self.look(),
+            _ => {
+                self.look_in -= 1;
+                self.time
+            }
         }
-        self.look_in -= 1;
-        self.time
     }
 
+    /// Reads the clock.
     #[cold]
-    fn look(&mut self) {
-        self.look_in = LOOK_IN;
+    fn look(&mut self) -> u64 {
+        self.look_in = LOOK_IN - 1;
         self.time = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.time
     }
 
     #[inline(always)]

@@ -49,7 +49,7 @@ impl Format for Csv {
             ("f", _) => history.free(id, bytes),
             ("enter", Some(Some(scope))) => history.enter(&scope),
             ("leave", Some(Some(scope))) => history.leave(&scope),
-            ("short" | "lost", Some(_)) => Ok(()),
+            ("short" | "reserve" | "lost", Some(_)) => Ok(()),
             _ => Err(format!("op is {op:?}, not a or f")),
         }
     }
@@ -94,6 +94,7 @@ mod tests {
             "1,enter,0,0,0,8,train,,0",
             "1,a,2,16,0,9,train,plan,0",
             "1,short,0,99,0,9,train,,0",
+            "1,reserve,0,4096,0,9,train,,0",
             "2,enter,0,0,0,9,train,,3",
             "2,leave,0,0,0,9,train,,0",
             "2,f,2,16,0,9,,,0",

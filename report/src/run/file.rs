@@ -1,6 +1,6 @@
 //! From the text of a trace's file to its events, line by line.
 
-use super::{Event, Op, Run};
+use super::{Event, Op, Reserved, Run};
 use crate::text::Damage;
 
 /// The columns that are read.
@@ -8,7 +8,7 @@ const COLUMNS: [&str; 12] =
     ["op", "id", "bytes", "stream", "time_ns", "thread", "scope", "served", "address", "dtype", "shape", "site"];
 
 /// An error comes with the line that it is in, counted from 1.
-pub(super) fn parse(text: &str) -> Result<Run, Damage> {
+pub(crate) fn parse(text: &str) -> Result<Run, Damage> {
     let mut lines = text.lines().zip(1..);
     let header: Vec<&str> = lines.next().map(|(header, _)| header.split(',').collect()).unwrap_or_default();
     if let Some(name) = COLUMNS.iter().find(|name| !header.contains(name)) {
@@ -45,6 +45,11 @@ impl Line<'_> {
         text.parse().map_err(|error| format!("{name} is {text:?} ({error})"))
     }
 
+    /// The number of the device; 0 in a file that does not tell.
+    fn device(&self) -> Result<u64, String> {
+        if self.header.contains(&"device") { self.number("device") } else { Ok(0) }
+    }
+
     fn address(&self) -> Result<u64, String> {
         let text = self.text("address")?;
         let digits = text.strip_prefix("0x").unwrap_or(text);
@@ -60,6 +65,12 @@ impl Run {
             "enter" => Op::Enter,
             "leave" => Op::Leave,
             "short" => Op::Short,
+            "reserve" => {
+                let (time_ns, bytes) = (line.number("time_ns")?, line.number("bytes")?);
+                let (before, device) = (self.events.len(), line.device()?);
+                self.reserved.push(Reserved { before, time_ns, device, bytes });
+                return Ok(());
+            }
             "lost" => {
                 self.lost = self.lost.saturating_add(line.number("bytes")?);
                 return Ok(());
@@ -79,6 +90,7 @@ impl Run {
             dtype: plain(line.text("dtype")?),
             shape: line.text("shape")?.to_owned(),
             site: plain(line.text("site")?),
+            device: line.device()?,
         });
         Ok(())
     }

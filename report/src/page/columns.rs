@@ -1,0 +1,153 @@
+//! The data of the page as JSON: columns of numbers, each the difference to the one before where that is small.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde_json::{Value, json};
+
+use super::bands::Bands;
+use super::beside::{self, Cause};
+use super::kinds::Kinds;
+use super::limits::Limited;
+use super::lives::{Life, lives};
+use super::peak;
+use super::scopes::{self, SERVED};
+use crate::run::{Op, Run};
+
+/// Rows of a table that the page has; what is beyond is counted.
+const MOST_ROWS: usize = 500;
+
+/// All that the page shows.
+pub(super) fn of(run: &Run, name: &str, limits: &[Limited]) -> Value {
+    let lives = lives(run);
+    let causes = beside::causes(run, &lives);
+    let numbers: BTreeSet<u64> = lives.iter().map(|life| life.allocation.device).collect();
+    let numbers: BTreeSet<u64> = run.reserved.iter().map(|reserved| reserved.device).chain(numbers).collect();
+    let devices: Vec<(u64, Bands)> = numbers.into_iter().map(|number| (number, bands(&lives, number))).collect();
+    let mut kinds = Kinds::default();
+    let arrays = arrays(&lives, &causes, &devices, &mut kinds);
+    let marks = outermost(run, &mut kinds);
+    let (texts, kinds) = kinds.json();
+    json!({
+        "name": name,
+        "lost": run.lost,
+        "times": differences(run.events.iter().map(|event| event.time_ns)),
+        "texts": texts,
+        "kinds": kinds,
+        "arrays": arrays,
+        "served": SERVED,
+        "causes": Cause::ALL.map(|(_, words)| words),
+        "devices": devices.iter().map(|(number, bands)| device(run, &lives, *number, bands)).collect::<Value>(),
+        "scopes": scopes::rows(run, &lives),
+        "marks": marks,
+        "beside": rows(beside::groups(&lives, &causes)),
+        "limits": limits.iter().map(limit).collect::<Value>(),
+    })
+}
+
+fn bands(lives: &[Life<'_>], device: u64) -> Bands {
+    Bands::of(lives.iter().filter(|life| life.allocation.device == device))
+}
+
+/// Each number less the one before; the first less 0.
+fn differences(numbers: impl Iterator<Item = u64>) -> Vec<i64> {
+    let mut last = 0;
+    numbers.map(|number| number.wrapping_sub(std::mem::replace(&mut last, number)) as i64).collect()
+}
+
+/// Columns of the arrays: how many events after the array before it was allocated, how many events it lived (0 to the end), its kind,
+/// what served it, one more than its cause, and its place in the picture, by a table of places.
+fn arrays<'r>(lives: &[Life<'r>], causes: &[Option<Cause>], devices: &[(u64, Bands)], kinds: &mut Kinds<'r>) -> Value {
+    let bands: HashMap<u64, &Bands> = devices.iter().map(|(number, bands)| (*number, bands)).collect();
+    let offset = |life: &Life<'_>| bands[&life.allocation.device].offset(life.allocation.address);
+    let offsets: BTreeSet<u64> = lives.iter().map(offset).collect();
+    let places: HashMap<u64, usize> = offsets.iter().copied().zip(0..).collect();
+    json!({
+        "starts": differences(lives.iter().map(|life| life.start as u64)),
+        "spans": lives.iter().map(|life| life.free.map_or(0, |free| free - life.start)).collect::<Vec<_>>(),
+        "kinds": lives.iter().map(|life| kinds.kind(life.allocation)).collect::<Vec<_>>(),
+        "served": lives.iter().map(|life| scopes::served(&life.allocation.served)).collect::<Vec<_>>(),
+        "causes": causes.iter().map(|cause| cause.map_or(0, |cause| cause as usize + 1)).collect::<Vec<_>>(),
+        "places": lives.iter().map(|life| places[&offset(life)]).collect::<Vec<_>>(),
+        "offsets": differences(offsets.iter().copied()),
+    })
+}
+
+/// The outermost entries: how many events after the one before each began, and its scope.
+fn outermost<'r>(run: &'r Run, kinds: &mut Kinds<'r>) -> Value {
+    let (mut depths, mut starts, mut scopes) = (HashMap::new(), Vec::new(), Vec::new());
+    for (place, event) in run.events.iter().enumerate() {
+        let depth: &mut u64 = depths.entry(event.thread).or_default();
+        match event.op {
+            Op::Enter => {
+                if *depth == 0 {
+                    starts.push(place as u64);
+                    scopes.push(kinds.text(&event.scope));
+                }
+                *depth += 1;
+            }
+            Op::Leave => *depth = depth.saturating_sub(1),
+            Op::Allocate | Op::Free | Op::Short => {}
+        }
+    }
+    json!({ "starts": differences(starts.into_iter()), "scopes": scopes })
+}
+
+fn device(run: &Run, lives: &[Life<'_>], number: u64, bands: &Bands) -> Value {
+    let own: Vec<&Life<'_>> = lives.iter().filter(|life| life.allocation.device == number).collect();
+    let peak = peak::peak(run, number);
+    let reserved = || run.reserved.iter().filter(move |reserved| reserved.device == number);
+    let holes = peak::holes(&own, bands, peak.event);
+    let hole = |hole: &(u64, u64, u64)| json!([format!("{:#x}", hole.0), hole.1, hole.2]);
+    json!({
+        "number": number,
+        "arrays": own.len(),
+        "peak": [peak.event, peak.bytes],
+        "reserved": {
+            "events": differences(reserved().map(|reserved| reserved.before as u64)),
+            "bytes": differences(reserved().map(|reserved| reserved.bytes)),
+        },
+        "bands": bands.json(),
+        "holders": rows(peak::holders(&own, peak.event)),
+        "holes": { "count": holes.len(), "bytes": holes.iter().map(|hole| hole.2).sum::<u64>(),
+            "longest": holes.iter().take(MOST_ROWS).map(hole).collect::<Value>() },
+    })
+}
+
+fn limit(limit: &Limited) -> Value {
+    let Limited { limit_bytes, out_of_memory, reserved_bytes, planned_share } = limit;
+    json!([limit_bytes, out_of_memory, reserved_bytes, planned_share])
+}
+
+fn rows(mut rows: Vec<Value>) -> Value {
+    let left_out = rows.len().saturating_sub(MOST_ROWS);
+    rows.truncate(MOST_ROWS);
+    json!({ "rows": rows, "left_out": left_out })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::tests::example;
+
+    #[test]
+    fn the_data_is_that_of_the_run() {
+        let data = of(&example(), "run.csv", &[]);
+        let arrays = &data["arrays"];
+        assert_eq!((&arrays["starts"], &arrays["spans"]), (&json!([0, 2, 2]), &json!([0, 5, 5])));
+        assert_eq!((&arrays["served"], &arrays["kinds"]), (&json!([3, 0, 2]), &json!([0, 1, 2])));
+        assert_eq!((&arrays["offsets"], &arrays["places"]), (&json!([0, 4096, 1000]), &json!([0, 1, 2])));
+        assert_eq!(data["times"], json!([1000, 1000, 500, 100, 100, 100, 200, 500, 500, 1000]));
+        let device = &data["devices"][0];
+        assert_eq!((&device["number"], &device["peak"]), (&json!(7), &json!([4, 2_102_248])));
+        assert_eq!(device["reserved"], json!({ "events": [4], "bytes": [4_194_304] }));
+        assert_eq!(data["marks"]["starts"], json!([1]));
+        assert_eq!((&data["lost"], &data["limits"]), (&json!(12), &json!([])));
+    }
+
+    #[test]
+    fn what_is_no_longer_told_is_counted() {
+        let all = rows((0..MOST_ROWS + 3).map(Value::from).collect());
+        assert_eq!((all["rows"].as_array().unwrap().len(), &all["left_out"]), (MOST_ROWS, &json!(3)));
+        assert_eq!(differences([5, 7, 6].into_iter()), [5, 2, -1]);
+    }
+}

@@ -1,0 +1,101 @@
+//! The moment when most of a device's memory is in use: who holds it, and what is free in between.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::bands::Bands;
+use super::lives::Life;
+use crate::run::{Event, Op, Run};
+
+/// A shorter gap is what rounding leaves behind an array.
+const SHORTEST_HOLE: u64 = 256;
+
+/// The moment of the most live bytes of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Peak {
+    /// The event by which it is reached.
+    pub(super) event: usize,
+    pub(super) bytes: u64,
+}
+
+/// The peak of a device: the first, if there are several as high.
+pub(super) fn peak(run: &Run, device: u64) -> Peak {
+    let (mut live, mut peak) = (0u64, Peak { event: 0, bytes: 0 });
+    for (place, event) in run.events.iter().enumerate().filter(|(_, event)| event.device == device) {
+        match event.op {
+            Op::Allocate => live += event.bytes,
+            Op::Free => live = live.saturating_sub(event.bytes),
+            Op::Enter | Op::Leave | Op::Short => {}
+        }
+        if live > peak.bytes {
+            peak = Peak { event: place, bytes: live };
+        }
+    }
+    peak
+}
+
+/// Who holds memory after an event: scope, dtype, shape, arrays and bytes, the most bytes first.
+pub(super) fn holders(lives: &[&Life<'_>], at: usize) -> Vec<Value> {
+    let mut groups: HashMap<_, (u64, u64)> = HashMap::new();
+    for life in lives.iter().filter(|life| life.is_alive_after(at)) {
+        let Event { scope, dtype, shape, .. } = life.allocation;
+        let (arrays, bytes) = groups.entry((scope, dtype, shape)).or_default();
+        *arrays += 1;
+        *bytes += life.allocation.bytes;
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_unstable_by_key(|(key, (_, bytes))| (u64::MAX - bytes, *key));
+    groups.iter().map(|((scope, dtype, shape), (arrays, bytes))| json!([scope, dtype, shape, arrays, bytes])).collect()
+}
+
+/// Free stretches between arrays that are alive after an event: address, place in the picture and bytes, the longest first.
+pub(super) fn holes(lives: &[&Life<'_>], bands: &Bands, at: usize) -> Vec<(u64, u64, u64)> {
+    let alive = lives.iter().filter(|life| life.is_alive_after(at));
+    let mut alive: Vec<(u64, u64)> = alive.map(|life| (life.allocation.address, life.end_address())).collect();
+    alive.sort_unstable();
+    let between = alive.windows(2).filter(|two| bands.find(two[0].0) == bands.find(two[1].0));
+    let holes = between.map(|two| (two[0].1, bands.offset(two[0].1), two[1].0.saturating_sub(two[0].1)));
+    let mut holes: Vec<_> = holes.filter(|hole| hole.2 >= SHORTEST_HOLE).collect();
+    holes.sort_unstable_by_key(|hole| u64::MAX - hole.2);
+    holes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::lives::lives;
+    use crate::run::tests::example;
+
+    #[test]
+    fn the_peak_is_where_most_is_alive() {
+        let run = example();
+        assert_eq!(peak(&run, 7), Peak { event: 4, bytes: run.peak_bytes() });
+        assert_eq!(peak(&run, 8).bytes, 0);
+    }
+
+    #[test]
+    fn holders_are_those_who_are_alive_then() {
+        let run = example();
+        let all = lives(&run);
+        let all: Vec<&Life<'_>> = all.iter().collect();
+        let inner = json!(["inner", "f64", "262144", 1, 2_097_152]);
+        let outside = json!(["", "f32", "32x32", 1, 4096]);
+        assert_eq!(holders(&all, 4), [inner.clone(), outside.clone(), json!(["train, step", "u8", "1000", 1, 1000])]);
+        assert_eq!(holders(&all, 7), [inner, outside]);
+    }
+
+    #[test]
+    fn holes_lie_between_arrays_that_are_alive() {
+        let mut run = example();
+        run.events[0].address = 0x0070_0000 - 8192;
+        run.events[2].address = 0x0070_0000 - 2048;
+        let all = lives(&run);
+        let bands = Bands::of(all.iter());
+        let all: Vec<&Life<'_>> = all.iter().collect();
+        let begin = 0x0070_0000 - 4096;
+        assert_eq!(holes(&all, &bands, 4), [(begin, 4096, 2048), (begin + 3048, 7144, 1048)]);
+        assert_eq!(holes(&all, &bands, 7), [(begin, 4096, 4096)]);
+        assert_eq!(holes(&all, &bands, 9), []);
+    }
+}
