@@ -5,6 +5,7 @@ use super::local::Local;
 use super::owner::Owner;
 use super::supply;
 use crate::device::{Stream, softly};
+use crate::home::Fact;
 use crate::planner::{Begin, Effects, Refused, Trim, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
@@ -49,8 +50,16 @@ impl Owner {
         let found = (bytes > 0).then(|| {
             self.make_room(refused);
             let most = peak_reserved + slack;
-            if self.allows(bytes) { find_block(range, stream, bytes, most) } else { None }
+            let is_allowed = self.allows(bytes);
+            let found = if is_allowed { find_block(range, stream, bytes, most) } else { None };
+            if found.is_none() {
+                self.note(if is_allowed { Fact::NoStretch } else { Fact::BeyondLimit }, 1, bytes);
+            }
+            found
         });
+        if let Some(Some(Carved { taken, .. })) = &found {
+            self.note(Fact::Taken, u64::from(taken.is_any()), bytes);
+        }
         let unwanted = self.with(|local, shared| match found {
             Some(None) => {
                 local.planner.refuse(live);

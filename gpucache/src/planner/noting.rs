@@ -1,0 +1,150 @@
+//! What is noted of entries that no plan serves as it has it, for the diagnosis of the scope. Nothing of it is on the way of an
+//! allocation that goes by plan.
+
+use super::Planner;
+use super::fate::Course;
+use crate::home::{Deviations, Fact, Facts, Sample, Shared};
+use crate::plan::{Deviation, Log};
+use crate::record::Request;
+
+/// What is noted of the entry that is under way.
+#[derive(Default)]
+pub(super) struct Noted {
+    /// The first allocation that was other than the plan expected, and the first whose place was taken.
+    odd: Option<Sample>,
+    blocked: Option<Sample>,
+    /// The first one that was other than in the recorded entry before.
+    unlike: Option<Sample>,
+    /// Allocations on another stream than the recorded one, their bytes, and one of them.
+    elsewhere: (u64, u64),
+    example: Option<Sample>,
+}
+
+impl Planner {
+    /// Counts entries, for what is noted.
+    pub(crate) fn clock(&self) -> u64 {
+        u64::from(self.entry.number)
+    }
+
+    /// How often the allocations of the latest recorded entry, taken as one round, come in it: 1 if they do not repeat.
+    pub(crate) fn repeats(&self) -> u64 {
+        let log = self.learning.learner.latest();
+        let under_way = self.learning.learner.recorded();
+        under_way.or(log).map_or(1, Log::rounds)
+    }
+
+    /// An allocation came where the plan expected this position.
+    pub(super) fn note_odd_at(&mut self, deviation: Option<Deviation>, request: &Request<'_>, position: usize) {
+        match deviation {
+            None => {}
+            Some(Deviation::Blocked { .. }) => self.note_odd(request, position, true),
+            Some(_) => self.note_odd(request, position, false),
+        }
+    }
+
+    /// The same of one that deviates, or whose place `is_blocked`.
+    pub(super) fn note_odd(&mut self, request: &Request<'_>, position: usize, is_blocked: bool) {
+        let noted = if is_blocked { &mut self.noted.blocked } else { &mut self.noted.odd };
+        let expected = self.plans.envelope().and_then(|envelope| envelope.sizes_at(position));
+        noted.get_or_insert_with(|| Sample::of(request, position as u64 + 1, expected));
+    }
+
+    /// Compares an allocation of this number in a recorded entry with that of the recorded entry before; `None` for one of another
+    /// stream.
+    pub(super) fn note_recorded(&mut self, request: &Request<'_>, number: Option<u32>) {
+        let bytes = request.bytes as u64;
+        let Some(number) = number else {
+            if self.learning.learner.log_mut().is_too_long() {
+                return;
+            }
+            let (events, sum) = self.noted.elsewhere;
+            self.noted.elsewhere = (events + 1, sum + bytes);
+            self.noted.example.get_or_insert_with(|| Sample::of(request, 0, None));
+            return;
+        };
+        let before = self.learning.learner.latest().and_then(|log| log.bytes_at(number));
+        if self.plans.is_empty()
+            && let Some(before) = before.filter(|&before| before != bytes)
+        {
+            let sample = || Sample::of(request, u64::from(number) + 1, Some((before, before)));
+            self.noted.unlike.get_or_insert_with(sample);
+        }
+    }
+
+    /// Whether the entry that ends says anything of how it was served.
+    fn is_noteworthy(&mut self, course: Course) -> bool {
+        let is_unserved = !self.entry.is_planned && (!self.plans.is_empty() || self.learning.learner.has_stopped());
+        let log = self.learning.learner.log_mut();
+        let is_recorded = self.learning.is_recording && log.len() > 0;
+        course.is_telling() || self.entry.aside > 0 || is_recorded || is_unserved
+    }
+
+    /// Notes of an entry that ends what was not as planned.
+    #[inline]
+    pub(super) fn note_entry(&mut self, shared: &Shared, course: Course) {
+        if self.is_noteworthy(course) {
+            self.note_told(shared, course);
+        }
+    }
+
+    #[cold]
+    fn note_told(&mut self, shared: &Shared, course: Course) {
+        let noted = std::mem::take(&mut self.noted);
+        let (entry, facts) = (self.clock(), &mut *shared.facts());
+        let is_served = self.entry.is_planned && !self.entry.is_dissolved;
+        facts.note(Fact::Unplanned, entry, u64::from(!is_served), 0);
+        facts.note(Fact::Aside, entry, self.entry.aside, 0);
+        facts.note(Fact::Blocked, entry, course.seen.blocked + self.entry.displaced, 0);
+        if let Some(sample) = noted.blocked {
+            facts.show(Fact::Blocked, entry, sample);
+        }
+        note_deviations(facts, entry, course.seen, noted.odd);
+        if self.learning.is_recording {
+            let log = self.learning.learner.log_mut();
+            facts.note(Fact::TooLong, entry, u64::from(log.is_too_long()), 0);
+            facts.note(Fact::Recorded, entry, u64::from(log.len()), log.bytes());
+            let (events, bytes) = noted.elsewhere;
+            facts.note(Fact::OtherStream, entry, events, bytes);
+            if let Some(example) = noted.example {
+                facts.show(Fact::OtherStream, entry, example);
+            }
+            if self.plans.is_empty() {
+                self.note_unlike(facts, noted.unlike);
+            }
+        }
+    }
+
+    /// Notes how a recorded entry differs from the one before, while no plan is known.
+    fn note_unlike(&mut self, facts: &mut Facts, unlike: Option<Sample>) {
+        let entry = self.clock();
+        let learner = &self.learning.learner;
+        let Some(log) = learner.recorded() else { return };
+        facts.note(Fact::TooLarge, entry, u64::from(!log.is_plannable()), log.bytes());
+        let Some(before) = learner.latest().filter(|before| before.len() > 0) else { return };
+        let fact = match unlike {
+            _ if log.len() != before.len() => Fact::UnlikeLength,
+            Some(_) => Fact::UnlikeSize,
+            None => return facts.note(Fact::UnlikeDrops, entry, 1, log.bytes()),
+        };
+        facts.note(fact, entry, 1, log.bytes());
+        if let Some(sample) = unlike {
+            facts.show(fact, entry, sample);
+        }
+    }
+}
+
+/// Which allocations were of other sizes than planned, and which came in another order: in an entry as long as its plan what was not
+/// expected is there in the place of what is missing.
+fn note_deviations(facts: &mut Facts, entry: u64, seen: Deviations, odd: Option<Sample>) {
+    let Deviations { extra, missing, reordered, larger, .. } = seen;
+    let is_as_long = extra == missing && extra + larger > 0;
+    let (fact, events) = if is_as_long {
+        (Fact::OtherSize, extra + larger)
+    } else {
+        (Fact::OtherOrder, extra + missing + reordered + larger)
+    };
+    facts.note(fact, entry, events, 0);
+    if let Some(sample) = odd.filter(|_| extra + missing + reordered + larger > 0) {
+        facts.show(fact, entry, sample);
+    }
+}
