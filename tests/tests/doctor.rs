@@ -1,5 +1,5 @@
 //! Sick programs, each with one known cause that its diagnosis names and no other, and healthy ones, of which it finds nothing.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::VecDeque;
 
@@ -101,18 +101,19 @@ mod sick {
         Ok(())
     }
 
-    /// One size of an otherwise regular step changes all the time.
+    /// Some sizes of an otherwise regular step change all the time.
     #[test]
-    fn one_shape_that_changes() -> Result {
+    fn some_shapes_that_change() -> Result {
         let (device, mut rng) = (device(), Rng::with_seed(3));
         for _ in 0..100 {
-            cache_scope!(sick_one_shape, {
+            cache_scope!(sick_some_shapes, {
                 train_step(&device, 4, 32)?;
-                let _prompt = device.zeros::<u8>(1 << rng.u32(4..24))?;
+                let mut prompt = || device.zeros::<u8>(1 << rng.u32(4..24));
+                let _prompts = [prompt()?, prompt()?, prompt()?, prompt()?];
                 train_step(&device, 2, 16)?;
             });
         }
-        is_sick("sick_one_shape", Cause::ChangingShapes);
+        is_sick("sick_some_shapes", Cause::ChangingShapes);
         Ok(())
     }
 
@@ -128,6 +129,43 @@ mod sick {
             });
         }
         is_sick("sick_order", Cause::ChangingOrder);
+        Ok(())
+    }
+
+    /// The same sizes, in the order of chance; each array lives until some more were made.
+    #[test]
+    fn orders_that_are_shuffled() -> Result {
+        let (device, mut rng) = (device(), Rng::with_seed(10));
+        let mut sizes: Vec<usize> = (1..20).map(|size| size * size * 10 * KIB).collect();
+        for _ in 0..100 {
+            rng.shuffle(&mut sizes);
+            cache_scope!(sick_shuffled, {
+                let mut alive = VecDeque::new();
+                for &size in &sizes {
+                    alive.push_back(device.zeros::<u8>(size)?);
+                    alive.truncate(4);
+                    alive.rotate_left(1);
+                }
+            });
+        }
+        is_sick("sick_shuffled", Cause::ChangingOrder);
+        Ok(())
+    }
+
+    /// Two arrays of a regular step that come in one order or the other.
+    #[test]
+    fn two_that_change_places() -> Result {
+        let (device, mut rng) = (device(), Rng::with_seed(11));
+        for _ in 0..100 {
+            cache_scope!(sick_swapped, {
+                train_step(&device, 4, 32)?;
+                for place in 0..8 {
+                    let sizes = [[3 + place, 40 + place], [40 + place, 3 + place]][rng.usize(..2)];
+                    let _two = sizes.map(|size| device.zeros::<u8>(size * 10 * KIB));
+                }
+            });
+        }
+        is_sick("sick_swapped", Cause::ChangingOrder);
         Ok(())
     }
 
@@ -543,10 +581,10 @@ mod healthy {
     #[test]
     fn weights_that_the_first_entry_makes() -> Result {
         let (device, mut weights) = (device(), Vec::new());
-        for entry in 0..60 {
+        for _ in 0..60 {
             cache_scope!(healthy_weights, {
-                if entry == 0 {
-                    weights = (0..100).map(|_| device.zeros::<f32>([64, 64])).collect::<gpucache::Result<_>>()?;
+                while weights.len() < 100 {
+                    weights.push(device.zeros::<f32>([64, 64])?);
                 }
                 train_step(&device, 6, 32)?;
             });
@@ -554,6 +592,33 @@ mod healthy {
         is_healthy("healthy_weights");
         Ok(())
     }
+}
+
+#[test]
+fn a_finding_tells_what_it_costs_where_it_is_and_what_to_do() -> Result {
+    let (device, mut rng) = (device(), Rng::with_seed(12));
+    let (mut scope_line, mut line) = (0, 0);
+    for _ in 0..64 {
+        scope_line = line!() + 1;
+        cache_scope!(told, {
+            train_step(&device, 6, 32)?;
+            for _ in 0..rng.usize(..12) {
+                line = line!() + 1;
+                drop(device.zeros::<f32>([32, 10, 4])?);
+            }
+            train_step(&device, 6, 64)?;
+        });
+    }
+    let diagnosis = diagnose("told").unwrap();
+    assert_eq!(diagnosis.scope_site.map(|site| site.line()), Some(scope_line));
+    let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis}") };
+    assert!(finding.entries > finding.of_entries / 4 && finding.entries <= finding.of_entries, "{finding:?}");
+    assert!(finding.allocations > 0 && finding.share > 0.0 && finding.share < 1.0, "{finding:?}");
+    assert!(finding.sites.iter().any(|site| site.file() == file!() && site.line() == line), "{finding:?}, not {line}");
+    let shown = diagnosis.to_string();
+    assert!(shown.contains("f32 [32, 10, 4], 5120 bytes, where "), "{shown}");
+    assert!(shown.contains("remedy: ") && shown.contains("the order of allocations changes"), "{shown}");
+    Ok(())
 }
 
 #[test]

@@ -24,6 +24,8 @@ const MANY: u64 = 16;
 const ROUNDS: u64 = 16;
 /// So many arrays that outlived their entries, of which hardly any was dropped, pile up.
 const PILED: u64 = 32;
+/// By key a scope keeps a place for each shape, whenever that is in use: so much more than is ever in use at once is no waste yet.
+const WASTE: u64 = 2;
 /// Less idle memory than this is no waste: a page of a host.
 const LITTLE: u64 = 64 << 10;
 
@@ -61,7 +63,7 @@ impl<'a> Patient<'a> {
         }
         let held = stats.busy_bytes + stats.idle_bytes;
         let waste = held.saturating_sub(stats.high_water_bytes);
-        if *keeps_all && waste > stats.high_water_bytes.max(LITTLE) {
+        if *keeps_all && waste > (WASTE * stats.high_water_bytes).max(LITTLE) {
             return Some(self.whole(Cause::KeyedWaste, waste));
         }
         None
@@ -69,18 +71,14 @@ impl<'a> Patient<'a> {
 
     /// What takes its memory, or leaves none.
     fn in_the_way(&self) -> Option<Finding> {
-        let is_unplanned = self.lacks_arena();
         if self.is_frequent(Fact::Squeezed, SELDOM) {
             return Some(self.limited(self.found(Cause::Limit, Fact::Squeezed)));
         }
-        if is_unplanned && self.last(Fact::BeyondLimit) > self.last(Fact::NoStretch) {
+        if self.lacks_arena() && self.last(Fact::BeyondLimit) > self.last(Fact::NoStretch) {
             return Some(self.limited(self.refused(Cause::Limit, Fact::BeyondLimit)));
         }
         if self.is_frequent(Fact::Short, SELDOM) {
             return Some(self.found(Cause::Short, Fact::Short));
-        }
-        if is_unplanned && self.last(Fact::NoStretch) > 0 {
-            return Some(self.refused(Cause::Short, Fact::NoStretch));
         }
         if self.is_frequent(Fact::Invalidated, SELDOM) && self.lately(Fact::Invalidated).entries > 2 {
             return Some(self.found(Cause::Invalidated, Fact::Invalidated));
@@ -111,7 +109,7 @@ impl<'a> Patient<'a> {
         if self.known.clock < EARLY {
             return None;
         }
-        self.streams().or_else(|| self.deviations()).or_else(|| self.differences())
+        self.streams().or_else(|| self.deviations()).or_else(|| self.differences()).or_else(|| self.no_stretch())
     }
 
     fn streams(&self) -> Option<Finding> {
@@ -157,8 +155,9 @@ impl<'a> Patient<'a> {
         let recorded = self.last(Fact::Recorded);
         let causes = [
             (Fact::UnlikeDrops, Cause::ChangingDrops),
+            (Fact::UnlikeEscapes, Cause::Escapes),
             (Fact::UnlikeSize, Cause::ChangingShapes),
-            (Fact::UnlikeLength, Cause::ChangingOrder),
+            (Fact::UnlikeOrder, Cause::ChangingOrder),
         ];
         let seen = causes.map(|(fact, cause)| (self.known.facts.lately(fact, recorded), fact, cause));
         let (most, fact, cause) = seen.into_iter().max_by_key(|(amount, ..)| amount.entries)?;
@@ -166,6 +165,12 @@ impl<'a> Patient<'a> {
         let amount =
             Amount { bytes: most.bytes / most.entries.max(1), events: self.mean * unplanned.entries, ..unplanned };
         (most.entries > 1).then(|| self.finding_of(cause, fact, amount, self.span))
+    }
+
+    /// Nothing is wrong with the entries, and still there is no room for their plan.
+    fn no_stretch(&self) -> Option<Finding> {
+        let is_refused = self.lacks_arena() && self.last(Fact::NoStretch) > 0;
+        is_refused.then(|| self.refused(Cause::Short, Fact::NoStretch))
     }
 
     fn lately(&self, fact: Fact) -> Amount {

@@ -24,12 +24,14 @@ pub(crate) enum Fact {
     Aside,
     /// Of a recorded entry, the first allocation that was another than in the recorded entry before, which was as long.
     UnlikeSize,
-    /// The same, of entries that were not equally long.
-    UnlikeLength,
+    /// The same, of entries that were not equally long, or had the same sizes in another order.
+    UnlikeOrder,
     /// Recorded entries with the same allocations as the one before, whose drops came otherwise.
     UnlikeDrops,
     /// Allocations in recorded entries on another stream than the first one's.
     OtherStream,
+    /// The same, where others outlived the entry.
+    UnlikeEscapes,
     /// Drops inside of the scope of what other streams may still use.
     UsedElsewhere,
     /// Allocations of entries with `recycle = "off"`.
@@ -185,9 +187,11 @@ impl Facts {
         tally.show(sample);
     }
 
-    /// An example of what is noted in this entry.
-    pub(crate) fn show(&mut self, fact: Fact, entry: u64, sample: Sample) {
-        self.tally(fact, entry).show(sample);
+    /// An example of what is noted in this entry, if there is one.
+    pub(crate) fn show(&mut self, fact: Fact, entry: u64, sample: Option<Sample>) {
+        if let Some(sample) = sample {
+            self.tally(fact, entry).show(sample);
+        }
     }
 
     fn tally(&mut self, fact: Fact, entry: u64) -> &mut Tally {

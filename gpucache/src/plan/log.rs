@@ -118,6 +118,12 @@ impl Log {
         self.allocations.iter().fold(0, |sum, logged| sum.saturating_add(logged.bytes))
     }
 
+    /// Whether the same allocations outlived it as another one that is as long.
+    pub(crate) fn outlived_as(&self, other: &Log) -> bool {
+        let mut pairs = self.allocations.iter().zip(&other.allocations);
+        pairs.all(|(one, other)| (one.upper == OUTLIVES) == (other.upper == OUTLIVES))
+    }
+
     /// How many times the same allocations come one round after the other, from the first to the last; the last round may be cut
     /// short.
     pub(crate) fn rounds(&self) -> u64 {

@@ -77,6 +77,8 @@ pub(crate) struct Planner {
     refused: Option<Refused>,
     effects: Effects,
     noted: Noted,
+    /// Whether the last entry that deviated had as many allocations as its plan.
+    was_as_long: bool,
 }
 
 /// What each allocation and drop needs, in two lines of the processor's cache: the words up to the cursor, and the cursor's

@@ -15,6 +15,8 @@ pub(super) struct Noted {
     blocked: Option<Sample>,
     /// The first one that was other than in the recorded entry before.
     unlike: Option<Sample>,
+    /// Allocations that were expected otherwise and served beside the plan.
+    pub(super) beside: u64,
     /// Allocations on another stream than the recorded one, their bytes, and one of them.
     elsewhere: (u64, u64),
     example: Option<Sample>,
@@ -95,56 +97,59 @@ impl Planner {
         facts.note(Fact::Unplanned, entry, u64::from(!is_served), 0);
         facts.note(Fact::Aside, entry, self.entry.aside, 0);
         facts.note(Fact::Blocked, entry, course.seen.blocked + self.entry.displaced, 0);
-        if let Some(sample) = noted.blocked {
-            facts.show(Fact::Blocked, entry, sample);
+        facts.show(Fact::Blocked, entry, noted.blocked);
+        if let Some(odd) = noted.odd {
+            let Deviations { extra, missing, reordered, larger, .. } = course.seen;
+            // Where sizes differ alone, what was not expected stands in the place of what is missing.
+            let is_of_sizes = self.is_as_long(course, noted.beside) && extra + larger >= reordered;
+            let fact = if is_of_sizes { Fact::OtherSize } else { Fact::OtherOrder };
+            facts.note(fact, entry, extra + missing + reordered + larger, 0);
+            facts.show(fact, entry, Some(odd));
         }
-        note_deviations(facts, entry, course.seen, noted.odd);
         if self.learning.is_recording {
-            let log = self.learning.learner.log_mut();
-            facts.note(Fact::TooLong, entry, u64::from(log.is_too_long()), 0);
-            facts.note(Fact::Recorded, entry, u64::from(log.len()), log.bytes());
-            let (events, bytes) = noted.elsewhere;
-            facts.note(Fact::OtherStream, entry, events, bytes);
-            if let Some(example) = noted.example {
-                facts.show(Fact::OtherStream, entry, example);
-            }
-            if self.plans.is_empty() {
-                self.note_unlike(facts, noted.unlike);
-            }
+            self.note_log(facts, noted.elsewhere, noted.example);
+            self.note_unlike(facts, noted.unlike);
         }
+    }
+
+    /// Whether the entry had as many allocations as its plan, of which so many went beside that. What became of an entry whose arena was
+    /// given up on the way is not known unless it is recorded: then it is taken to be as the one before.
+    fn is_as_long(&mut self, course: Course, beside: u64) -> bool {
+        let planned = self.hot.cursor.next() as u64 + self.hot.cursor.left();
+        let came = course.served + beside + self.entry.aside;
+        match (self.learning.learner.recorded(), self.entry.is_dissolved) {
+            (Some(log), _) => self.was_as_long = u64::from(log.len()) == planned,
+            (None, false) => self.was_as_long = came == planned,
+            (None, true) => {}
+        }
+        self.was_as_long
+    }
+
+    /// Notes what was recorded, and the allocations on other streams.
+    fn note_log(&mut self, facts: &mut Facts, (events, bytes): (u64, u64), example: Option<Sample>) {
+        let entry = self.clock();
+        let log = self.learning.learner.log_mut();
+        facts.note(Fact::TooLong, entry, u64::from(log.is_too_long()), 0);
+        facts.note(Fact::Recorded, entry, u64::from(log.len()), log.bytes());
+        facts.note(Fact::OtherStream, entry, events, bytes);
+        facts.show(Fact::OtherStream, entry, example);
     }
 
     /// Notes how a recorded entry differs from the one before, while no plan is known.
     fn note_unlike(&mut self, facts: &mut Facts, unlike: Option<Sample>) {
         let entry = self.clock();
         let learner = &self.learning.learner;
-        let Some(log) = learner.recorded() else { return };
+        let Some(log) = learner.recorded().filter(|_| self.plans.is_empty()) else { return };
         facts.note(Fact::TooLarge, entry, u64::from(!log.is_plannable()), log.bytes());
         let Some(before) = learner.latest().filter(|before| before.len() > 0) else { return };
         let fact = match unlike {
-            _ if log.len() != before.len() => Fact::UnlikeLength,
+            _ if log.len() != before.len() => Fact::UnlikeOrder,
+            Some(_) if log.bytes() == before.bytes() => Fact::UnlikeOrder,
             Some(_) => Fact::UnlikeSize,
-            None => return facts.note(Fact::UnlikeDrops, entry, 1, log.bytes()),
+            None if log.outlived_as(before) => Fact::UnlikeDrops,
+            None => Fact::UnlikeEscapes,
         };
         facts.note(fact, entry, 1, log.bytes());
-        if let Some(sample) = unlike {
-            facts.show(fact, entry, sample);
-        }
-    }
-}
-
-/// Which allocations were of other sizes than planned, and which came in another order: in an entry as long as its plan what was not
-/// expected is there in the place of what is missing.
-fn note_deviations(facts: &mut Facts, entry: u64, seen: Deviations, odd: Option<Sample>) {
-    let Deviations { extra, missing, reordered, larger, .. } = seen;
-    let is_as_long = extra == missing && extra + larger > 0;
-    let (fact, events) = if is_as_long {
-        (Fact::OtherSize, extra + larger)
-    } else {
-        (Fact::OtherOrder, extra + missing + reordered + larger)
-    };
-    facts.note(fact, entry, events, 0);
-    if let Some(sample) = odd.filter(|_| extra + missing + reordered + larger > 0) {
-        facts.show(fact, entry, sample);
+        facts.show(fact, entry, unlike);
     }
 }

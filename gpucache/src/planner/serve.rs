@@ -145,6 +145,7 @@ impl Planner {
         };
         self.note_odd_at(deviation, request, expected);
         self.count(deviation, bytes);
+        self.noted.beside += u64::from(served.is_none() && deviation.is_some());
         self.place(served?, shared, stream, request)
     }
 
