@@ -71,37 +71,44 @@ impl<'a> Patient<'a> {
 
     /// What takes its memory, or leaves none.
     fn in_the_way(&self) -> Option<Finding> {
+        self.limit().or_else(|| {
+            let causes = [(Fact::Short, Cause::Short), (Fact::Invalidated, Cause::Invalidated)];
+            let is_so = |&(fact, _): &(Fact, Cause)| self.is_frequent(fact, SELDOM) && self.lately(fact).entries > 2;
+            let found = causes.into_iter().find(is_so).map(|(fact, cause)| self.found(cause, fact));
+            found.or_else(|| self.goes_back().then(|| self.found(Cause::GivenBack, Fact::GivenBack)))
+        })
+    }
+
+    fn limit(&self) -> Option<Finding> {
         if self.is_frequent(Fact::Squeezed, SELDOM) {
             return Some(self.limited(self.found(Cause::Limit, Fact::Squeezed)));
         }
-        if self.lacks_arena() && self.last(Fact::BeyondLimit) > self.last(Fact::NoStretch) {
-            return Some(self.limited(self.refused(Cause::Limit, Fact::BeyondLimit)));
-        }
-        if self.is_frequent(Fact::Short, SELDOM) {
-            return Some(self.found(Cause::Short, Fact::Short));
-        }
-        if self.is_frequent(Fact::Invalidated, SELDOM) && self.lately(Fact::Invalidated).entries > 2 {
-            return Some(self.found(Cause::Invalidated, Fact::Invalidated));
-        }
-        let goes_back = self.is_frequent(Fact::GivenBack, SELDOM / 2) && self.is_frequent(Fact::Taken, SELDOM / 2);
-        (goes_back && self.known.clock >= EARLY).then(|| self.found(Cause::GivenBack, Fact::GivenBack))
+        let is_refused = self.lacks_arena() && self.last(Fact::BeyondLimit) > self.last(Fact::NoStretch);
+        is_refused.then(|| self.limited(self.refused(Cause::Limit, Fact::BeyondLimit)))
+    }
+
+    /// Whether its memory goes back between entries, and is taken from the device again.
+    fn goes_back(&self) -> bool {
+        let is_often = |fact| self.is_frequent(fact, SELDOM / 2);
+        self.known.clock >= EARLY && is_often(Fact::GivenBack) && is_often(Fact::Taken)
     }
 
     /// A scope that stands elsewhere than what repeats.
     fn misplaced(&self) -> Option<Finding> {
         let Known { stats, clock, repeats, .. } = self.known;
-        if stats.entries >= MANY && stats.allocations() * SELDOM < stats.entries {
-            return Some(self.whole(Cause::Empty, 0));
-        }
-        if (1..EARLY).contains(clock) && stats.entries >= MANY {
-            return Some(self.whole(Cause::Nested, 0));
-        }
-        if (1..=2).contains(clock) && *repeats >= ROUNDS {
-            return Some(self.whole(Cause::LoopInside, stats.high_water_bytes));
-        }
-        let too = [(Fact::TooLong, Cause::TooLong), (Fact::TooLarge, Cause::TooLarge)];
-        let too = too.into_iter().find(|&(fact, _)| self.is_frequent(fact, 2));
-        too.map(|(fact, cause)| self.found(cause, fact))
+        let is_entered = stats.entries >= MANY;
+        let causes = [
+            (Cause::Empty, is_entered && stats.allocations() * SELDOM < stats.entries),
+            (Cause::Nested, is_entered && (1..EARLY).contains(clock)),
+            (Cause::LoopInside, (1..=2).contains(clock) && *repeats >= ROUNDS),
+        ];
+        let bytes = stats.high_water_bytes;
+        let found = causes.into_iter().find(|&(_, is_so)| is_so).map(|(cause, _)| self.whole(cause, bytes));
+        found.or_else(|| {
+            let too = [(Fact::TooLong, Cause::TooLong), (Fact::TooLarge, Cause::TooLarge)];
+            let too = too.into_iter().find(|&(fact, _)| self.is_frequent(fact, 2));
+            too.map(|(fact, cause)| self.found(cause, fact))
+        })
     }
 
     /// What entries do.

@@ -75,10 +75,17 @@ impl Planner {
 
     /// Whether the entry that ends says anything of how it was served.
     fn is_noteworthy(&mut self, course: Course) -> bool {
-        let is_unserved = !self.entry.is_planned && (!self.plans.is_empty() || self.learning.learner.has_stopped());
-        let log = self.learning.learner.log_mut();
-        let is_recorded = self.learning.is_recording && log.len() > 0;
-        course.is_telling() || self.entry.aside > 0 || is_recorded || is_unserved
+        course.is_telling() || self.entry.aside > 0 || self.has_record() || self.was_left_out()
+    }
+
+    /// Whether it was recorded, and allocated something.
+    fn has_record(&mut self) -> bool {
+        self.learning.is_recording && self.learning.learner.log_mut().len() > 0
+    }
+
+    /// Whether it had to do without a plan: there are some and no arena, or learning pauses.
+    fn was_left_out(&self) -> bool {
+        !self.entry.is_planned && (!self.plans.is_empty() || self.learning.learner.has_stopped())
     }
 
     /// Notes of an entry that ends what was not as planned.
