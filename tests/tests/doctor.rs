@@ -86,6 +86,24 @@ mod sick {
         Ok(())
     }
 
+    /// A third of what entries allocate stays alive, by chance.
+    #[test]
+    fn arrays_of_which_some_pile_up() -> Result {
+        let (device, mut kept, mut rng) = (device(), Vec::new(), Rng::with_seed(7));
+        for _ in 0..100 {
+            cache_scope!(sick_some_pile, {
+                for size in 1..20 {
+                    let array = device.zeros::<f32>(size * KIB)?;
+                    if rng.u32(..3) == 0 {
+                        kept.push(array);
+                    }
+                }
+            });
+        }
+        is_sick("sick_some_pile", Cause::Escapes);
+        Ok(())
+    }
+
     /// Sizes that differ in each entry, by more than a plan's places can have.
     #[test]
     fn shapes_that_change() -> Result {
@@ -219,6 +237,17 @@ mod sick {
         Ok(())
     }
 
+    /// Each entry on another stream than the one before.
+    #[test]
+    fn streams_in_turn_in_one_scope() -> Result {
+        let streams = [Host::new_stream()?, Host::new_stream()?];
+        for entry in 0..60 {
+            cache_scope!(sick_turns, { train_step(&streams[entry % 2], 4, 32)? });
+        }
+        is_sick("sick_turns", Cause::OtherStreams);
+        Ok(())
+    }
+
     #[test]
     fn arrays_used_on_another_stream() -> Result {
         let (one, other) = (Host::new_stream()?, Host::new_stream()?);
@@ -342,6 +371,20 @@ mod sick {
     }
 
     #[test]
+    fn a_limit_of_the_device() -> Result {
+        let device = device();
+        gpucache::limit(&device, 12 * MIB as u64);
+        for _ in 0..40 {
+            cache_scope!(sick_limited, {
+                let _kept = device.zeros::<u8>(8 * MIB)?;
+                device.zeros::<u8>(6 * MIB).unwrap_err();
+            });
+        }
+        is_sick("sick_limited", Cause::Limit);
+        Ok(())
+    }
+
+    #[test]
     fn a_device_that_is_too_small() -> Result {
         let device = Virtual::new(16 * MIB);
         for _ in 0..40 {
@@ -426,6 +469,41 @@ mod healthy {
             cache_scope!(healthy_orders, { train_step(&device, 6 + 3 * (entry % 2), 32)? });
         }
         is_healthy("healthy_orders");
+        Ok(())
+    }
+
+    #[test]
+    fn a_validation_now_and_then() -> Result {
+        let device = device();
+        for entry in 0..101 {
+            cache_scope!(healthy_validated, {
+                train_step(&device, 4, 32)?;
+                if entry % 10 == 9 {
+                    train_step(&device, 3, 77)?;
+                }
+            });
+        }
+        is_healthy("healthy_validated");
+        Ok(())
+    }
+
+    /// What no plan is lost by: recursion, a thread for each entry, scopes of one array that is handed out.
+    #[test]
+    fn scopes_of_other_kinds() -> Result {
+        fn recurse(device: &Virtual, depth: usize) -> Result {
+            cache_scope!(healthy_recursion, {
+                let _frame = device.zeros::<u8>(KIB * (1 + depth))?;
+                if depth > 0 { recurse(device, depth - 1) } else { Ok(()) }
+            })
+        }
+        let device = device();
+        for _ in 0..50 {
+            recurse(&device, 6)?;
+            drop(cache_scope!(healthy_output, { device.zeros::<f32>(1000)? }));
+            let entry = || cache_scope!(healthy_thread_each, { train_step(&device, 4, 32) });
+            std::thread::scope(|scope| scope.spawn(entry).join().unwrap())?;
+        }
+        ["healthy_recursion", "healthy_output", "healthy_thread_each"].into_iter().for_each(is_healthy);
         Ok(())
     }
 

@@ -158,10 +158,11 @@ impl Holder for Cache {
         self.scope_name()
     }
 
-    fn count_climb(&'static self, climb: &Climbs) {
+    fn count_climb(&'static self, climb: &Climbs, is_limited: bool) {
         self.shared.climbs().add(climb);
         if let Some(owner) = self.owner() {
             owner.note(Fact::Short, 1, 0);
+            owner.note(Fact::ShortByLimit, u64::from(is_limited), 0);
         }
     }
 

@@ -44,9 +44,10 @@ pub enum Cause {
     TooLong,
     /// The arrays of an entry have more bytes together than a plan has addresses for: 512 GiB.
     TooLarge,
-    /// The limit of the scope leaves no room for its plan, or has idle memory go back before it is needed again.
+    /// A limit of the scope, of the device or of the process leaves no room for the plan or for allocations, or has idle memory go
+    /// back before it is needed again.
     Limit,
-    /// The device, or a limit of it, has no room for the plan, or is short of memory again and again.
+    /// The device has no room for the plan, or is short of memory again and again, without a limit.
     Short,
     /// The memory of the scope goes back between its entries, and is taken from the device again.
     GivenBack,
@@ -73,7 +74,7 @@ impl Cause {
             Cause::KeyedWaste => "recycle = \"keyed\" keeps far more than is in use at once",
             Cause::TooLong => "an entry has more allocations than are recorded (131072)",
             Cause::TooLarge => "the arrays of an entry are more than a plan has addresses for (512 GiB)",
-            Cause::Limit => "the limit of the scope is in the way",
+            Cause::Limit => "a limit of the scope, of the device or of the process is in the way",
             Cause::Short => "memory of the device is short",
             Cause::GivenBack => "its memory is given back between entries, and taken from the device again",
             Cause::Invalidated => "it is invalidated again and again",
@@ -111,10 +112,10 @@ impl Cause {
             Cause::KeyedWaste => "choose recycle = \"auto\" or \"range\", which share memory between sizes",
             Cause::TooLong => "make the entry shorter: a scope for each part of it that repeats",
             Cause::TooLarge => "make the entry smaller: a scope for each part of it",
-            Cause::Limit => "raise the limit of the scope, or have less in use at once",
-            Cause::Short => {
-                "raise the limit of the device if it has one, or hold less: `climbs` and the error tell who holds what"
+            Cause::Limit => {
+                "raise the limit, or have less in use at once: the error of an allocation tells who holds what"
             }
+            Cause::Short => "hold less on the device: `climbs_of` and the error of an allocation tell who holds what",
             Cause::GivenBack => {
                 "call `trim` and `invalidate` more rarely, or raise `limit_idle` and limits of the device"
             }

@@ -14,6 +14,8 @@ use crate::home::{Amount, Fact, WINDOW};
 const EARLY: u64 = 8;
 /// What is seen in a smaller share of entries is not told.
 const SELDOM: u64 = 8;
+/// Deviations in a smaller share of entries are not told: work that comes now and then, as a validation.
+const DEVIATING: u64 = 5;
 /// Nor is what concerns a smaller share of allocations.
 const FEW: u64 = 128;
 /// What was not seen in so many entries is over.
@@ -83,6 +85,9 @@ impl<'a> Patient<'a> {
         if self.is_frequent(Fact::Squeezed, SELDOM) {
             return Some(self.limited(self.found(Cause::Limit, Fact::Squeezed)));
         }
+        if self.is_frequent(Fact::ShortByLimit, SELDOM) {
+            return Some(self.found(Cause::Limit, Fact::ShortByLimit));
+        }
         let is_refused = self.lacks_arena() && self.last(Fact::BeyondLimit) > self.last(Fact::NoStretch);
         is_refused.then(|| self.limited(self.refused(Cause::Limit, Fact::BeyondLimit)))
     }
@@ -130,6 +135,14 @@ impl<'a> Patient<'a> {
                 ..self.finding_of(Cause::OtherStreams, Fact::OtherStream, other, own.entries)
             });
         }
+        if self.is_frequent(Fact::Unserved, SELDOM) {
+            return Some(self.found(Cause::OtherStreams, Fact::Unserved));
+        }
+        self.used_elsewhere()
+    }
+
+    /// Memory that waits for other streams.
+    fn used_elsewhere(&self) -> Option<Finding> {
         let used = self.lately(Fact::UsedElsewhere);
         let waits = used.bytes / used.entries.max(1);
         let is_much = used.events >= 2 * used.entries && waits * SELDOM >= self.known.stats.high_water_bytes;
@@ -139,8 +152,8 @@ impl<'a> Patient<'a> {
 
     /// How entries differ from their plan: the cause that most of them tell of.
     fn deviations(&self) -> Option<Finding> {
-        let Known { plans, stats, carried_now, .. } = self.known;
-        if plans.carried >= PILED && carried_now * SELDOM >= plans.carried * (SELDOM - 1) {
+        let Known { stats, carried_now, .. } = self.known;
+        if self.piles_up() {
             return Some(Finding { allocations: *carried_now, ..self.whole(Cause::Escapes, stats.busy_bytes) });
         }
         let causes = [
@@ -149,9 +162,17 @@ impl<'a> Patient<'a> {
             (Fact::OtherOrder, Cause::ChangingOrder),
             (Fact::OtherSize, Cause::ChangingShapes),
         ];
-        let told = causes.into_iter().filter(|&(fact, _)| self.is_frequent(fact, SELDOM) && self.is_much(fact));
+        let told = causes.into_iter().filter(|&(fact, _)| self.is_frequent(fact, DEVIATING) && self.is_much(fact));
         let most = told.max_by_key(|&(fact, _)| self.lately(fact).entries);
         most.map(|(fact, cause)| self.found(cause, fact))
+    }
+
+    /// Whether what outlives its entry is hardly ever dropped, or more and more of it is alive.
+    fn piles_up(&self) -> bool {
+        let Known { plans, carried_now: now, clock, .. } = self.known;
+        let is_kept = plans.carried >= PILED && now * SELDOM >= plans.carried * (SELDOM - 1);
+        let grows = now * 4 >= plans.carried && self.last(Fact::RingGrew) * 4 >= clock * 3;
+        is_kept || (grows && plans.carried >= 4 * PILED)
     }
 
     /// How entries differ from each other that no plan serves.

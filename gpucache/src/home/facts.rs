@@ -32,6 +32,8 @@ pub(crate) enum Fact {
     OtherStream,
     /// The same, where others outlived the entry.
     UnlikeEscapes,
+    /// Allocations of entries of which the plan that was there served none.
+    Unserved,
     /// Drops inside of the scope of what other streams may still use.
     UsedElsewhere,
     /// Allocations of entries with `recycle = "off"`.
@@ -46,8 +48,11 @@ pub(crate) enum Fact {
     NoStretch,
     /// Allocations before which the limit of the scope had idle memory go back.
     Squeezed,
-    /// Allocations for which the device was short of memory.
+    /// Allocations for which the device was short of memory, and those of them that a limit of the device or the process met.
     Short,
+    ShortByLimit,
+    /// Times that the ring had to grow, for arrays that outlive their entry.
+    RingGrew,
     /// Times that memory was given back by `trim`, `limit_idle` or others' need, with the bytes.
     GivenBack,
     /// Invalidations that the scope followed.

@@ -79,6 +79,8 @@ pub(crate) struct Planner {
     noted: Noted,
     /// Whether the last entry that deviated had as many allocations as its plan.
     was_as_long: bool,
+    /// Allocations beside plans until the last entry of which a plan served nothing, or that was noted.
+    unplanned: u64,
 }
 
 /// What each allocation and drop needs, in two lines of the processor's cache: the words up to the cursor, and the cursor's

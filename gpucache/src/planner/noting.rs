@@ -91,7 +91,11 @@ impl Planner {
     /// Notes of an entry that ends what was not as planned.
     #[inline]
     pub(super) fn note_entry(&mut self, shared: &Shared, course: Course) {
-        if self.is_noteworthy(course) {
+        let unplanned = shared.counters.unplanned();
+        let more = unplanned.wrapping_sub(std::mem::replace(&mut self.unplanned, unplanned));
+        if course.is_served_through && course.served == 0 && self.hot.cursor.is_at_start() {
+            shared.facts().note(Fact::Unserved, self.clock(), more, 0);
+        } else if self.is_noteworthy(course) {
             self.note_told(shared, course);
         }
     }
