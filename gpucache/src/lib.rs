@@ -32,7 +32,7 @@
 //! - Everything builds without CUDA; the driver is loaded when a GPU is asked for.
 //!
 //! # The way through the code
-//! `scope` (names, guards) → `placed` (arrays that may rest on the host) → `array` (types), and beside it `foreign` (what other crates allocate) → `cache` (blocks of bytes under a key) → `planner` (which plan serves an entry) →
+//! `scope` (names, guards) → `doctor` (what is wrong with a scope) → `placed` (arrays that may rest on the host) → `array` (types), and beside it `foreign` (what other crates allocate) → `cache` (blocks of bytes under a key) → `planner` (which plan serves an entry) →
 //! `home` (who may touch a cache) → `pressure` (who gives memory back) and `record` (a block's lives) → `range` (addresses) →
 //! `order` (streams) → `device` (a machine) → `trace` (what happened) → `base`, `plan` (pure: which addresses an entry will need) and `placement` (pure: what rests on the host, and when). Each module uses
 //! only those after it; `DESIGN.md` says why.
@@ -46,6 +46,7 @@ mod array;
 mod base;
 mod cache;
 pub mod device;
+mod doctor;
 #[cfg(feature = "foreign")]
 pub mod foreign;
 mod home;
@@ -69,6 +70,7 @@ pub use array::{ArrayView, Graph, Launch};
 pub use base::error::{Error, Result};
 pub use base::shortage::{Bound, Holding, Shortage};
 pub use cache::Recycle;
+pub use doctor::{Cause, Diagnosis, Finding};
 pub use home::{Deviations, PlanStats, ScopeStats, Unplanned};
 pub use placed::{Fetched, FetchedMut, Placed, PlacedStats, Placement, limit_host, placed_stats};
 pub use pressure::{
@@ -76,7 +78,8 @@ pub use pressure::{
     on_pressure, patience, share_of, trim,
 };
 pub use scope::{
-    Invalidated, OwnedScope, Scope, ScopeGuard, climbs_of, invalidate, invalidate_all, plan_stats, scopes, stats,
+    Invalidated, OwnedScope, Scope, ScopeGuard, climbs_of, diagnose, invalidate, invalidate_all, plan_stats, scopes,
+    stats,
 };
 
 /// Compiles the programs in the README, one of which compiles a kernel.

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Spacing, TokenStream, TokenTree};
 
 /// The layers, from the top. Those of one line stand beside each other.
-const LAYERS: [&[&str]; 13] = [
+const LAYERS: [&[&str]; 14] = [
     &["scope"],
+    &["doctor"],
     &["placed"],
     &["array", "foreign"],
     &["cache"],

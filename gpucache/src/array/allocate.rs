@@ -29,6 +29,7 @@ pub trait Allocate: Device {
     /// assert!(!mask[63]);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
+    #[track_caller]
     fn zeros<T: Element>(&self, shape: impl Shape) -> Result<Array<T, Self>> {
         Array::zeros(self, shape)
     }
@@ -51,6 +52,7 @@ pub trait Allocate: Device {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     #[inline]
+    #[track_caller]
     unsafe fn uninit<T: Element>(&self, shape: impl Shape) -> Result<Array<T, Self>> {
         // SAFETY: the caller promises what the constructor asks for, of the array that is handed on as it is.
         unsafe { Array::uninit(self, shape) }

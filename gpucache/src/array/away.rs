@@ -19,7 +19,7 @@ pub(crate) struct Away<T> {
 }
 
 fn request<T: 'static>(dims: &[usize], bytes: usize) -> Request<'_> {
-    Request { dtype: TypeId::of::<T>(), type_name: std::any::type_name::<T>(), dims, bytes }
+    Request { dtype: TypeId::of::<T>(), type_name: std::any::type_name::<T>(), dims, bytes, site: None }
 }
 
 impl<T: Element, D: Device> Array<T, D> {

@@ -44,7 +44,7 @@ fn none<T>(dims: &[usize]) -> Result<usize> {
 #[cfg(feature = "cuda")]
 pub(super) fn request<T: 'static>(dims: &[usize]) -> Result<Request<'_>> {
     let bytes = elements::<T>(dims)? * size_of::<T>();
-    Ok(Request { dtype: TypeId::of::<T>(), type_name: std::any::type_name::<T>(), dims, bytes })
+    Ok(Request { dtype: TypeId::of::<T>(), type_name: std::any::type_name::<T>(), dims, bytes, site: None })
 }
 
 pub(super) fn same_len<T>(dims: &[usize], len: usize) -> Result<()> {

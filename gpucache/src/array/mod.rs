@@ -18,6 +18,7 @@ mod cuda;
 
 use std::any::TypeId;
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::slice::{from_raw_parts_mut, from_ref};
 
 pub use allocate::Allocate;
@@ -80,6 +81,7 @@ impl<T, D> Array<T, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     #[rustfmt::skip]
+    #[track_caller]
     pub fn zeros(device: &D, shape: impl Shape) -> Result<Self> where T: Element, D: Device {
         let mut array = Self::allocate(device, shape.dims())?;
         array.block.fill(&[0])?;
@@ -99,6 +101,7 @@ impl<T, D> Array<T, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     #[rustfmt::skip]
+    #[track_caller]
     pub fn full(device: &D, shape: impl Shape, value: T) -> Result<Self> where T: Element, D: Device {
         let mut array = Self::allocate(device, shape.dims())?;
         array.block.fill(shortest_period(bytes_of(from_ref(&value))))?;
@@ -119,6 +122,7 @@ impl<T, D> Array<T, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     #[rustfmt::skip]
+    #[track_caller]
     pub fn from_slice(device: &D, shape: impl Shape, values: &[T]) -> Result<Self> where T: Element, D: Device {
         let dims = shape.dims();
         same_len::<T>(dims, values.len())?;
@@ -145,6 +149,7 @@ impl<T, D> Array<T, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     #[rustfmt::skip]
+    #[track_caller]
     pub unsafe fn uninit(device: &D, shape: impl Shape) -> Result<Self> where T: Element, D: Device {
         Self::allocate(device, shape.dims())
     }
@@ -153,19 +158,21 @@ impl<T, D> Array<T, D> {
 impl<T: Element, D: Device> Array<T, D> {
     /// Serves what a plan expects in line, where all stays in registers.
     #[inline(always)]
+    #[track_caller]
     fn allocate(device: &D, dims: &[usize]) -> Result<Self> {
-        let Some(elements) = product::<T>(dims) else { return Self::serve_empty(device, dims) };
+        let Some(elements) = product::<T>(dims) else { return Self::serve_empty(device, dims, Location::caller()) };
         let bytes = elements * size_of::<T>();
         match current::serve_planned(device.stream_handle(), dims, bytes) {
             Some(record) => Ok(Array { block: Block::of(record), typed: PhantomData }),
-            None => Self::serve(device, dims, bytes),
+            None => Self::serve(device, dims, bytes, Location::caller()),
         }
     }
 
     #[inline(never)]
-    fn serve(device: &D, dims: &[usize], bytes: usize) -> Result<Self> {
+    fn serve(device: &D, dims: &[usize], bytes: usize, site: &'static Location<'static>) -> Result<Self> {
         const { assert!(align_of::<T>() as u64 <= ALIGNMENT, "an element is aligned to at most 256 bytes, as blocks are") };
-        let request = Request { dtype: TypeId::of::<T>(), type_name: std::any::type_name::<T>(), dims, bytes };
+        let (dtype, type_name) = (TypeId::of::<T>(), std::any::type_name::<T>());
+        let request = Request { dtype, type_name, dims, bytes, site: Some(site) };
         let refused = |error| current::refused(error, &request);
         let block = Block::allocate(device.stream_handle(), &request).map_err(refused)?;
         Ok(Array { block, typed: PhantomData })
@@ -174,8 +181,8 @@ impl<T: Element, D: Device> Array<T, D> {
     /// Serves dimensions whose product overflows, if there is a zero among them.
     #[cold]
     #[inline(never)]
-    fn serve_empty(device: &D, dims: &[usize]) -> Result<Self> {
-        Self::serve(device, dims, elements::<T>(dims)? * size_of::<T>())
+    fn serve_empty(device: &D, dims: &[usize], site: &'static Location<'static>) -> Result<Self> {
+        Self::serve(device, dims, elements::<T>(dims)? * size_of::<T>(), site)
     }
 
     /// The dimensions, outermost first.
@@ -304,8 +311,9 @@ impl<T: Element, D: Device> Array<T, D> {
     /// assert_eq!(*copy, [1, 1]);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
+    #[track_caller]
     pub fn try_clone(&self) -> Result<Self> {
-        let mut copy = Self::serve(self.device(), self.shape(), self.byte_len())?;
+        let mut copy = Self::serve(self.device(), self.shape(), self.byte_len(), Location::caller())?;
         copy.block.copy_from(&self.block)?;
         Ok(copy)
     }

@@ -8,6 +8,7 @@ use super::owner::Owner;
 use crate::base::error::{Error, Result};
 use crate::base::shortage::Bound;
 use crate::device::Stream;
+use crate::home::Fact;
 use crate::pressure::ask::Asked;
 use crate::pressure::reclaim::Holder;
 use crate::pressure::survey;
@@ -53,6 +54,7 @@ impl Owner {
     #[cold]
     fn insist_on_limit(&self, stream: &Stream, request: &Request<'_>) -> Result<()> {
         let (bytes, limit) = (request.bytes as u64, self.with(|local, _| local.limit));
+        self.note_sample(Fact::Squeezed, request);
         // What is more than the limit is had by nothing that goes back.
         if bytes <= limit {
             self.make_room_for(bytes);

@@ -5,6 +5,7 @@ use super::local::Local;
 use super::owner::Owner;
 use super::supply;
 use crate::device::{Stream, softly};
+use crate::home::Fact;
 use crate::planner::{Begin, Effects, Refused, Trim, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
@@ -48,8 +49,7 @@ impl Owner {
         // Without bytes all of it is carried, and the arena needs no block.
         let found = (bytes > 0).then(|| {
             self.make_room(refused);
-            let most = peak_reserved + slack;
-            if self.allows(bytes) { find_block(range, stream, bytes, most) } else { None }
+            self.find_arena(range, stream, bytes, peak_reserved + slack)
         });
         let unwanted = self.with(|local, shared| match found {
             Some(None) => {
@@ -62,6 +62,17 @@ impl Owner {
             range.free(stream, block);
         }
         self.note_holding();
+    }
+
+    /// A block for plans, if the scope may hold so much more, with what that says for a diagnosis.
+    fn find_arena(&self, range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
+        let is_allowed = self.allows(bytes);
+        let found = if is_allowed { find_block(range, stream, bytes, most) } else { None };
+        match &found {
+            Some(Carved { taken, .. }) => self.note(Fact::Taken, u64::from(taken.is_any()), bytes),
+            None => self.note(if is_allowed { Fact::NoStretch } else { Fact::BeyondLimit }, 1, bytes),
+        }
+        found
     }
 
     /// Gives back what an arena may need: what is idle in lists, and a ring that is mostly idle if it was in vain before.

@@ -67,6 +67,7 @@ mod tests {
             type_name: "",
             dims,
             bytes: dims.iter().product::<usize>() * size_of::<T>(),
+            site: None,
         }
     }
 

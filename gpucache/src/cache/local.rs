@@ -49,10 +49,11 @@ pub(super) struct Local {
 
 impl Local {
     /// Recycles as the entry that begins says; one that keeps nothing leaves what others keep alone.
-    pub(super) fn enter(&mut self, Terms { recycle, limit }: Terms) {
+    pub(super) fn enter(&mut self, shared: &Shared, Terms { recycle, limit }: Terms) {
         self.limit = limit;
         if recycle != self.recycle && recycle != Recycle::Off {
             self.recycle = recycle;
+            shared.note_keeping(recycle == Recycle::Keyed);
             self.lists.age_all();
         }
     }
@@ -102,7 +103,7 @@ impl Local {
         // Without bytes there is no list.
         let mut record = self.lists.pop(request, stream).or_else(|| self.pop_empty(request, stream))?;
         shared.counters.hits.add(1);
-        self.hand_out(shared, &mut record);
+        self.hand_out(shared, &mut record, request);
         Some(record)
     }
 
@@ -115,10 +116,10 @@ impl Local {
     }
 
     #[inline]
-    fn hand_out(&mut self, shared: &Shared, record: &mut Record) {
+    fn hand_out(&mut self, shared: &Shared, record: &mut Record, request: &Request<'_>) {
         shared.counters.handed_out(record.bytes(), shared.planned_bytes(), &shared.returns);
         self.planner.look_again();
-        self.planner.note(record);
+        self.planner.note(record, request);
     }
 
     /// What there is for a supply.
@@ -181,7 +182,7 @@ impl Local {
         record.set_home(Home { door: Some(door), generation }, place);
         shared.counters.allocated(record.bytes(), taken);
         match keeps {
-            true => self.hand_out(shared, record),
+            true => self.hand_out(shared, record, request),
             false => shared.counters.handed_out(record.bytes(), shared.planned_bytes(), &shared.returns),
         }
     }

@@ -19,6 +19,7 @@
 //! | `policy` | what a scope keeps: pure |
 //! | `supply` | the steps of a supply |
 //! | `traced` | what a trace is told |
+//! | `noting` | what is noted for a diagnosis |
 //! | `registry` | all scopes by name, and the caches of all threads in each |
 //! | `allowance` | the limit of a scope |
 //! | `reservation` | memory that stays reserved for a graph |
@@ -34,6 +35,7 @@ mod entry;
 mod key;
 mod lists;
 mod local;
+mod noting;
 mod owner;
 mod policy;
 #[cfg(any(feature = "cuda", test))]
@@ -47,6 +49,7 @@ mod traced;
 mod upkeep;
 
 pub(crate) use block::Block;
+pub(crate) use noting::Known;
 pub(crate) use owner::Cache;
 pub use policy::Recycle;
 pub(crate) use policy::Terms;

@@ -21,9 +21,8 @@ use crate::device::Stream;
 #[cfg(feature = "foreign")]
 use crate::home::ForeignCounters;
 use crate::home::hold::{Duties, Hold};
-use crate::home::{PlanStats, ScopeStats, Shared, Visit};
+use crate::home::{Fact, PlanStats, ScopeStats, Shared, Visit};
 use crate::pressure::{Climbs, age, demand, limits};
-use crate::range::Taken;
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
 /// One scope's cache on one thread.
@@ -107,7 +106,7 @@ impl Cache {
         self.shared.counters.visited(visit);
         self.shared.note_entered(age::now());
         let Some(owner) = self.owner() else { return };
-        owner.with(|local, _| local.enter(terms));
+        owner.with(|local, shared| local.enter(shared, terms));
         if self.shared.is_behind() {
             owner.catch_up();
         }
@@ -126,7 +125,7 @@ impl Cache {
             owner.attend_stream();
             owner.end();
         } else if let Some(terms) = open {
-            owner.with(|local, _| local.enter(terms));
+            owner.with(|local, shared| local.enter(shared, terms));
             owner.shrink();
         }
         owner.exit();
@@ -211,7 +210,10 @@ impl Keeper for Cache {
         record.leave_view();
         let is_used = record.note_last_uses();
         match self.owner() {
-            Some(owner) if is_used => owner.defer(record),
+            Some(owner) if is_used => {
+                owner.note(Fact::UsedElsewhere, 1, record.bytes() as u64);
+                owner.defer(record);
+            }
             Some(owner) => owner.put(record),
             None => {
                 // The next entry may want the memory when its users have long gone on to other work. Within an entry, one
@@ -308,23 +310,13 @@ impl Owner {
         Ok(self.adopt(stream, request, supplied, true))
     }
 
-    /// A block straight from the device, which goes back there.
-    pub(super) fn allocate_unkept(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-        self.make_allowance(stream, request)?;
-        let record = supply::from_device(stream, request, Some(self.cache))?;
-        // Again, as above.
-        self.make_allowance(stream, request)?;
-        let taken = if request.bytes > 0 { Taken::ALLOCATION } else { Taken::default() };
-        let supplied = Supplied { record, taken };
-        Ok(self.adopt(stream, request, supplied, false))
-    }
-
     /// Takes a supplied record into account.
-    fn adopt(&self, stream: &Stream, request: &Request<'_>, supplied: Supplied, keeps: bool) -> Box<Record> {
+    pub(super) fn adopt(&self, stream: &Stream, request: &Request<'_>, supplied: Supplied, keeps: bool) -> Box<Record> {
         let Supplied { mut record, taken } = supplied;
         self.shared.note_device(stream.memory_id());
         if taken.is_any() {
             age::tick();
+            self.note(Fact::Taken, 1, request.bytes as u64);
         }
         let fresh = Fresh { record: &mut record, request, stream: stream.id(), keeps, taken };
         self.with(|local, shared| local.adopt(self.cache.door(), shared, fresh));

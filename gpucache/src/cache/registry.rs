@@ -66,6 +66,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn without_numbers(name: &str) -> String {
+    name.chars().filter(|letter| !letter.is_ascii_digit()).collect()
+}
+
 impl NamedCaches {
     /// The scope of this name, made if there is none, and a cache of it for a thread that has none yet: one whose thread has
     /// ended, as it was left, or a new one, which is of the scope that was made at `site`.
@@ -144,6 +148,14 @@ impl NamedCaches {
         if threads.caches.is_empty() && !std::mem::replace(&mut threads.is_gone, true) {
             scopes.by_name.remove(&self.name);
         }
+    }
+
+    /// How many other scopes have names that differ from this one in their numbers alone.
+    pub(crate) fn siblings(&self) -> Vec<Arc<NamedCaches>> {
+        let plain = without_numbers(&self.name);
+        let has_number = plain.len() < self.name.len();
+        let is_sibling = |scope: &NamedCaches| has_number && without_numbers(&scope.name) == plain;
+        NamedCaches::all().into_iter().filter(|scope| is_sibling(scope)).collect()
     }
 
     /// Every thread's cache of the name.

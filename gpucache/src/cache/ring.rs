@@ -5,6 +5,7 @@
 
 use super::owner::Owner;
 use crate::device::{Stream, softly};
+use crate::home::Fact;
 use crate::planner::Growth;
 use crate::pressure::lease::{Leased, Piece};
 use crate::pressure::transit::{InNeed, Transit};
@@ -30,6 +31,7 @@ impl Owner {
     fn grow_and_carry(&self, stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
         let growth = self.with(|local, _| local.planner.wanted_growth());
         let has_grown = growth.is_some_and(|growth| self.grow_ring(&growth));
+        self.note(Fact::RingGrew, u64::from(has_grown), 0);
         self.note_holding();
         self.with(|local, shared| {
             let carried = if has_grown { local.planner.carry(shared, request, stream) } else { None };

@@ -11,8 +11,11 @@ use crate::record::Request;
 const BYTES: usize = 2 << 20;
 
 fn new(stream: &Stream) -> Block {
-    Block::allocate(stream, &Request { dtype: TypeId::of::<u8>(), type_name: "u8", dims: &[BYTES], bytes: BYTES })
-        .unwrap()
+    Block::allocate(
+        stream,
+        &Request { dtype: TypeId::of::<u8>(), type_name: "u8", dims: &[BYTES], bytes: BYTES, site: None },
+    )
+    .unwrap()
 }
 
 fn held(device: &Virtual) -> usize {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::local::Local;
 use super::owner::{Cache, Owner};
-use crate::home::{PlanStats, ScopeStats};
+use crate::home::{Fact, PlanStats, ScopeStats};
 use crate::pressure::Climbs;
 use crate::pressure::age::Age;
 use crate::pressure::demand;
@@ -81,6 +81,7 @@ impl Owner {
     pub(super) fn renew(&self) {
         // Released after the borrow.
         drop(self.with(Local::renew));
+        self.note(Fact::Invalidated, 1, 0);
         self.perform(self.with(|local, _| local.planner.take_effects()));
         self.tell_demand();
     }
@@ -120,6 +121,7 @@ impl Holder for Cache {
             owner.release_plans(need, matches!(which, Idle::All));
         }
         let bytes = before.saturating_sub(held.get());
+        owner.note(Fact::GivenBack, u64::from(bytes > 0), bytes);
         reclaim::count_release(bytes);
         owner.exit();
         bytes
@@ -142,6 +144,7 @@ impl Holder for Cache {
             owner.release_plans(u64::MAX, true);
         }
         let bytes = released();
+        owner.note(Fact::GivenBack, u64::from(bytes > 0), bytes);
         reclaim::count_release(bytes);
         owner.exit();
         bytes
@@ -155,8 +158,12 @@ impl Holder for Cache {
         self.scope_name()
     }
 
-    fn count_climb(&self, climb: &Climbs) {
+    fn count_climb(&'static self, climb: &Climbs, is_limited: bool) {
         self.shared.climbs().add(climb);
+        if let Some(owner) = self.owner() {
+            owner.note(Fact::Short, 1, 0);
+            owner.note(Fact::ShortByLimit, u64::from(is_limited), 0);
+        }
     }
 
     fn site(&self) -> Option<&'static Location<'static>> {

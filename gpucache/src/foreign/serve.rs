@@ -97,9 +97,10 @@ fn take(stream: &Stream, bytes: usize) -> Result<Option<u64>> {
     let dims = [bytes];
     let block = match current::serve_planned(stream, &dims, bytes) {
         Some(record) => Block::of(record),
-        None => {
-            Block::allocate(stream, &Request { dtype: TypeId::of::<Bytes>(), type_name: "bytes", dims: &dims, bytes })?
-        }
+        None => Block::allocate(
+            stream,
+            &Request { dtype: TypeId::of::<Bytes>(), type_name: "bytes", dims: &dims, bytes, site: None },
+        )?,
     };
     Ok(addresses::put(block).ok())
 }

@@ -16,11 +16,13 @@
 //! | `stats` | what is counted |
 //! | `foreign` | what is counted of memory that other crates allocate |
 //! | `scope_stats`, `plan_stats`, `unplanned` | what users read of it |
+//! | `facts` | what keeps a scope from being planned, for its diagnosis |
 //! | `interleavings` | all of this, and the lease of an arena, under loom |
 
 pub(crate) mod hold;
 
 mod counter;
+mod facts;
 #[cfg(feature = "foreign")]
 mod foreign;
 mod generations;
@@ -33,6 +35,7 @@ mod shared;
 mod stats;
 mod unplanned;
 
+pub(crate) use facts::{Amount, Fact, Facts, Sample, WINDOW};
 #[cfg(feature = "foreign")]
 pub(crate) use foreign::ForeignCounters;
 pub(crate) use plan_stats::PlanCounters;

@@ -3,8 +3,9 @@
 //! Invariant: only the thread that owns the cache writes the counters.
 
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use super::facts::Facts;
 #[cfg(feature = "foreign")]
 use super::foreign::ForeignCounters;
 use super::generations::Generations;
@@ -34,6 +35,10 @@ pub(crate) struct Shared {
     pub(crate) ring: Lease,
     /// How its allocations were served when memory was short.
     climbs: Mutex<Climbs>,
+    /// What keeps the scope from being planned.
+    facts: Mutex<Facts>,
+    /// Whether every block is kept by key.
+    keeps_all: AtomicBool,
 }
 
 impl Shared {
@@ -49,12 +54,29 @@ impl Shared {
             lease: Lease::new(),
             ring: Lease::new(),
             climbs: Mutex::default(),
+            facts: Mutex::default(),
+            keeps_all: AtomicBool::new(false),
         }
     }
 
     /// How its allocations were served when memory was short.
     pub(crate) fn climbs(&self) -> MutexGuard<'_, Climbs> {
         self.climbs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What keeps the scope from being planned.
+    pub(crate) fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For the owner: whether every block is kept by key from now on.
+    pub(crate) fn note_keeping(&self, keeps_all: bool) {
+        self.keeps_all.store(keeps_all, Relaxed);
+    }
+
+    /// Whether every block is kept by key.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.keeps_all.load(Relaxed)
     }
 
     /// For the owner: notes the device that it serves.
@@ -91,6 +113,8 @@ impl Shared {
     /// For the owner: forgets what the cache did, and returns it.
     pub(crate) fn reset(&self) -> (ScopeStats, PlanStats) {
         self.device.store(0, Relaxed);
+        self.keeps_all.store(false, Relaxed);
+        *self.facts() = Facts::default();
         #[cfg(feature = "foreign")]
         self.foreign.reset();
         self.counters.reset(&self.returns)

@@ -146,6 +146,11 @@ impl Counters {
         self.mapped_pieces.add(pieces);
     }
 
+    /// How many allocations neither plan nor ring served.
+    pub(crate) fn unplanned(&self) -> u64 {
+        self.hits.get() + self.supplied.get()
+    }
+
     /// How often the device gave memory.
     pub(crate) fn times_taken(&self) -> u64 {
         self.device_allocations.get() + self.mapped_pieces.get()

@@ -270,6 +270,11 @@ impl Cursor {
         (0..self.positions.len()).filter(|&position| self.is_live(position))
     }
 
+    /// The position that is expected next.
+    pub(crate) fn next(&self) -> usize {
+        self.next
+    }
+
     /// How many positions were not reached.
     pub(crate) fn left(&self) -> u64 {
         (self.positions.len() - self.next) as u64

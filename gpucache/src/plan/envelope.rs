@@ -143,6 +143,11 @@ impl Envelope {
         self.positions.get(position)
     }
 
+    /// The fewest and the most bytes that are expected at a position.
+    pub(crate) fn sizes_at(&self, position: usize) -> Option<(u64, u64)> {
+        self.at(position).map(|expected| (expected.least, expected.most))
+    }
+
     /// Has a position carried that was not gone when its place was needed. Returns whether it had a place.
     pub(crate) fn carry(&mut self, position: usize) -> bool {
         let Some(expected) = self.positions.get_mut(position).filter(|expected| expected.is_planned()) else {
@@ -248,8 +253,19 @@ impl Scratch {
 
 /// Whether there is anything to serve, and a layout could hold it.
 fn is_plannable(positions: &[Expected]) -> bool {
-    let rounded = positions.iter().map(|expected| u128::from(expected.most).next_multiple_of(u128::from(ALIGN)));
+    are_plannable(positions.iter().map(|expected| expected.most))
+}
+
+fn are_plannable(sizes: impl Iterator<Item = u64>) -> bool {
+    let rounded = sizes.map(|bytes| u128::from(bytes).next_multiple_of(u128::from(ALIGN)));
     (1..MOST_PLANNED).contains(&rounded.sum::<u128>())
+}
+
+impl Log {
+    /// Whether a layout could hold the entry.
+    pub(crate) fn is_plannable(&self) -> bool {
+        are_plannable(self.allocations().iter().map(|logged| logged.bytes))
+    }
 }
 
 impl Expected {

@@ -103,6 +103,43 @@ impl Log {
         !self.is_cut && !self.allocations.is_empty()
     }
 
+    /// Whether the entry had more allocations than are logged.
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.is_cut
+    }
+
+    /// The bytes of an allocation.
+    pub(crate) fn bytes_at(&self, number: u32) -> Option<u64> {
+        self.allocations.get(number as usize).map(|logged| logged.bytes)
+    }
+
+    /// The bytes of all allocations together.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.allocations.iter().fold(0, |sum, logged| sum.saturating_add(logged.bytes))
+    }
+
+    /// Whether the same allocations outlived it as another one that is as long.
+    pub(crate) fn outlived_as(&self, other: &Log) -> bool {
+        let mut pairs = self.allocations.iter().zip(&other.allocations);
+        pairs.all(|(one, other)| (one.upper == OUTLIVES) == (other.upper == OUTLIVES))
+    }
+
+    /// How many times the same allocations come one round after the other, from the first to the last; the last round may be cut
+    /// short.
+    pub(crate) fn rounds(&self) -> u64 {
+        // The longest proper beginning of the entry that is its end too leaves the shortest round.
+        let mut borders = vec![0usize; self.allocations.len()];
+        for end in 1..self.allocations.len() {
+            let mut border = borders[end - 1];
+            while border > 0 && self.allocations[border].bytes != self.allocations[end].bytes {
+                border = borders[border - 1];
+            }
+            borders[end] = border + usize::from(self.allocations[border].bytes == self.allocations[end].bytes);
+        }
+        let round = self.allocations.len() - borders.last().copied().unwrap_or(0);
+        (self.allocations.len() / round.max(1)) as u64
+    }
+
     pub(crate) fn stream(&self) -> u64 {
         self.stream
     }

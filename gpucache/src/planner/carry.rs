@@ -255,7 +255,7 @@ impl Planner {
         record.serve_position(request.bytes, address, slot);
         record.shape.assign(request.dims);
         self.note_use(shared);
-        self.note(&mut record);
+        self.note(&mut record, request);
         Some(record)
     }
 

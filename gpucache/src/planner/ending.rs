@@ -59,9 +59,12 @@ impl Planner {
         if self.is_uneventful(shared, course) {
             self.end_as_planned();
             self.look_at_range(course);
-        } else if self.learning.learner.recorded().is_some() || course.is_telling() {
-            self.learn(shared, course);
-            self.look_at_range(course);
+        } else {
+            self.note_entry(shared, course);
+            if self.learning.learner.recorded().is_some() || course.is_telling() {
+                self.learn(shared, course);
+                self.look_at_range(course);
+            }
         }
         if self.arena.is_some() && shared.lease.is_lost() {
             self.vacate(shared);

@@ -82,6 +82,11 @@ impl Learner {
         &self.growth
     }
 
+    /// The latest entry that no other one resembles yet.
+    pub(super) fn latest(&self) -> Option<&Log> {
+        self.candidates.back()
+    }
+
     /// The entry that was recorded whole.
     pub(super) fn recorded(&self) -> Option<&Log> {
         (self.is_recording && self.log.is_whole()).then_some(&self.log)

@@ -15,6 +15,7 @@
 //! | `serve` | one allocation and one drop |
 //! | `learner` | which entries are recorded, and which of them have the same order |
 //! | `recording` | what is noted of an entry that is recorded |
+//! | `noting` | what is noted of entries for a diagnosis |
 //! | `ending` | the end of an entry: what it teaches |
 //! | `fate` | how it went, and what becomes of the plans: pure |
 //! | `arena` | how an arena comes and goes |
@@ -35,6 +36,7 @@ mod ending;
 mod fate;
 mod footprint;
 mod learner;
+mod noting;
 mod plans;
 mod recording;
 mod refused;
@@ -54,6 +56,7 @@ pub(crate) use effects::{Begin, Effects, Trim, Vacated};
 use ending::Learning;
 use fate::Course;
 use footprint::{Footprint, Trimming};
+use noting::Noted;
 use plans::Plans;
 pub(crate) use refused::Refused;
 
@@ -73,6 +76,11 @@ pub(crate) struct Planner {
     /// No arena was to be had.
     refused: Option<Refused>,
     effects: Effects,
+    noted: Noted,
+    /// Whether the last entry that deviated had as many allocations as its plan.
+    was_as_long: bool,
+    /// Allocations beside plans until the last entry of which a plan served nothing, or that was noted.
+    unplanned: u64,
 }
 
 /// What each allocation and drop needs, in two lines of the processor's cache: the words up to the cursor, and the cursor's

@@ -1,19 +1,19 @@
 //! What is noted of the allocations and drops of an entry that is recorded.
 
 use super::Planner;
-use crate::record::Record;
+use crate::record::{Record, Request};
 
 impl Planner {
     /// Notes an allocation in what is recorded.
     #[inline]
-    pub(crate) fn note(&mut self, record: &mut Record) {
+    pub(crate) fn note(&mut self, record: &mut Record, request: &Request<'_>) {
         if self.learning.is_recording {
-            self.record(record);
+            self.record(record, request);
         }
     }
 
     #[inline(never)]
-    fn record(&mut self, record: &mut Record) {
+    fn record(&mut self, record: &mut Record, request: &Request<'_>) {
         let learning = &mut self.learning;
         if !self.entry.has_stream {
             self.entry.has_stream = true;
@@ -24,6 +24,9 @@ impl Planner {
         }
         let (stream, bytes) = (record.stream().id(), record.bytes() as u64);
         let number = learning.learner.log_mut().allocated(stream, bytes);
+        if bytes > 0 {
+            self.note_recorded(request, number);
+        }
         // No entry has the number 0.
         record.recorded = number.map_or((0, 0), |number| (self.entry.number, number));
     }

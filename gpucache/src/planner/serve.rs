@@ -70,7 +70,7 @@ impl Planner {
         if live > self.hot.room {
             self.note_use(shared);
         }
-        self.note(&mut record);
+        self.note(&mut record, request);
         Some(record)
     }
 
@@ -129,7 +129,7 @@ impl Planner {
     }
 
     fn serve_off_order(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
-        let bytes = request.bytes as u64;
+        let (bytes, expected) = (request.bytes as u64, self.hot.cursor.next());
         let (served, deviation) = match self.hot.cursor.serve_off_order(bytes, self.plans.envelope()?) {
             Answer::Carried(position) => {
                 self.plans.widen(position, bytes);
@@ -143,7 +143,9 @@ impl Planner {
             }
             Answer::Beside(deviation) => (None, deviation),
         };
+        self.note_odd_at(deviation, request, expected);
         self.count(deviation, bytes);
+        self.noted.beside += u64::from(served.is_none() && deviation.is_some());
         self.place(served?, shared, stream, request)
     }
 
@@ -158,6 +160,7 @@ impl Planner {
         if self.hot.cursor.is_live(position) {
             self.entry.overlapping = Some(position);
         }
+        self.note_odd(request, position, true);
         let record = self.carry(shared, request, stream);
         // The ring does not grow for what has a place elsewhere.
         self.carry.forget_wanted();

@@ -48,7 +48,7 @@ pub(crate) trait Holder: Sync {
     fn name(&self) -> Option<Arc<str>>;
 
     /// An allocation of its scope climbed the ladder.
-    fn count_climb(&self, climb: &Climbs);
+    fn count_climb(&'static self, climb: &Climbs, is_limited: bool);
 
     /// Where its scope was made.
     fn site(&self) -> Option<&'static Location<'static>>;

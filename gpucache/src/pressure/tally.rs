@@ -6,6 +6,7 @@ use super::ask::Asked;
 use super::climbs::Climbs;
 use super::ladder::Rung;
 use crate::base::sync::{Mutex, MutexGuard};
+use crate::device::process;
 use crate::device::{Device, Memory};
 
 /// How often the memory of a device was short so far, and which rung of the ladder served those who asked.
@@ -67,7 +68,8 @@ impl Tally {
 
     /// For the scope that asked, and for the device.
     fn count(&self, asked: &Asked<'_>) {
-        asked.holder.into_iter().for_each(|holder| holder.count_climb(&self.0));
+        let is_limited = asked.stream.meter().limit() < u64::MAX || process::limit() < u64::MAX;
+        asked.holder.into_iter().for_each(|holder| holder.count_climb(&self.0, is_limited));
         let memory = asked.stream.memory();
         let mut tallies = tallies();
         let place = tallies.iter().position(|(other, _)| is(other, memory));

@@ -44,7 +44,7 @@ impl Record {
     /// A record for what a plan serves in this arena, without memory yet.
     #[cold]
     pub(crate) fn of_arena(stream: &Stream, door: Option<&'static Door>, arena: ArenaId) -> Box<Record> {
-        let nothing = Request { dtype: TypeId::of::<()>(), type_name: "", dims: &[0], bytes: 0 };
+        let nothing = Request { dtype: TypeId::of::<()>(), type_name: "", dims: &[0], bytes: 0, site: None };
         let mut record = Box::new(Record::new(stream, &nothing, 0, Origin::Nowhere));
         record.home.door = door;
         record.join(arena);

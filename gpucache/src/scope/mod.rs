@@ -4,7 +4,7 @@ mod name;
 mod stack;
 mod value;
 
-pub use name::{AsName, Invalidated, climbs_of, invalidate, invalidate_all, plan_stats, scopes, stats};
+pub use name::{AsName, Invalidated, climbs_of, diagnose, invalidate, invalidate_all, plan_stats, scopes, stats};
 pub use stack::ScopeGuard;
 pub use value::{OwnedScope, Scope};
 

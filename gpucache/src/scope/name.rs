@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::base::amounts::{Bytes, Count};
-use crate::cache::Cache;
 use crate::cache::registry::NamedCaches;
+use crate::cache::{Cache, Known};
+use crate::doctor::{self, Diagnosis, Siblings};
 use crate::home::{PlanStats, ScopeStats};
 use crate::pressure::{Climbs, demand};
 
@@ -187,4 +188,38 @@ pub fn plan_stats(name: impl AsRef<str>) -> Option<PlanStats> {
 /// ```
 pub fn climbs_of(name: impl AsRef<str>) -> Option<Climbs> {
     NamedCaches::find(name.as_ref()).map(|scope| scope.climbs())
+}
+
+/// What keeps the scope `name` from being planned, or has it hold more than it needs, over all threads; `None` if it was never
+/// entered, or is forgotten. It tells causes with what they cost, the lines of the program that they come from, and what to change.
+///
+/// All of it comes from what was counted where no plan serves, at no cost to what a plan does serve. Of a thread that is inside the
+/// scope it is as of that thread's last entry.
+///
+/// ```
+/// use gpucache::{Cause, cache_scope, prelude::*};
+///
+/// let host = Host::new();
+/// let mut kept = Vec::new();
+/// for _ in 0..100 {
+///     cache_scope!(keeping, {
+///         drop(host.zeros::<f32>([32, 64])?);
+///         kept.push(host.zeros::<f32>([32, 10])?);
+///     });
+/// }
+/// let diagnosis = gpucache::diagnose("keeping").unwrap();
+/// assert_eq!(diagnosis.findings[0].cause, Cause::Escapes);
+/// println!("{diagnosis}");
+/// assert!(gpucache::diagnose("never entered").is_none());
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn diagnose(name: impl AsRef<str>) -> Option<Diagnosis> {
+    let scope = NamedCaches::find(name.as_ref())?;
+    let threads: Vec<Known> = scope.caches().into_iter().map(Cache::known).collect();
+    let siblings = scope.siblings().iter().fold(Siblings::default(), |sum, one| {
+        let stats = one.stats();
+        let (entries, idle_bytes) = (sum.entries + stats.entries, sum.idle_bytes + stats.idle_bytes);
+        Siblings { names: sum.names + 1, entries, idle_bytes }
+    });
+    Some(doctor::examine(scope.name().clone(), &threads, siblings))
 }
