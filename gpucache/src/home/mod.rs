@@ -15,7 +15,7 @@
 //! | `counter` | a number with one writer |
 //! | `stats` | what is counted |
 //! | `foreign` | what is counted of memory that other crates allocate |
-//! | `scope_stats`, `plan_stats`, `unplanned` | what users read of it |
+//! | `scope_stats`, `served`, `plan_stats`, `unplanned` | what users read of it |
 //! | `interleavings` | all of this, and the lease of an arena, under loom |
 
 pub(crate) mod hold;
@@ -29,6 +29,7 @@ mod interleavings;
 mod plan_stats;
 mod returns;
 mod scope_stats;
+mod served;
 mod shared;
 mod stats;
 mod unplanned;
@@ -38,6 +39,7 @@ pub(crate) use foreign::ForeignCounters;
 pub(crate) use plan_stats::PlanCounters;
 pub use plan_stats::{Deviations, PlanStats};
 pub use scope_stats::ScopeStats;
+pub use served::{Amount, InUse, Served};
 pub(crate) use shared::Shared;
 pub(crate) use stats::Visit;
 pub use unplanned::Unplanned;
