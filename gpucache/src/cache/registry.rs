@@ -170,8 +170,7 @@ impl NamedCaches {
 
     /// Has the peaks of every thread be what is in use now.
     pub(crate) fn reset_peaks(&self) {
-        let past = &mut lock(&self.threads).past.0;
-        (past.high_water_bytes, past.planned.peak_bytes, past.beside.peak_bytes) = (0, 0, 0);
+        lock(&self.threads).past.0.forget_peaks();
         self.caches().into_iter().for_each(Cache::reset_peaks);
     }
 

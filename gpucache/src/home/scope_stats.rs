@@ -117,6 +117,13 @@ impl ScopeStats {
     }
 }
 
+impl ScopeStats {
+    /// Of what nothing is in use any more.
+    pub(crate) fn forget_peaks(&mut self) {
+        (self.high_water_bytes, self.planned.peak_bytes, self.beside.peak_bytes) = (0, 0, 0);
+    }
+}
+
 /// Two lines, what was done and what is held; then a table of what served the allocations. `{:#}` leaves the table out.
 impl fmt::Display for ScopeStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
