@@ -63,8 +63,8 @@ fn shown(path: &Path) -> String {
     };
     let age = std::fs::metadata(path).and_then(|file| file.modified()).ok();
     let age = age.and_then(|time| SystemTime::now().duration_since(time).ok()).unwrap_or_default();
-    match age {
-        LATE.. => format!("{text}\nwritten {} seconds ago: the program has ended, or is stopped\n", age.as_secs()),
-        _ => text,
+    if age < LATE {
+        return text;
     }
+    format!("{text}\nwritten {} seconds ago: the program has ended, or is stopped\n", age.as_secs())
 }
