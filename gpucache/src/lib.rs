@@ -32,7 +32,7 @@
 //! - Everything builds without CUDA; the driver is loaded when a GPU is asked for.
 //!
 //! # The way through the code
-//! `scope` (names, guards) → `doctor` (what is wrong with a scope) → `placed` (arrays that may rest on the host) → `array` (types), and beside it `foreign` (what other crates allocate) → `cache` (blocks of bytes under a key) → `planner` (which plan serves an entry) →
+//! `scope` (names, guards) → `doctor` (what is wrong with a scope) → `report` (what the process does, read as plain data) → `placed` (arrays that may rest on the host) → `array` (types), and beside it `foreign` (what other crates allocate) → `cache` (blocks of bytes under a key) → `planner` (which plan serves an entry) →
 //! `home` (who may touch a cache) → `pressure` (who gives memory back) and `record` (a block's lives) → `range` (addresses) →
 //! `order` (streams) → `device` (a machine) → `trace` (what happened) → `base`, `plan` (pure: which addresses an entry will need) and `placement` (pure: what rests on the host, and when). Each module uses
 //! only those after it; `DESIGN.md` says why.
@@ -58,6 +58,7 @@ mod planner;
 mod pressure;
 mod range;
 mod record;
+mod report;
 mod scope;
 pub mod trace;
 
@@ -71,11 +72,15 @@ pub use base::error::{Error, Result};
 pub use base::shortage::{Bound, Holding, Shortage};
 pub use cache::Recycle;
 pub use doctor::{Cause, Diagnosis, Finding};
-pub use home::{Deviations, PlanStats, ScopeStats, Unplanned};
+pub use home::{Amount, Deviations, InUse, PlanStats, ScopeStats, Served, Unplanned};
 pub use placed::{Fetched, FetchedMut, Placed, PlacedStats, Placement, limit_host, placed_stats};
 pub use pressure::{
     Climbs, Cost, Need, PressureHandler, Rung, RungUse, climbs, limit, limit_idle, limit_process, limit_soft,
     on_pressure, patience, share_of, trim,
+};
+pub use report::{
+    DeviceStats, NamedStats, ProcessStats, RangeUse, StatsGuard, ThreadStats, Top, device_stats, process_stats,
+    report_on_drop, reset_peaks, reset_peaks_of, top,
 };
 pub use scope::{
     Invalidated, OwnedScope, Scope, ScopeGuard, climbs_of, diagnose, invalidate, invalidate_all, plan_stats, scopes,

@@ -87,7 +87,21 @@ fn the_numbers_can_be_read() {
     }
     let expected = "10 entries, 10 allocations: 9 hits, 0 recycled, 1 miss\n\
                     0 bytes in use in 0 blocks, 3.00 MiB at most; 3.00 MiB idle in 1 block";
-    assert_eq!(stats("shown").unwrap().to_string(), expected);
+    let (stats, table) = (
+        stats("shown").unwrap(),
+        [
+            "                 allocations      bytes   in use   at most",
+            "planned                    8  24.00 MiB  0 bytes  3.00 MiB",
+            "listed                     1   3.00 MiB",
+            "ranged                     1   3.00 MiB",
+            "direct                     0    0 bytes",
+            "all but planned                          0 bytes  3.00 MiB",
+        ],
+    );
+    assert_eq!(
+        (format!("{stats:#}"), stats.to_string()),
+        (expected.to_string(), format!("{expected}\n{}", table.join("\n")))
+    );
     let plans = gpucache::plan_stats("shown").unwrap().to_string();
     assert!(plans.starts_with("1 plan of 1 allocation in 3.00 MiB (no less than 3.00 MiB), laid out in "), "{plans}");
     assert!(plans.ends_with("deviations: 0 extra, 0 missing, 0 reordered, 0 larger, 0 blocked"), "{plans}");

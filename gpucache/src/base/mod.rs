@@ -4,3 +4,4 @@ pub(crate) mod amounts;
 pub(crate) mod error;
 pub(crate) mod shortage;
 pub(crate) mod sync;
+pub(crate) mod table;

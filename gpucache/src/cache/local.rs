@@ -13,7 +13,7 @@ use crate::planner::{Begin, Planner};
 use crate::pressure::demand::Told;
 use crate::pressure::reclaim::Idle;
 use crate::range::Taken;
-use crate::record::{Door, Generation, Home, Place, Record, Request};
+use crate::record::{Door, Generation, Home, Origin, Place, Record, Request};
 
 /// Entries between two looks at which spare records are needed: far more than orders that take turns, so that a record that one
 /// of them needs is not dropped.
@@ -180,7 +180,7 @@ impl Local {
         let has_list = keeps && request.bytes > 0;
         let place = if has_list { self.lists.place_of(request, stream) } else { Place::default() };
         record.set_home(Home { door: Some(door), generation }, place);
-        shared.counters.allocated(record.bytes(), taken);
+        shared.counters.allocated(record.bytes(), taken, matches!(record.origin, Origin::Device));
         match keeps {
             true => self.hand_out(shared, record, request),
             false => shared.counters.handed_out(record.bytes(), shared.planned_bytes(), &shared.returns),

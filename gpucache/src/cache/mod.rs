@@ -20,6 +20,7 @@
 //! | `supply` | the steps of a supply |
 //! | `traced` | what a trace is told |
 //! | `noting` | what is noted for a diagnosis |
+//! | `told` | what whoever asks is told: statistics, and whose the cache is |
 //! | `registry` | all scopes by name, and the caches of all threads in each |
 //! | `allowance` | the limit of a scope |
 //! | `reservation` | memory that stays reserved for a graph |
@@ -45,6 +46,7 @@ mod ring;
 mod supply;
 #[cfg(test)]
 mod tests;
+mod told;
 mod traced;
 mod upkeep;
 

@@ -21,8 +21,8 @@ use crate::device::Stream;
 #[cfg(feature = "foreign")]
 use crate::home::ForeignCounters;
 use crate::home::hold::{Duties, Hold};
-use crate::home::{Fact, PlanStats, ScopeStats, Shared, Visit};
-use crate::pressure::{Climbs, age, demand, limits};
+use crate::home::{Fact, Shared, Visit};
+use crate::pressure::{age, demand, limits};
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
 /// One scope's cache on one thread.
@@ -32,6 +32,8 @@ pub(crate) struct Cache {
     door: Door,
     /// The scope that it serves now, for messages.
     name: Mutex<Option<(Arc<str>, &'static Location<'static>)>>,
+    /// The thread that it serves now, for statistics.
+    pub(super) thread: Mutex<Option<Arc<str>>>,
 }
 
 /// The proof that the calling thread owns a cache, and the way to its owner's side. It stays on its thread, and is not kept
@@ -54,7 +56,8 @@ impl Cache {
     /// A new one, which lives as long as the process.
     pub(super) fn leak() -> &'static Cache {
         let local = Hold::new(Local::default());
-        let new = Cache { shared: Shared::new(), local, door: Door::new(), name: Mutex::default() };
+        let (name, thread) = (Mutex::default(), Mutex::default());
+        let new = Cache { shared: Shared::new(), local, door: Door::new(), name, thread };
         let cache: &'static Cache = Box::leak(Box::new(new));
         cache.door.lead_to(cache);
         cache
@@ -157,36 +160,9 @@ impl Cache {
         self.shared.serves(device)
     }
 
-    pub(crate) fn plan_stats(&'static self) -> PlanStats {
-        self.publish();
-        self.shared.counters.read_plans()
-    }
-
-    /// How its allocations were served when memory was short.
-    pub(super) fn climbs(&self) -> Climbs {
-        *self.shared.climbs()
-    }
-
-    /// The same, and counts anew from now on.
-    pub(super) fn take_climbs(&self) -> Climbs {
-        std::mem::take(&mut *self.shared.climbs())
-    }
-
-    /// Tells what a plan has served so far, if this thread knows.
-    fn publish(&'static self) {
-        if let Some(owner) = self.owner() {
-            owner.with(|local, shared| local.planner.publish(shared));
-        }
-    }
-
     /// Whether a thread is inside the scope.
     pub(crate) fn is_entered(&self) -> bool {
         self.local.is_entered()
-    }
-
-    pub(crate) fn stats(&'static self) -> ScopeStats {
-        self.publish();
-        self.shared.counters.read(&self.shared.returns)
     }
 
     /// Deals with what is due, unless another thread owns the cache.
@@ -371,6 +347,9 @@ impl Owner {
         }
         while let Some(record) = self.with(Local::overflow) {
             self.release(record);
+        }
+        if self.shared.take_reset() {
+            self.with(|local, shared| local.planner.reset_peaks(shared));
         }
         self.publish();
     }

@@ -101,18 +101,21 @@ impl NamedCaches {
         if threads.is_gone {
             return None;
         }
-        Some(threads.orphans.pop().unwrap_or_else(|| {
+        let cache = threads.orphans.pop().unwrap_or_else(|| {
             let unused = lock(&UNUSED).pop();
             let cache = unused.unwrap_or_else(Cache::leak);
             cache.rename(&self.name, site);
             threads.caches.push(cache);
             cache
-        }))
+        });
+        cache.note_thread();
+        Some(cache)
     }
 
     /// Takes back what [`adopt`](NamedCaches::adopt) gave, when the thread ends.
     pub(crate) fn orphan(&self, cache: &'static Cache) {
         cache.close();
+        cache.forget_thread();
         let made = scopes().made;
         let mut threads = lock(&self.threads);
         threads.orphans.push(cache);
@@ -175,6 +178,12 @@ impl NamedCaches {
             sum += one;
             sum
         })
+    }
+
+    /// Has the peaks of every thread be what is in use now.
+    pub(crate) fn reset_peaks(&self) {
+        lock(&self.threads).past.0.forget_peaks();
+        self.caches().into_iter().for_each(Cache::reset_peaks);
     }
 
     pub(crate) fn climbs(&self) -> Climbs {

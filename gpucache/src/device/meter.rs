@@ -23,6 +23,7 @@ use crate::trace;
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct MemoryUse {
     /// Calls of the device's allocator that gave memory: for arrays of no scope, for misses with `recycle = "off"` or on a
@@ -37,7 +38,7 @@ pub struct MemoryUse {
     pub unmapped_pieces: u64,
     /// Bytes held from it now, in use or idle: those allocated, and those of all mapped pieces.
     pub bytes: u64,
-    /// The most bytes held at once since the process began.
+    /// The most bytes held at once since the process began, or since [`reset_peaks`](crate::reset_peaks).
     pub peak_bytes: u64,
     /// The most bytes that may be held, where that was said: by [`limit`](crate::limit) or by `GPUCACHE_LIMIT`.
     pub limit: Option<u64>,
@@ -60,6 +61,7 @@ pub struct MemoryUse {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct OrderUse {
     /// Events recorded: at most one per stream and epoch, which ends when its event is recorded.
@@ -234,6 +236,11 @@ impl Meter {
     /// How often the device refused what its limit had allowed: another thread may have been refused for its sake meanwhile.
     pub(crate) fn undone(&self) -> u64 {
         self.quota.undone()
+    }
+
+    /// The peak is what is held now.
+    pub(crate) fn reset_peak(&self) {
+        self.quota.reset_peak();
     }
 
     pub(crate) fn read(&self) -> MemoryUse {

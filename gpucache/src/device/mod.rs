@@ -7,6 +7,7 @@
 
 mod backend;
 mod event;
+mod every;
 mod exit;
 mod host;
 mod memory;
@@ -36,6 +37,7 @@ pub(crate) use cuda::{
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::{EventHandle, EventRef, OwnEvent, Peer, RawStream};
 pub use event::Event;
+pub(crate) use every::every;
 pub use host::Host;
 pub use memory::Memory;
 pub use meter::{MemoryUse, OrderUse};

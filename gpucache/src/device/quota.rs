@@ -114,6 +114,13 @@ impl Quota {
         self.peak.load(Relaxed)
     }
 
+    /// The peak is what is held now.
+    pub(super) fn reset_peak(&self) {
+        self.peak.store(self.held(), Relaxed);
+        // Another thread may have taken some, and noted it, between the two.
+        self.peak.fetch_max(self.held(), Relaxed);
+    }
+
     pub(super) fn limit(&self) -> u64 {
         self.limit.load(Relaxed)
     }

@@ -95,9 +95,9 @@ impl Stream {
     /// As [`new`](Stream::new), on the queue of another stream if there is one. This crate or a backend made the backend.
     pub(super) fn over(memory: Arc<Memory>, backend: Arc<dyn Backend>, queue: Option<u64>) -> Stream {
         super::exit::watch();
-        let id = NEXT_STREAM.fetch_add(1, Relaxed);
+        super::every::note(&memory);
         let (watches, runs_closures, can_capture) = (backend.watches(), backend.runs_closures(), backend.can_capture());
-        let refusal = memory.take_refusal();
+        let (id, refusal) = (NEXT_STREAM.fetch_add(1, Relaxed), memory.take_refusal());
         let stream = Stream(Arc::new(StreamState {
             id,
             queue: queue.unwrap_or(id),

@@ -8,7 +8,7 @@ use super::cause::Cause;
 use super::diagnosis::{Finding, told};
 use crate::base::amounts::Bytes;
 use crate::cache::Known;
-use crate::home::{Amount, Fact, WINDOW};
+use crate::home::{Fact, FactCount, WINDOW};
 
 /// Fewer entries say nothing: two are learned from, and plans settle in some more.
 const EARLY: u64 = 8;
@@ -191,7 +191,7 @@ impl<'a> Patient<'a> {
         let (most, fact, cause) = seen.into_iter().max_by_key(|(amount, ..)| amount.entries)?;
         let unplanned = self.lately(Fact::Unplanned);
         let amount =
-            Amount { bytes: most.bytes / most.entries.max(1), events: self.mean * unplanned.entries, ..unplanned };
+            FactCount { bytes: most.bytes / most.entries.max(1), events: self.mean * unplanned.entries, ..unplanned };
         (most.entries > 1).then(|| self.finding_of(cause, fact, amount, self.span))
     }
 
@@ -201,7 +201,7 @@ impl<'a> Patient<'a> {
         is_refused.then(|| self.refused(Cause::Short, Fact::NoStretch))
     }
 
-    fn lately(&self, fact: Fact) -> Amount {
+    fn lately(&self, fact: Fact) -> FactCount {
         self.known.facts.lately(fact, self.known.clock)
     }
 
@@ -212,7 +212,7 @@ impl<'a> Patient<'a> {
 
     /// Whether it is seen in one of so many entries, and again and again until now.
     fn is_frequent(&self, fact: Fact, share: u64) -> bool {
-        let Amount { entries, events, .. } = self.lately(fact);
+        let FactCount { entries, events, .. } = self.lately(fact);
         events > 1 && entries * share >= self.span && self.last(fact) + OVER > self.known.clock
     }
 
@@ -232,7 +232,8 @@ impl<'a> Patient<'a> {
     /// There was no room for the plans, so that all allocations go without.
     fn refused(&self, cause: Cause, fact: Fact) -> Finding {
         let unplanned = self.lately(Fact::Unplanned);
-        let amount = Amount { bytes: self.known.plans.arena_bytes, events: self.mean * unplanned.entries, ..unplanned };
+        let amount =
+            FactCount { bytes: self.known.plans.arena_bytes, events: self.mean * unplanned.entries, ..unplanned };
         self.finding_of(cause, fact, amount, self.span)
     }
 
@@ -253,8 +254,8 @@ impl<'a> Patient<'a> {
         Finding { cause, entries, of_entries: entries, allocations, share, bytes, sites, details }
     }
 
-    fn finding_of(&self, cause: Cause, fact: Fact, amount: Amount, of_entries: u64) -> Finding {
-        let Amount { entries, events, bytes } = amount;
+    fn finding_of(&self, cause: Cause, fact: Fact, amount: FactCount, of_entries: u64) -> Finding {
+        let FactCount { entries, events, bytes } = amount;
         let samples = self.known.facts.samples(fact);
         let all = (self.mean * of_entries).max(events).max(1);
         let (sites, details) = (samples.iter().filter_map(|sample| sample.site), samples.iter().map(told));

@@ -16,6 +16,7 @@ use crate::cache::registry::NamedCaches;
 /// println!("{} of {}", stats.served, stats.served + stats.passed_on);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ForeignStats {
     /// Allocations that the scope served.

@@ -91,7 +91,7 @@ const SAMPLES: usize = 3;
 
 /// How much there was of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Amount {
+pub(crate) struct FactCount {
     pub(crate) entries: u64,
     pub(crate) events: u64,
     pub(crate) bytes: u64,
@@ -103,8 +103,8 @@ pub(crate) struct Tally {
     fact: Fact,
     /// The entry in which it was seen last.
     last: u64,
-    now: Amount,
-    before: Amount,
+    now: FactCount,
+    before: FactCount,
     pub(crate) samples: Vec<Sample>,
 }
 
@@ -135,8 +135,8 @@ impl ShapeSample {
     }
 }
 
-impl std::ops::AddAssign for Amount {
-    fn add_assign(&mut self, other: Amount) {
+impl std::ops::AddAssign for FactCount {
+    fn add_assign(&mut self, other: FactCount) {
         self.entries += other.entries;
         self.events += other.events;
         self.bytes += other.bytes;
@@ -145,7 +145,7 @@ impl std::ops::AddAssign for Amount {
 
 impl Tally {
     fn new(fact: Fact, entry: u64) -> Tally {
-        Tally { fact, last: entry, now: Amount::default(), before: Amount::default(), samples: Vec::new() }
+        Tally { fact, last: entry, now: FactCount::default(), before: FactCount::default(), samples: Vec::new() }
     }
 
     /// Begins the window of this entry, if another one was under way.
@@ -163,7 +163,7 @@ impl Tally {
     fn note(&mut self, entry: u64, events: u64, bytes: u64) {
         self.turn_to(entry);
         let entries = u64::from(self.now.events == 0 || self.last != entry);
-        self.now += Amount { entries, events, bytes };
+        self.now += FactCount { entries, events, bytes };
         self.last = entry;
     }
 
@@ -208,8 +208,8 @@ impl Facts {
     }
 
     /// How much there was of one kind in the window of this entry and the one before.
-    pub(crate) fn lately(&self, fact: Fact, entry: u64) -> Amount {
-        let Some(mut tally) = self.of(fact).cloned() else { return Amount::default() };
+    pub(crate) fn lately(&self, fact: Fact, entry: u64) -> FactCount {
+        let Some(mut tally) = self.of(fact).cloned() else { return FactCount::default() };
         tally.turn_to(entry);
         let mut sum = tally.now;
         sum += tally.before;
@@ -235,8 +235,8 @@ impl Facts {
 mod tests {
     use super::*;
 
-    fn amount(entries: u64, events: u64, bytes: u64) -> Amount {
-        Amount { entries, events, bytes }
+    fn amount(entries: u64, events: u64, bytes: u64) -> FactCount {
+        FactCount { entries, events, bytes }
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! | `counter` | a number with one writer |
 //! | `stats` | what is counted |
 //! | `foreign` | what is counted of memory that other crates allocate |
-//! | `scope_stats`, `plan_stats`, `unplanned` | what users read of it |
+//! | `scope_stats`, `served`, `plan_stats`, `unplanned` | what users read of it |
 //! | `facts` | what keeps a scope from being planned, for its diagnosis |
 //! | `interleavings` | all of this, and the lease of an arena, under loom |
 
@@ -31,16 +31,18 @@ mod interleavings;
 mod plan_stats;
 mod returns;
 mod scope_stats;
+mod served;
 mod shared;
 mod stats;
 mod unplanned;
 
-pub(crate) use facts::{Amount, Fact, Facts, Sample, WINDOW};
+pub(crate) use facts::{Fact, FactCount, Facts, Sample, WINDOW};
 #[cfg(feature = "foreign")]
 pub(crate) use foreign::ForeignCounters;
 pub(crate) use plan_stats::PlanCounters;
 pub use plan_stats::{Deviations, PlanStats};
 pub use scope_stats::ScopeStats;
+pub use served::{Amount, InUse, Served};
 pub(crate) use shared::Shared;
 pub(crate) use stats::Visit;
 pub use unplanned::Unplanned;

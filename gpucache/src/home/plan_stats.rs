@@ -22,6 +22,7 @@ use crate::base::amounts::{Bytes, Count};
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PlanStats {
     /// Orders of allocations and drops that have a plan now: up to four on each thread.
@@ -73,6 +74,7 @@ pub struct PlanStats {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Deviations {
     /// Allocations that the plan did not expect, served beside it.
@@ -140,17 +142,19 @@ pub(crate) struct PlanCounters {
     pub(crate) live: Counter,
     /// What was live in a block that was given up; it comes back on its own.
     pub(crate) evicted: Counter,
-    /// What a ring served, of that what is in use with its bytes, and the bytes of the ring.
+    /// What a ring served, of that what is in use, and the bytes of the ring.
     pub(crate) carried: Counter,
     /// Requests that a ring served once it had more memory: supplied, as others are.
     pub(crate) grown: Counter,
     pub(crate) ring_blocks: Counter,
-    pub(crate) ring_busy_bytes: Counter,
     pub(crate) ring: Counter,
     /// What outlives its entry and goes beside plans and rings.
     pub(crate) aside: Counter,
-    /// Bytes in use that a plan serves.
-    pub(crate) busy_bytes: Counter,
+    /// The most bytes in use at once in arena and ring since peaks were reset.
+    pub(crate) peak: Counter,
+    /// What the places had of all that was served in entries that ended, and how much was served by then.
+    pub(crate) served_bytes: Counter,
+    pub(crate) priced: Counter,
     /// Bytes of the block, 0 while there is none.
     pub(crate) block: Counter,
     pub(crate) plans: Counter,
@@ -183,6 +187,11 @@ impl PlanCounters {
         served.saturating_sub(self.live.get() + self.ring_blocks.get() + self.evicted.get())
     }
 
+    /// Blocks in use in arena and ring.
+    pub(super) fn blocks(&self) -> u64 {
+        self.live.get() + self.ring_blocks.get()
+    }
+
     /// Whether plans have positions, and nothing to lay them in.
     pub(crate) fn lacks_arena(&self) -> bool {
         self.bytes.get() > 0 && self.block.get() == 0
@@ -199,13 +208,12 @@ impl PlanCounters {
     }
 
     pub(crate) fn reset(&self) {
-        let PlanCounters { served, live, evicted, busy_bytes, block, plans, positions, .. } = self;
-        let PlanCounters { carried, grown, aside, ring_blocks, ring_busy_bytes, ring, .. } = self;
+        let PlanCounters { served, live, evicted, peak, served_bytes, priced, block, plans, positions, .. } = self;
+        let PlanCounters { carried, grown, aside, ring_blocks, ring, .. } = self;
         let PlanCounters { bytes, bound, planning, has_stopped, deviations, .. } = self;
         let DeviationCounters { extra, missing, reordered, larger, blocked } = deviations;
-        let all = [served, live, evicted, busy_bytes, block, plans, positions, carried, grown, aside, ring_blocks];
-        let rest =
-            [ring_busy_bytes, ring, bytes, bound, planning, has_stopped, extra, missing, reordered, larger, blocked];
+        let all = [served, live, evicted, peak, served_bytes, priced, block, plans, positions, carried, grown, aside];
+        let rest = [ring_blocks, ring, bytes, bound, planning, has_stopped, extra, missing, reordered, larger, blocked];
         all.iter().chain(&rest).for_each(|counter| counter.set(0));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::served::{InUse, Served};
 use crate::base::amounts::{Bytes, Count};
 
 /// What a scope did since the process began, and what it holds now, over all threads.
@@ -28,6 +29,7 @@ use crate::base::amounts::{Bytes, Count};
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ScopeStats {
     /// How often the scope was entered, entries within entries included. A call of an `async fn` enters once, when it is polled
@@ -51,8 +53,8 @@ pub struct ScopeStats {
     pub idle_blocks: u64,
     /// Their bytes. Places of a plan may lie over each other, so that all that is free in the arena counts, once.
     pub idle_bytes: u64,
-    /// The most bytes that were in use at once since the process began; with several threads the sum of the most that was in
-    /// use on each.
+    /// The most bytes that were in use at once since the process began, or since
+    /// [`reset_peaks_of`](crate::reset_peaks_of); with several threads the sum of the most that was in use on each.
     pub high_water_bytes: u64,
     /// Calls of the device's allocator for the scope since the process began: those of misses with `recycle = "off"` or on a
     /// device without pages, for an array or for a chunk of a range.
@@ -63,9 +65,42 @@ pub struct ScopeStats {
     /// Bytes that were in use at once since the last invalidation, and are not now: what the scope is likely to need again,
     /// whether it keeps them itself or the device's range has them.
     pub spare_bytes: u64,
+    /// Allocations and their bytes, by what served them.
+    pub served: Served,
+    /// What is in use that a plan served, and lies in its arena or ring. What another thread dropped counts until its owner has taken
+    /// it back.
+    pub planned: InUse,
+    /// All else that is in use.
+    pub beside: InUse,
 }
 
 impl ScopeStats {
+    /// What was done since an earlier reading. What is held and in use, and peaks, are those of this reading.
+    ///
+    /// ```
+    /// use gpucache::{cache_scope, prelude::*};
+    ///
+    /// cache_scope!(phases, { Host::new().zeros::<u8>(4096)? });
+    /// let warm = gpucache::stats("phases").unwrap();
+    /// cache_scope!(phases, { Host::new().zeros::<u8>(4096)? });
+    /// let since = gpucache::stats("phases").unwrap().since(&warm);
+    /// assert_eq!((since.entries, since.hits, since.misses), (1, 1, 0));
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn since(&self, earlier: &ScopeStats) -> ScopeStats {
+        ScopeStats {
+            entries: self.entries.saturating_sub(earlier.entries),
+            polls: self.polls.saturating_sub(earlier.polls),
+            hits: self.hits.saturating_sub(earlier.hits),
+            recycled: self.recycled.saturating_sub(earlier.recycled),
+            misses: self.misses.saturating_sub(earlier.misses),
+            device_allocations: self.device_allocations.saturating_sub(earlier.device_allocations),
+            mapped_pieces: self.mapped_pieces.saturating_sub(earlier.mapped_pieces),
+            served: self.served.since(&earlier.served),
+            ..*self
+        }
+    }
+
     /// All allocations since the process began: hits, recycled blocks and misses.
     ///
     /// ```
@@ -82,7 +117,14 @@ impl ScopeStats {
     }
 }
 
-/// Two lines: what was done, and what is held.
+impl ScopeStats {
+    /// Of what nothing is in use any more.
+    pub(crate) fn forget_peaks(&mut self) {
+        (self.high_water_bytes, self.planned.peak_bytes, self.beside.peak_bytes) = (0, 0, 0);
+    }
+}
+
+/// Two lines, what was done and what is held; then a table of what served the allocations. `{:#}` leaves the table out.
 impl fmt::Display for ScopeStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let entries = Count(self.entries, "entry", "entries");
@@ -96,7 +138,8 @@ impl fmt::Display for ScopeStats {
         let blocks = |number| Count(number, "block", "blocks");
         let (busy, idle, most) = (Bytes(self.busy_bytes), Bytes(self.idle_bytes), Bytes(self.high_water_bytes));
         write!(f, "{busy} in use in {}, {most} at most; ", blocks(self.busy_blocks))?;
-        write!(f, "{idle} idle in {}", blocks(self.idle_blocks))
+        write!(f, "{idle} idle in {}", blocks(self.idle_blocks))?;
+        if f.alternate() { Ok(()) } else { write!(f, "\n{}", self.served.table(&self.planned, &self.beside)) }
     }
 }
 
@@ -115,5 +158,8 @@ impl std::ops::AddAssign for ScopeStats {
         self.device_allocations += other.device_allocations;
         self.mapped_pieces += other.mapped_pieces;
         self.spare_bytes += other.spare_bytes;
+        self.served += other.served;
+        self.planned += other.planned;
+        self.beside += other.beside;
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: only the thread that owns the cache writes the counters.
 
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use super::facts::Facts;
 #[cfg(feature = "foreign")]
@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     facts: Mutex<Facts>,
     /// Whether every block is kept by key.
     keeps_all: AtomicBool,
+    /// Whether the owner is to reset its peaks.
+    wants_reset: AtomicBool,
 }
 
 impl Shared {
@@ -56,6 +58,7 @@ impl Shared {
             climbs: Mutex::default(),
             facts: Mutex::default(),
             keeps_all: AtomicBool::new(false),
+            wants_reset: AtomicBool::new(false),
         }
     }
 
@@ -110,6 +113,26 @@ impl Shared {
         Told { device: self.device.load(Relaxed), bytes: self.counters.expected() }
     }
 
+    /// What the cache did and holds.
+    pub(crate) fn stats(&self) -> ScopeStats {
+        self.counters.read(&self.returns, self.planned_bytes())
+    }
+
+    /// Asks the owner to reset its peaks; whoever asks then tries to hold the cache.
+    pub(crate) fn ask_for_reset(&self) {
+        self.wants_reset.store(true, SeqCst);
+    }
+
+    /// For the owner: whether it is to reset its peaks, which it does then.
+    pub(crate) fn take_reset(&self) -> bool {
+        self.wants_reset.load(Relaxed) && self.wants_reset.swap(false, SeqCst)
+    }
+
+    /// For the owner: peaks are what is in use now.
+    pub(crate) fn reset_peaks(&self) {
+        self.counters.reset_peaks(self.planned_bytes(), &self.returns);
+    }
+
     /// For the owner: forgets what the cache did, and returns it.
     pub(crate) fn reset(&self) -> (ScopeStats, PlanStats) {
         self.device.store(0, Relaxed);
@@ -144,9 +167,9 @@ impl Shared {
         self.counters.renew_demand();
     }
 
-    /// Whether the owner has something to do: an invalidation waits, or blocks came back.
+    /// Whether the owner has something to do: an invalidation waits, blocks came back, or peaks are to be reset.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
-        !self.returns.is_empty() || self.generations.is_behind()
+        !self.returns.is_empty() || self.generations.is_behind() || self.wants_reset.load(SeqCst)
     }
 }

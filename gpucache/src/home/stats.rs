@@ -6,6 +6,7 @@ use super::counter::Counter;
 use super::plan_stats::{PlanCounters, PlanStats};
 use super::returns::Returns;
 use super::scope_stats::ScopeStats;
+use super::served::{Amount, InUse, ServedCounters};
 use crate::range::Taken;
 
 /// The numbers behind [`ScopeStats`], written by the cache's owner alone and read by everyone.
@@ -25,18 +26,23 @@ pub(crate) struct Counters {
     pub(crate) held_bytes: Counter,
     /// Blocks that are held, each position of a plan counted as one.
     held_blocks: Counter,
-    /// The most bytes in use at once since the last invalidation, and before it.
+    /// The most bytes in use at once since the last invalidation; since peaks were reset; and the lesser of the two, beyond which
+    /// there is something to note.
     pub(crate) demand: Counter,
-    past_demand: Counter,
+    peak: Counter,
+    mark: Counter,
     /// The most in use at once beside a plan since that was installed.
     pub(crate) beside: Counter,
-    /// The same since that was looked at last.
+    /// The same since that was looked at last; since peaks were reset; and the lesser of the two.
     beside_lately: Counter,
+    beside_peak: Counter,
+    beside_mark: Counter,
     device_allocations: Counter,
     mapped_pieces: Counter,
     /// What came back while other streams may still use it, and was not counted as dropped yet.
     deferred_blocks: Counter,
     deferred_bytes: Counter,
+    served: ServedCounters,
     pub(crate) plan: PlanCounters,
 }
 
@@ -67,9 +73,14 @@ impl Counters {
         }
     }
 
-    /// Counts a block that was supplied, for which so much was taken from the device.
-    pub(crate) fn allocated(&self, bytes: usize, taken: Taken) {
+    /// Counts a block that was supplied, for which so much was taken from the device; whether it came straight from there.
+    pub(crate) fn allocated(&self, bytes: usize, taken: Taken, is_direct: bool) {
         self.supplied.add(1);
+        self.served.supplied.add(bytes as u64);
+        if is_direct {
+            self.served.directs.add(1);
+            self.served.direct.add(bytes as u64);
+        }
         self.misses.add(u64::from(taken.is_any()));
         self.took(taken);
         self.held_blocks.add(1);
@@ -81,27 +92,55 @@ impl Counters {
     pub(crate) fn handed_out(&self, bytes: usize, planned: u64, returns: &Returns) {
         let busy = self.busy_bytes.get() + bytes as u64;
         self.busy_bytes.set(busy);
-        if busy > self.beside_lately.get() || busy + planned > self.demand.get() {
+        self.served.beside.add(bytes as u64);
+        if busy > self.beside_mark.get() || busy + planned > self.mark.get() {
             // What other threads dropped is not in use, though this thread has not taken it back yet.
             let in_use = busy.saturating_sub(returns.bytes());
-            self.beside_lately.set(in_use.max(self.beside_lately.get()));
-            self.beside.set(in_use.max(self.beside.get()));
-            self.demand.set((in_use + planned).max(self.demand.get()));
+            self.note_beside(in_use);
+            self.note_in_use(in_use + planned);
         }
+    }
+
+    /// So many bytes are in use.
+    fn note_in_use(&self, bytes: u64) {
+        self.demand.set(bytes.max(self.demand.get()));
+        self.peak.set(bytes.max(self.peak.get()));
+        self.set_marks();
+    }
+
+    /// So many bytes are in use beside a plan.
+    fn note_beside(&self, bytes: u64) {
+        [&self.beside_lately, &self.beside, &self.beside_peak]
+            .into_iter()
+            .for_each(|most| most.set(bytes.max(most.get())));
+        self.set_marks();
+    }
+
+    fn set_marks(&self) {
+        self.mark.set(self.demand.get().min(self.peak.get()));
+        self.beside_mark.set(self.beside_lately.get().min(self.beside_peak.get()));
+    }
+
+    /// For the owner: peaks are what is in use now, of which `planned` bytes are so by a plan.
+    pub(super) fn reset_peaks(&self, planned: u64, returns: &Returns) {
+        let beside = self.busy_bytes.get().saturating_sub(returns.bytes());
+        self.peak.set(beside + planned);
+        self.beside_peak.set(beside);
+        self.plan.peak.set(planned);
+        self.set_marks();
     }
 
     /// Forgets how much was needed, but for the record.
     pub(super) fn renew_demand(&self) {
-        self.past_demand.set(self.past_demand.get().max(self.demand.get()));
-        self.demand.set(0);
-        self.beside.set(0);
-        self.beside_lately.set(0);
+        [&self.demand, &self.beside, &self.beside_lately].into_iter().for_each(|counter| counter.set(0));
+        self.set_marks();
     }
 
     /// Forgets what was in use beside a plan before the last time that this was forgotten.
     pub(crate) fn renew_beside(&self) {
         self.beside.set(self.beside_lately.get());
         self.beside_lately.set(self.busy_bytes.get());
+        self.set_marks();
     }
 
     /// How many bytes of a range are likely to be needed again: with room for blocks to lie apart, since a range reserves
@@ -164,6 +203,7 @@ impl Counters {
         self.plan.block.set(bytes);
         self.beside.set(self.busy_bytes.get());
         self.beside_lately.set(self.busy_bytes.get());
+        self.set_marks();
     }
 
     /// Counts a plan's block out, but for so many positions with so many bytes, which are in use on their own from now
@@ -175,7 +215,6 @@ impl Counters {
         self.held_bytes.subtract(bytes - live_bytes);
         self.plan.block.set(0);
         self.plan.live.set(0);
-        self.plan.busy_bytes.set(0);
         self.evicted(live, live_bytes);
     }
 
@@ -200,7 +239,6 @@ impl Counters {
         self.held_blocks.add(live);
         self.held_bytes.add(live_bytes);
         self.plan.ring_blocks.set(0);
-        self.plan.ring_busy_bytes.set(0);
         self.evicted(live, live_bytes);
     }
 
@@ -208,30 +246,42 @@ impl Counters {
         self.plan.evicted.add(live);
         self.busy_bytes.add(live_bytes);
         self.beside.set(self.beside.get().max(self.busy_bytes.get()));
+        self.beside_peak.set(self.beside_peak.get().max(self.busy_bytes.get()));
+        self.set_marks();
     }
 
     /// Tells what a plan served and got back so far.
-    pub(crate) fn note_plan(&self, served: u64, live: u64, busy_bytes: u64) {
+    pub(crate) fn note_plan(&self, served: u64, live: u64) {
         self.plan.served.set(served);
         self.plan.live.set(live);
-        self.plan.busy_bytes.set(busy_bytes);
     }
 
     /// Tells what a ring served so far, and what is alive in it.
-    pub(crate) fn note_ring(&self, served: u64, live: u64, busy_bytes: u64) {
+    pub(crate) fn note_ring(&self, served: u64, live: u64) {
         self.plan.carried.set(served);
         self.plan.ring_blocks.set(live);
-        self.plan.ring_busy_bytes.set(busy_bytes);
     }
 
     /// Notes that so many bytes are in use by a plan. Returns how many may be before the next note.
     pub(crate) fn note_planned_use(&self, planned: u64, returns: &Returns) -> u64 {
         let busy = self.busy_bytes.get();
-        if busy + planned > self.demand.get() {
-            let in_use = (busy + planned).saturating_sub(returns.bytes());
-            self.demand.set(in_use.max(self.demand.get()));
+        if busy + planned > self.mark.get() {
+            self.note_in_use((busy + planned).saturating_sub(returns.bytes()));
         }
-        self.demand.get().saturating_sub(busy)
+        self.plan.peak.set(self.plan.peak.get().max(planned));
+        self.mark.get().saturating_sub(busy).min(self.plan.peak.get())
+    }
+
+    /// An entry ends: what plans served in it is priced, at the mean bytes of the places of the plan that served it last.
+    pub(crate) fn price(&self, positions: u64, bytes: u64) {
+        let all = self.plan.served.get() + self.plan.carried.get();
+        let served = all.wrapping_sub(self.plan.priced.get());
+        self.plan.priced.set(all);
+        let part = match served == positions {
+            true => bytes,
+            false => (u128::from(bytes) * u128::from(served) / u128::from(positions.max(1))) as u64,
+        };
+        self.plan.served_bytes.add(part);
     }
 
     /// For the owner: whether an array of the cache is alive, or on its way back.
@@ -242,12 +292,15 @@ impl Counters {
 
     /// For the owner, when nothing is held any more: forgets everything, and returns what was done.
     pub(crate) fn reset(&self, returns: &Returns) -> (ScopeStats, PlanStats) {
-        let (scope, done) = (self.read(returns), self.read_plans());
+        let (scope, done) = (self.read(returns, 0), self.read_plans());
         let Counters { entries, polls, hits, supplied, misses, drops, busy_bytes, held_bytes, held_blocks, .. } = self;
-        let Counters { demand, past_demand, beside, beside_lately, device_allocations, mapped_pieces, plan, .. } = self;
+        let Counters { demand, peak, mark, beside, beside_lately, beside_peak, beside_mark, .. } = self;
+        let Counters { device_allocations, mapped_pieces, served, plan, .. } = self;
         let all = [entries, polls, hits, supplied, misses, drops, busy_bytes, held_bytes, held_blocks];
-        let rest = [demand, past_demand, beside, beside_lately, device_allocations, mapped_pieces];
+        let rest =
+            [demand, peak, mark, beside, beside_lately, beside_peak, beside_mark, device_allocations, mapped_pieces];
         all.iter().chain(&rest).for_each(|counter| counter.set(0));
+        served.reset();
         plan.reset();
         let (plans, positions, arena_bytes, bound_bytes) = (0, 0, 0, 0);
         let none = PlanStats { plans, positions, arena_bytes, bound_bytes, is_paused: false, unplanned: None, ..done };
@@ -280,13 +333,22 @@ impl Counters {
         self.supplied.get().saturating_sub(self.misses.get())
     }
 
-    /// What the numbers say, with what lies on the return stack counted as idle.
-    pub(crate) fn read(&self, returns: &Returns) -> ScopeStats {
+    /// What plans and their rings served, and its bytes as far as entries have ended.
+    fn planned(&self) -> Amount {
+        let allocations = self.plan.served.get() + self.plan.carried.get();
+        Amount { allocations, bytes: self.plan.served_bytes.get() }
+    }
+
+    /// What the numbers say, with what lies on the return stack counted as idle, and so many bytes in use by plans.
+    pub(crate) fn read(&self, returns: &Returns, planned: u64) -> ScopeStats {
         let hits = self.hits.get() + self.plan.all_served();
         let dropped = self.drops.get() + self.plan.returned() + returns.blocks() + self.deferred_blocks.get();
-        let busy_bytes = self.busy_bytes.get() + self.plan.busy_bytes.get() + self.plan.ring_busy_bytes.get();
+        let busy_bytes = self.busy_bytes.get() + planned;
         let busy_bytes = busy_bytes.saturating_sub(returns.bytes() + self.deferred_bytes.get());
         let busy_blocks = (hits + self.supplied.get()).saturating_sub(dropped);
+        let (planned_bytes, planned_blocks) = (planned.min(busy_bytes), self.plan.blocks().min(busy_blocks));
+        let in_use = |blocks, bytes, peak: &Counter| InUse { blocks, bytes, peak_bytes: peak.get() };
+        let listed_and_supplied = (self.hits.get(), self.supplied.get().saturating_sub(self.plan.grown.get()));
         ScopeStats {
             entries: self.entries.get(),
             polls: self.polls.get(),
@@ -297,10 +359,13 @@ impl Counters {
             busy_bytes,
             idle_blocks: (self.held_blocks.get() + self.plan.ring_blocks.get()).saturating_sub(busy_blocks),
             idle_bytes: self.held_bytes.get().saturating_sub(busy_bytes),
-            high_water_bytes: self.past_demand.get().max(self.demand.get()),
+            high_water_bytes: self.peak.get(),
             device_allocations: self.device_allocations.get(),
             mapped_pieces: self.mapped_pieces.get(),
             spare_bytes: self.demand.get().saturating_sub(busy_bytes),
+            served: self.served.read(listed_and_supplied.0, listed_and_supplied.1, self.planned()),
+            planned: in_use(planned_blocks, planned_bytes, &self.plan.peak),
+            beside: in_use(busy_blocks - planned_blocks, busy_bytes - planned_bytes, &self.beside_peak),
         }
     }
 }

@@ -14,6 +14,7 @@ use std::fmt;
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Unplanned {
     /// No order of allocations and drops came twice yet. Entries are recorded.

@@ -32,4 +32,5 @@ pub use guard::{Fetched, FetchedMut};
 pub use moves::PlacedStats;
 pub use placed::Placed;
 pub use placement::Placement;
+pub(crate) use side::placed_stats_of;
 pub use side::{limit_host, placed_stats};

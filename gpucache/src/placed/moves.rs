@@ -20,6 +20,7 @@ use crate::base::amounts::{Bytes, Count};
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PlacedStats {
     /// Bytes copied to the device.

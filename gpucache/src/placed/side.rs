@@ -2,7 +2,7 @@
 
 use super::moves::PlacedStats;
 use super::yard;
-use crate::device::Device;
+use crate::device::{Device, Memory};
 use crate::pressure::limits;
 
 /// What arrays that may rest on the host did so far on a device.
@@ -13,10 +13,14 @@ use crate::pressure::limits;
 /// assert_eq!(placed_stats(&Virtual::new(1 << 30)).evictions, 0);
 /// ```
 pub fn placed_stats(device: &impl Device) -> PlacedStats {
-    let stream = device.stream_handle();
+    placed_stats_of(device.stream_handle().memory())
+}
+
+/// The same of a device's memory.
+pub(crate) fn placed_stats_of(memory: &Memory) -> PlacedStats {
     // What was held stays so when no array is left, until it is trimmed.
-    let held = || stream.memory().known_host_side().map_or(0, |host| host.meter().held());
-    yard::known(stream)
+    let held = || memory.known_host_side().map_or(0, |host| host.meter().held());
+    yard::of_memory(memory.id())
         .map_or_else(|| PlacedStats { host_bytes: held(), ..PlacedStats::default() }, |yard| yard.stats())
 }
 

@@ -80,18 +80,14 @@ fn yards() -> MutexGuard<'static, Yards> {
     YARDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The yard of a device, if any array of it was placed that lives.
-pub(super) fn known(stream: &Stream) -> Option<Arc<Yard>> {
-    of_memory(stream.memory_id())
-}
-
-fn of_memory(id: u64) -> Option<Arc<Yard>> {
+/// The yard of the device of this number, if any array of it was placed that lives.
+pub(super) fn of_memory(id: u64) -> Option<Arc<Yard>> {
     yards().iter().find(|(memory, _)| *memory == id).and_then(|(_, yard)| yard.upgrade())
 }
 
 /// The yard of a device.
 pub(super) fn of(stream: &Stream) -> Arc<Yard> {
-    if let Some(yard) = known(stream) {
+    if let Some(yard) = of_memory(stream.memory_id()) {
         return yard;
     }
     let yard = Arc::new(Yard {

@@ -58,6 +58,8 @@ pub(crate) struct Cursor {
     passed_over: u64,
     first_reusers: FirstReusers,
     off_order: OffOrder,
+    /// How many positions serve or are carried, and the bytes of their largest requests together.
+    places: (u64, u64),
 }
 
 /// A position, small, so that those of a step stay in the processor's cache.
@@ -147,12 +149,23 @@ impl Cursor {
         let sizes = vec![0; positions.len()];
         let (next, passed_over) = (positions.len(), positions.len() as u64);
         let mut cursor = Cursor { positions, lives, sizes, next, passed_over, first_reusers, ..Cursor::default() };
-        (0..cursor.positions.len()).for_each(|position| cursor.widen_carried(position, envelope));
+        (0..cursor.positions.len()).for_each(|position| cursor.fit_carried(position, envelope));
+        cursor.places = envelope.places();
         cursor
+    }
+
+    /// How many positions serve or are carried, and the bytes of their largest requests together.
+    pub(crate) fn places(&self) -> (u64, u64) {
+        self.places
     }
 
     /// Takes over what the envelope knows of a position that is carried.
     pub(crate) fn widen_carried(&mut self, position: usize, envelope: &Envelope) {
+        self.fit_carried(position, envelope);
+        self.places = envelope.places();
+    }
+
+    fn fit_carried(&mut self, position: usize, envelope: &Envelope) {
         if let Some(expected) = envelope.at(position).filter(|expected| expected.is_carried())
             && let Some(carried) = self.positions.get_mut(position)
         {

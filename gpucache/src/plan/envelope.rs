@@ -201,6 +201,12 @@ impl Envelope {
         Scratch::default().bound(self.positions.iter().copied())
     }
 
+    /// How many positions have a place or are carried, and the most bytes that each may take, together.
+    pub(super) fn places(&self) -> (u64, u64) {
+        let serve = self.positions.iter().filter(|expected| expected.is_planned() || expected.is_carried());
+        serve.fold((0, 0), |(number, bytes), expected| (number + 1, bytes.saturating_add(expected.most)))
+    }
+
     /// What a layout is made of: a buffer for each position, of no size where nothing has a place.
     pub(crate) fn buffers(&self) -> Vec<Buffer> {
         let buffer = |(position, expected): (usize, &Expected)| match expected.is_planned() {

@@ -93,6 +93,8 @@ impl Planner {
         (hot.stream, hot.arena) = (NO_STREAM, None);
         (hot.fast_stream, hot.fast_path) = (NO_STREAM, DropPath::NOBODYS);
         self.entry.is_dissolved = true;
+        // What was live is in use beside the next arena.
+        self.look_again();
     }
 
     /// The arena was taken away. The entry goes on as one without an arena, and says nothing of the plan.

@@ -54,6 +54,8 @@ impl Planner {
     /// Ends an entry, and learns from it.
     pub(crate) fn end(&mut self, shared: &Shared) -> Option<Effects> {
         self.publish(shared);
+        let (positions, bytes) = self.hot.cursor.places();
+        shared.counters.price(positions, bytes);
         self.learning.learner.note_end();
         let course = self.course();
         if self.is_uneventful(shared, course) {

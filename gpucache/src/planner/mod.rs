@@ -225,10 +225,17 @@ impl Planner {
 
     /// Tells everyone what the cursor did so far.
     pub(crate) fn publish(&self, shared: &Shared) {
-        let (cursor, live_bytes) = (&self.hot.cursor, shared.lease.live());
-        let live = if live_bytes > 0 { cursor.live() } else { 0 };
-        shared.counters.note_plan(cursor.served(), live, live_bytes);
-        shared.counters.note_ring(self.carry.served(), self.carry.live(), shared.ring.live());
+        let cursor = &self.hot.cursor;
+        let live = if shared.lease.live() > 0 { cursor.live() } else { 0 };
+        shared.counters.note_plan(cursor.served(), live);
+        shared.counters.note_ring(self.carry.served(), self.carry.live());
+    }
+
+    /// For the owner: peaks are what is in use now.
+    pub(crate) fn reset_peaks(&mut self, shared: &Shared) {
+        shared.reset_peaks();
+        // What is in use is noted anew, up to the next peak.
+        self.look_again();
     }
 
     /// How the entry that ends went.

@@ -11,6 +11,7 @@ use crate::base::amounts::{Bytes, Count};
 /// assert_eq!(gpucache::RungUse::default().tried, 0);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct RungUse {
     /// How many came to it.
@@ -36,6 +37,7 @@ pub struct RungUse {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Climbs {
     /// Allocations that no rung served: each returned an error.

@@ -50,3 +50,4 @@ pub use limits::{limit, limit_idle, limit_process, limit_soft, share_of};
 pub use patience::patience;
 pub use reclaim::trim;
 pub use tally::climbs;
+pub(crate) use tally::climbs_of_memory;

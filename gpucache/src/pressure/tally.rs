@@ -17,7 +17,11 @@ use crate::device::{Device, Memory};
 /// assert_eq!(climbs(&Virtual::new(1 << 30)).begun(), 0);
 /// ```
 pub fn climbs(device: &impl Device) -> Climbs {
-    let memory = device.stream_handle().memory();
+    climbs_of_memory(device.stream_handle().memory())
+}
+
+/// The same of a device's memory.
+pub(crate) fn climbs_of_memory(memory: &Arc<Memory>) -> Climbs {
     let known = tallies().iter().find(|(other, _)| is(other, memory)).map(|(_, climbs)| *climbs);
     known.unwrap_or_default()
 }

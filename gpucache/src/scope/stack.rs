@@ -17,6 +17,7 @@ use crate::cache::registry::{self, NamedCaches};
 use crate::cache::{Cache, Recycle, Terms};
 use crate::device::{process_exits_now, thread_is_main};
 use crate::home::Visit;
+use crate::report;
 use crate::trace;
 
 /// Inside a scope, or outside all of them, until dropped. It stays on its thread.
@@ -146,6 +147,7 @@ impl Stack {
         if self.caches.borrow().len() >= self.look_at.get().max(registry::FEW_NAMES) {
             self.forget_names();
         }
+        report::start_from_environment();
         let (scope, cache) = NamedCaches::adopt(name, site);
         self.names.set(self.names.get() + 1);
         self.keep(Rc::new(Known { scope, cache, entered: Cell::new(self.names.get()) }))

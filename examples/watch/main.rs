@@ -1,0 +1,70 @@
+//! Shows a running program: what its scopes and devices hold, once a second, in place.
+//!
+//! ```text
+//! GPUCACHE_WATCH=run.txt cargo run --release --example train
+//! cargo run --release --example watch -- run.txt
+//! ```
+//!
+//! Any program that uses the crate writes the file, if the variable names one; it is text, and whole whenever it is read.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use clap::Parser;
+
+/// Shows a program that runs with GPUCACHE_WATCH=PATH.
+#[derive(Debug, Parser)]
+struct Options {
+    /// The file that the variable names.
+    path: PathBuf,
+    /// Show it once, as it is, and end.
+    #[arg(long)]
+    once: bool,
+}
+
+/// The program writes once a second: so much later it has ended, or is stopped.
+const LATE: Duration = Duration::from_secs(3);
+
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Has a terminal clear itself, and go on at its top.
+const CLEAR: &str = "\x1b[2J\x1b[H";
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read it has enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("watch: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if options.once {
+        return write!(out, "{}", std::fs::read_to_string(&options.path)?);
+    }
+    loop {
+        write!(out, "{CLEAR}{}", shown(&options.path))?;
+        out.flush()?;
+        std::thread::sleep(INTERVAL);
+    }
+}
+
+/// What the file says, and a word if that is not news.
+fn shown(path: &Path) -> String {
+    let Ok(text) = std::fs::read_to_string(path) else {
+        return format!("waiting for {}\n", path.display());
+    };
+    let age = std::fs::metadata(path).and_then(|file| file.modified()).ok();
+    let age = age.and_then(|time| SystemTime::now().duration_since(time).ok()).unwrap_or_default();
+    if age < LATE {
+        return text;
+    }
+    format!("{text}\nwritten {} seconds ago: the program has ended, or is stopped\n", age.as_secs())
+}

@@ -1,0 +1,119 @@
+//! A line for each scope and thread, with bars: what a terminal shows of a process while it runs.
+
+use std::fmt;
+use std::time::Instant;
+
+use super::process::{ProcessStats, percent, process_stats};
+use super::scope::{NamedStats, ThreadStats};
+use crate::base::amounts::Bytes;
+use crate::base::table::{Align, Table};
+use crate::home::ScopeStats;
+
+/// Characters of a bar.
+const BAR: u64 = 20;
+
+/// The process at one moment, to be shown: its devices, and its scopes by thread, those with most memory first. Each has a bar, which
+/// is as long as what the scope that has most has, full as far as that is in use. Planned shares and entries a second are of the
+/// time between two readings, or since the process began in the first one, which has no entries a second.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*, top};
+///
+/// let mut top = top();
+/// cache_scope!(shown, { Host::new().zeros::<u8>(4096)? });
+/// top.renew();
+/// assert!(top.to_string().contains("\nshown  "));
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Top {
+    stats: ProcessStats,
+    read: Instant,
+    /// The reading before, and the seconds since.
+    before: Option<(ProcessStats, f64)>,
+}
+
+/// Reads what [`Top`] shows.
+///
+/// ```
+/// println!("{}", gpucache::top());
+/// ```
+pub fn top() -> Top {
+    Top { stats: process_stats(), read: Instant::now(), before: None }
+}
+
+impl Top {
+    /// Reads again. What was done is told as what was done since the last reading.
+    ///
+    /// ```
+    /// let mut top = gpucache::top();
+    /// top.renew();
+    /// assert!(top.to_string().contains("entries/s"));
+    /// ```
+    pub fn renew(&mut self) {
+        let (stats, read) = (process_stats(), Instant::now());
+        let seconds = read.duration_since(self.read).as_secs_f64();
+        self.before = Some((std::mem::replace(&mut self.stats, stats), seconds));
+        self.read = read;
+    }
+
+    /// What this thread did before the last reading.
+    fn before(&self, scope: &str, number: usize) -> Option<&ScopeStats> {
+        let (before, _) = self.before.as_ref()?;
+        let scope = before.scopes.iter().find(|other| other.name == scope)?;
+        scope.threads.get(number).map(|thread| &thread.stats)
+    }
+
+    fn line(&self, scope: &NamedStats, number: usize, most: u64) -> [String; 8] {
+        let ThreadStats { thread, stats, .. } = &scope.threads[number];
+        let before = self.before(&scope.name, number).copied().unwrap_or_default();
+        let since = stats.since(&before);
+        // A scope that did nothing meanwhile shows what it did before.
+        let served = if since.allocations() > 0 { since.served } else { stats.served };
+        let seconds = self.before.as_ref().map(|(_, seconds)| *seconds).filter(|seconds| *seconds > 0.0);
+        let rate = seconds.map(|seconds| format!("{:.0}", since.entries as f64 / seconds));
+        [
+            scope.name.clone(),
+            thread.clone().unwrap_or_else(|| "(ended)".into()),
+            Bytes(stats.busy_bytes).to_string(),
+            Bytes(held(stats)).to_string(),
+            bar(stats, most),
+            percent(served.planned_share()),
+            stats.entries.to_string(),
+            rate.unwrap_or_else(|| "-".into()),
+        ]
+    }
+
+    fn table(&self) -> Table {
+        let left = |name| (name, Align::Left);
+        let right = |name| (name, Align::Right);
+        let columns = [left("scope"), left("thread"), right("in use"), right("held"), left("")];
+        let done = [right("planned"), right("entries"), right("entries/s")];
+        let mut table = Table::new(columns.into_iter().chain(done));
+        let numbers = |scope: &NamedStats| 0..scope.threads.len();
+        let mut lines: Vec<(&NamedStats, usize)> =
+            self.stats.scopes.iter().flat_map(|scope| numbers(scope).map(move |number| (scope, number))).collect();
+        lines.sort_by_key(|(scope, number)| std::cmp::Reverse(held(&scope.threads[*number].stats)));
+        let most = lines.first().map_or(0, |(scope, number)| held(&scope.threads[*number].stats));
+        lines.into_iter().for_each(|(scope, number)| table.row(self.line(scope, number, most)));
+        table
+    }
+}
+
+/// What a scope has, in use or idle.
+fn held(stats: &ScopeStats) -> u64 {
+    stats.busy_bytes.saturating_add(stats.idle_bytes)
+}
+
+/// As long as a scope's part of `most`, and full as far as that is in use.
+fn bar(stats: &ScopeStats, most: u64) -> String {
+    let part = |bytes: u64| (u128::from(bytes) * u128::from(BAR)).div_ceil(u128::from(most.max(1))) as usize;
+    let (length, full) = (part(held(stats)), part(stats.busy_bytes));
+    format!("[{}{}{}]", "#".repeat(full), ".".repeat(length - full), " ".repeat(BAR as usize - length))
+}
+
+impl fmt::Display for Top {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n\n{}", self.stats.devices_table(), self.table())
+    }
+}

@@ -1,0 +1,64 @@
+//! What [`Top`](super::Top) shows, written to a file once a second, without a change of code: `GPUCACHE_WATCH` names it.
+//!
+//! Invariant: whoever opens the file finds a whole reading in it: each is written under another name beside it, and then renamed.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::thread::{Builder, sleep};
+use std::time::Duration;
+
+use super::top::top;
+use crate::base::sync::OnceLock;
+use crate::device::process_exits;
+
+const VARIABLE: &str = "GPUCACHE_WATCH";
+
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Begins at the first call, if the environment asks for it. The thread ends with the process.
+pub(crate) fn start_from_environment() {
+    static STARTED: OnceLock<()> = OnceLock::new();
+    STARTED.get_or_init(|| {
+        let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) else { return };
+        let there = path.clone();
+        if let Err(error) = Builder::new().name("gpucache watch".into()).spawn(move || watch(&there)) {
+            tell(&path, &error);
+        }
+    });
+}
+
+fn watch(path: &Path) {
+    let (mut top, beside, mut is_told) = (top(), beside(path), false);
+    while !process_exits() {
+        match write(&top.to_string(), path, &beside) {
+            Err(error) if !std::mem::replace(&mut is_told, true) => tell(path, &error),
+            _ => {}
+        }
+        sleep(INTERVAL);
+        top.renew();
+    }
+}
+
+/// A name in the same folder, which no other process has.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
+    name.push(format!(".{}", std::process::id()));
+    path.with_file_name(name)
+}
+
+fn write(text: &str, path: &Path, beside: &Path) -> io::Result<()> {
+    let written = fs::write(beside, format!("process {}\n\n{text}\n", std::process::id()));
+    let written = written.and_then(|()| fs::rename(beside, path));
+    if written.is_err() {
+        // It may not be there; the error that is told is the first one.
+        let _ = fs::remove_file(beside);
+    }
+    written
+}
+
+/// Where stderr is closed nobody is left to be told.
+fn tell(path: &Path, error: &io::Error) {
+    let _ = writeln!(io::stderr(), "gpucache: {VARIABLE}={}: {error}", path.display());
+}
