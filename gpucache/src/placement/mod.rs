@@ -50,6 +50,7 @@ mod keep;
 mod lru;
 mod machine;
 mod moves;
+mod pace;
 mod packing;
 mod prices;
 mod simulate;
