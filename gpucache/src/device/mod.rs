@@ -9,6 +9,7 @@ mod backend;
 mod event;
 mod exit;
 mod host;
+mod mark;
 mod memory;
 mod meter;
 pub(crate) mod process;
@@ -37,6 +38,8 @@ pub(crate) use cuda::{
 pub(crate) use cuda::{EventHandle, EventRef, OwnEvent, Peer, RawStream};
 pub use event::Event;
 pub use host::Host;
+pub use mark::Mark;
+pub(crate) use mark::Span;
 pub use memory::Memory;
 pub use meter::{MemoryUse, OrderUse};
 pub use stream::Stream;

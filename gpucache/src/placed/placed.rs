@@ -135,8 +135,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     pub fn fetch_mut(&mut self) -> Result<FetchedMut<'_, T, D>> {
         let noted = self.note_use(Access::Write);
         let mut state = self.slot.write();
-        self.slot.come_for(&mut state)?;
-        state.settle()?;
+        self.slot.come_to_be_written(&mut state)?;
         state.is_clean = false;
         // Out of date: the host's memory is for what is away.
         state.away = None;
