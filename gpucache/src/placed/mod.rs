@@ -14,7 +14,7 @@
 //! | `recorder` | which entry a use is of, and whether it goes as expected |
 //! | `recorder::learned` | an entry that is written down |
 //! | `recorder::followed` | an entry that goes by a known order, and the moves by it |
-//! | `placement` | [`Placement`] |
+//! | `placement` | [`Placement`], and the one that new arrays get |
 //! | `side` | all this, asked from outside: [`placed_stats`], [`placed_stats_of`], [`limit_host`] |
 //! | `moves` | what was moved, counted: [`PlacedStats`] |
 //! | `accounts` | who moved it: the thread, and its scope |
@@ -37,5 +37,6 @@ mod yard;
 pub use guard::{Fetched, FetchedMut};
 pub use moves::PlacedStats;
 pub use placed::Placed;
-pub use placement::Placement;
+pub(crate) use placement::set_scoped;
+pub use placement::{Placement, default_placement};
 pub use side::{limit_host, placed_stats, placed_stats_of};

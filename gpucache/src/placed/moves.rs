@@ -44,7 +44,7 @@ pub struct PlacedStats {
     /// An entry that goes by a known order is timed in the first two by the same moves, and then in one of sixteen; those between count
     /// as much as the last one that was timed.
     pub waited: Duration,
-    /// How long all copies took, by the rate of those that were timed.
+    /// How long all copies took: those that were not timed as long as others did before, by their bytes.
     pub copying: Duration,
     /// Uses that were not the expected ones. What follows in the same entry is written down anew; an entry that ends before all
     /// that was expected has one.
@@ -137,11 +137,12 @@ pub(super) struct Moves {
     pub(super) resident: AtomicU64,
     /// How much may be on the device before more is told to be needed.
     pub(super) most_told: AtomicU64,
-    /// Copies that were timed: nanoseconds and bytes.
-    pub(super) timed_copies: AtomicU64,
-    pub(super) timed_bytes: AtomicU64,
+    /// The bytes of copies that were timed, and the nanoseconds that they took.
+    timed_bytes: AtomicU64,
+    timed: AtomicU64,
     /// In nanoseconds.
     waited: AtomicU64,
+    copying: AtomicU64,
     layout: AtomicU64,
 }
 
@@ -159,12 +160,20 @@ impl Moves {
         self.layout.fetch_add(nanoseconds(time), Relaxed);
     }
 
-    /// How long all copies took, if the others went at the rate of those that were timed.
-    fn copying(&self) -> Duration {
-        let of = |count: &AtomicU64| count.load(Relaxed) as f64;
-        let (moved, timed) = (of(&self.bytes_in) + of(&self.bytes_out), of(&self.timed_bytes));
-        let nanoseconds = if timed > 0.0 { of(&self.timed_copies) * moved / timed } else { 0.0 };
-        Duration::from_nanos(nanoseconds as u64)
+    pub(super) fn add_copying(&self, time: Duration) {
+        self.copying.fetch_add(nanoseconds(time), Relaxed);
+    }
+
+    /// A copy of so many bytes was timed.
+    pub(super) fn note_timed(&self, bytes: u64, time: Duration) {
+        self.timed_bytes.fetch_add(bytes, Relaxed);
+        self.timed.fetch_add(nanoseconds(time), Relaxed);
+    }
+
+    /// How long a copy of so many bytes takes, by those that were timed; nothing where none was.
+    pub(super) fn usual_time(&self, bytes: u64) -> Duration {
+        let [timed_bytes, timed] = [&self.timed_bytes, &self.timed].map(|count| count.load(Relaxed) as f64);
+        Duration::from_nanos((timed * bytes as f64 / timed_bytes.max(1.0)) as u64)
     }
 
     /// Without what is held of the host's memory.
@@ -178,7 +187,7 @@ impl Moves {
             bytes_demanded: of(&self.bytes_demanded),
             prefetched: of(&self.prefetched),
             waited: Duration::from_nanos(of(&self.waited)),
-            copying: self.copying(),
+            copying: Duration::from_nanos(of(&self.copying)),
             mispredictions: of(&self.mispredictions),
             scheduled_bytes: of(&self.scheduled_bytes),
             bound_bytes: of(&self.bound_bytes),

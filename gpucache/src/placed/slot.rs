@@ -128,7 +128,7 @@ impl<T: Element, D: Device> Slot<T, D> {
     /// Counts a copy.
     fn moved(&self, span: Option<Span>, bytes: fn(&Moves) -> &AtomicU64) {
         self.yard.count(|moves| _ = bytes(moves).fetch_add(self.tag.bytes, Relaxed));
-        self.yard.waits.copies(span, self.tag.bytes);
+        self.yard.waits.copies(&self.yard.moves, span, self.tag.bytes);
         accounts::note_moved(self.tag.bytes);
     }
 

@@ -7,12 +7,11 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::accounts;
-use super::moves::{Moves, nanoseconds};
+use super::moves::Moves;
 use super::sampling::{self, Sample};
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Span, Stream};
@@ -89,12 +88,17 @@ impl Waits {
         answer
     }
 
-    /// A copy was put on a lane, which takes as long as `span`.
-    pub(super) fn copies(&self, span: Option<Span>, bytes: u64) {
-        let Some(span) = span else { return };
-        let mut open = self.open();
-        if open.copies.len() < MOST_OPEN {
-            open.copies.push_back(Timed { span, scope: accounts::of_thread(), what: bytes });
+    /// A copy was put on a lane, which takes as long as `span`, or as long as others of as many bytes where that is not timed.
+    pub(super) fn copies(&self, device: &Moves, span: Option<Span>, bytes: u64) {
+        let (mut open, scope) = (self.open(), accounts::of_thread());
+        match span {
+            Some(span) if open.copies.len() < MOST_OPEN => {
+                open.copies.push_back(Timed { span, scope, what: bytes });
+            }
+            _ => {
+                let length = device.usual_time(bytes);
+                scope.as_deref().into_iter().chain([device]).for_each(|moves| moves.add_copying(length));
+            }
         }
     }
 
@@ -106,10 +110,8 @@ impl Waits {
             timed.what.iter().for_each(|sample| sample.end(length));
         });
         take_over(&mut open.copies, |timed, length| {
-            timed.count(device, |moves| {
-                moves.timed_copies.fetch_add(nanoseconds(length), Relaxed);
-                moves.timed_bytes.fetch_add(timed.what, Relaxed);
-            });
+            timed.count(device, |moves| moves.add_copying(length));
+            device.note_timed(timed.what, length);
         });
     }
 }
