@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use super::owner::{Cache, Owner};
 use super::policy::{Recycle, Terms};
@@ -113,6 +114,11 @@ impl Entry {
 #[inline]
 pub(crate) fn outermost() -> Option<Entry> {
     OUTERMOST.get().map(Entry::of)
+}
+
+/// The name of the outermost scope that the thread is in.
+pub(crate) fn outermost_name() -> Option<Arc<str>> {
+    OUTERMOST.get()?.scope_name()
 }
 
 /// The entry that the thread is in, or a value that stands for none.

@@ -9,11 +9,13 @@ mod backend;
 mod event;
 mod exit;
 mod host;
+mod mark;
 mod memory;
 mod meter;
 pub(crate) mod process;
 mod quota;
 mod source;
+mod span;
 mod stream;
 mod virtual_device;
 mod virtual_memory;
@@ -37,6 +39,7 @@ pub(crate) use cuda::{
 pub(crate) use cuda::{EventHandle, EventRef, OwnEvent, Peer, RawStream};
 pub use event::Event;
 pub use host::Host;
+pub use mark::Mark;
 pub use memory::Memory;
 pub use meter::{MemoryUse, OrderUse};
 pub use stream::Stream;
@@ -49,6 +52,7 @@ pub(crate) use exit::{process_exits, process_exits_now, thread_is_main};
 pub(crate) use meter::Meter;
 pub(crate) use quota::softly;
 pub(crate) use source::{Pages, Source};
+pub(crate) use span::Span;
 
 use crate::base::error::Result;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 
 use super::guard::{Fetched, FetchedMut, Leaving};
-use super::placement::Placement;
+use super::placement::{self, Placement};
 use super::recorder::{self, Noted};
 use super::slot::{Slot, gone};
 use super::yard::{self, Rests};
@@ -45,10 +45,11 @@ pub struct Placed<T: Element, D: Device> {
 }
 
 impl<T: Element, D: Device> Placed<T, D> {
-    /// Places an array, by `Auto`.
+    /// Places an array: as the innermost scope says that says it ([`Scope::placement`](crate::Scope::placement)), or else as
+    /// [`default_placement`](crate::default_placement) does. To rest on the host it leaves now.
     ///
     /// # Errors
-    /// None today; a device may have some.
+    /// As for [`set_placement`](Placed::set_placement); the array is dropped then.
     ///
     /// ```
     /// use gpucache::{Placed, prelude::*};
@@ -58,13 +59,21 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn new(array: Array<T, D>) -> Result<Self> {
+        let placed = Placed::with(array, placement::of_thread());
+        if placed.placement() == Placement::Host {
+            placed.slot.evict()?;
+        }
+        Ok(placed)
+    }
+
+    fn with(array: Array<T, D>, placement: Placement) -> Self {
         let yard = yard::of(array.device().stream_handle());
         let dims = array.shape().to_vec();
-        Ok(Placed { slot: Slot::new(yard, array, Placement::default()), dims })
+        Placed { slot: Slot::new(yard, array, placement), dims }
     }
 
     /// A new array of zeros, for which others leave if there is no room. Its memory is of no scope, so that it makes no plan
-    /// differ.
+    /// differ. It rests where [`new`](Placed::new) has one rest, and leaves for that behind its next use.
     ///
     /// # Errors
     /// As for [`Array::zeros`].
@@ -81,7 +90,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
         recorder::make_way();
         yard::of(device.stream_handle()).make_room(bytes as u64);
-        Placed::new(Array::zeros_of_no_scope(device, dims)?)
+        Ok(Placed::with(Array::zeros_of_no_scope(device, dims)?, placement::of_thread()))
     }
 
     /// The array on its device, to be read: as long as the guard lives it stays. Several threads may read it at once.
@@ -135,8 +144,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     pub fn fetch_mut(&mut self) -> Result<FetchedMut<'_, T, D>> {
         let noted = self.note_use(Access::Write);
         let mut state = self.slot.write();
-        self.slot.come_for(&mut state)?;
-        state.settle()?;
+        self.slot.come_to_be_written(&mut state)?;
         state.is_clean = false;
         // Out of date: the host's memory is for what is away.
         state.away = None;
@@ -312,7 +320,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn try_clone(&self) -> Result<Self> {
-        let copy = Placed::new(self.fetch()?.try_clone()?)?;
+        let copy = Placed::with(self.fetch()?.try_clone()?, self.placement());
         copy.set_placement(self.placement())?;
         Ok(copy)
     }

@@ -19,6 +19,9 @@ use hashbrown::HashMap;
 
 use self::followed::Followed;
 use self::learned::Learned;
+use super::accounts;
+use super::moves::Moves;
+use super::sampling;
 use super::yard::{Rests, Tag};
 use crate::cache::current::{self, Entry};
 use crate::placement::Access;
@@ -47,6 +50,8 @@ struct Recorder {
     begun: Instant,
     born: u64,
     now: Now,
+    /// What is counted of the scope.
+    account: Option<Arc<Moves>>,
     scopes: HashMap<usize, Scope>,
 }
 
@@ -125,10 +130,17 @@ pub(super) fn born(slot: &Arc<impl Rests + 'static>) {
     }
 }
 
+/// Nothing is known of the entry that begins.
+fn record_anew() -> Now {
+    sampling::time_all();
+    Now::Recording(Learned::default())
+}
+
 impl Recorder {
     fn new() -> Recorder {
         let now = Now::Recording(Learned::default());
-        Recorder { entry: None, number: 0, begun: Instant::now(), born: 0, now, scopes: HashMap::new() }
+        let scopes = HashMap::new();
+        Recorder { entry: None, number: 0, begun: Instant::now(), born: 0, now, account: None, scopes }
     }
 
     fn bear(&mut self, entry: Entry, slot: &Arc<impl Rests + 'static>) {
@@ -188,12 +200,10 @@ impl Recorder {
         self.entry = Some(entry);
         self.number = ENTRIES.fetch_add(1, Relaxed);
         (self.begun, self.born) = (Instant::now(), 0);
+        self.account = accounts::of_thread();
         let known = self.scopes.entry(entry.scope()).or_default().known.take();
-        let known = known.and_then(|mut followed| followed.begin().then_some(followed));
-        self.now = match known {
-            Some(followed) => Now::Following(followed),
-            None => Now::Recording(Learned::default()),
-        };
+        let known = known.and_then(|mut followed| followed.begin(entry).then_some(followed));
+        self.now = known.map_or_else(record_anew, Now::Following);
     }
 
     fn end(&mut self) {
@@ -203,12 +213,14 @@ impl Recorder {
             Now::Following(mut followed) => {
                 if followed.end(self.begun.elapsed().as_secs_f64()) {
                     scope.known = Some(followed);
+                } else {
+                    followed.count(|moves| _ = moves.mispredictions.fetch_add(1, Relaxed));
                 }
             }
             Now::Recording(mut learned) => {
                 learned.end(self.begun.elapsed());
                 if scope.last.as_ref().is_some_and(|last| last.is_like(&learned)) {
-                    scope.known = Some(Followed::new(&learned));
+                    scope.known = Some(Followed::new(&learned, self.account.clone()));
                 }
                 scope.last = Some(learned);
             }
@@ -219,8 +231,10 @@ impl Recorder {
     #[cold]
     fn record(&mut self, seen: Seen, slot: &Arc<impl Rests + 'static>) -> Option<Noted> {
         if let Now::Following(followed) = &self.now {
-            self.now = Now::Recording(followed.so_far());
-            slot.yard().moves.mispredictions.fetch_add(1, Relaxed);
+            followed.count(|moves| _ = moves.mispredictions.fetch_add(1, Relaxed));
+            let so_far = followed.so_far();
+            sampling::time_all();
+            self.now = Now::Recording(so_far);
         }
         let Now::Recording(learned) = &mut self.now else { return None };
         let place = learned.note(seen, slot)?;

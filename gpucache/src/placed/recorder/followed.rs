@@ -2,12 +2,17 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use super::learned::Learned;
 use super::{Name, Seen};
 use crate::base::error::Result;
+use crate::cache::current::Entry;
+use crate::placed::accounts;
+use crate::placed::moves::Moves;
+use crate::placed::sampling::Sampling;
 use crate::placed::yard::{Rests, Yard};
-use crate::placement::{Access, Link, Move, Order, What, schedule};
+use crate::placement::{Access, Link, Move, Order, What, lower_bound, schedule};
 
 /// What links a GPU of today to its host, in each direction: 55 GB/s were measured on an H100 behind PCIe 5, a tenth less is planned
 /// with, as both directions at once share the host's memory.
@@ -41,6 +46,9 @@ pub(super) struct Followed {
     /// Where that is due; beyond all uses if there is none.
     due: usize,
     yard: Option<Arc<Yard>>,
+    /// What is counted of the scope.
+    account: Option<Arc<Moves>>,
+    sampling: Sampling,
     /// How often an array had left when this was made.
     evictions: u64,
     order: Order,
@@ -50,11 +58,15 @@ pub(super) struct Followed {
     entries: u32,
     /// How often an array had to come when it was asked for, before this entry.
     demanded: u64,
+    /// Bytes that the thread had moved before this entry.
+    moved: u64,
+    /// The fewest bytes that an entry has to move, once moves were computed.
+    bound: Option<u64>,
 }
 
 impl Followed {
     /// What follows from two entries that were alike. Where everything stayed on the device nothing is to be moved.
-    pub(super) fn new(learned: &Learned) -> Followed {
+    pub(super) fn new(learned: &Learned, account: Option<Arc<Moves>>) -> Followed {
         let order = learned.order(learned.work(LINK.bytes_per_second));
         let uses = learned.uses.iter().zip(&order.uses).map(|(&seen, each)| Expected { seen, array: each.array });
         let yard = learned.yard.clone();
@@ -67,12 +79,16 @@ impl Followed {
             next: 0,
             due: usize::MAX,
             yard,
+            account,
+            sampling: Sampling::default(),
             evictions,
             order,
             room: learned.room,
             attempts: 0,
             entries: 0,
             demanded: 0,
+            moved: 0,
+            bound: None,
         };
         if learned.is_short(SPARE_SHARE) {
             followed.schedule_with_less();
@@ -86,8 +102,10 @@ impl Followed {
         self.schedule();
     }
 
-    /// Computes the moves.
+    /// Computes the moves, and the first time what any others could do.
     fn schedule(&mut self) {
+        let begun = Instant::now();
+        self.bound = self.bound.or_else(|| lower_bound(&self.order, self.room));
         let spared = self.room / SPARE_SHARE * u64::from(self.attempts);
         let found = schedule(&self.order, self.room - spared, LINK);
         // Where less room does not suffice, the moves stay what they were.
@@ -95,6 +113,15 @@ impl Followed {
             self.moves = schedule.moves;
         }
         self.entries = 0;
+        self.sampling.restart();
+        let took = begun.elapsed();
+        self.count(|moves| moves.add_layout(took));
+    }
+
+    /// Counts something for the device and the scope.
+    pub(super) fn count(&self, count: impl Fn(&Moves)) {
+        let device = self.yard.as_ref().map(|yard| &yard.moves);
+        device.into_iter().chain(self.account.as_deref()).for_each(count);
     }
 
     fn demanded(&self) -> u64 {
@@ -102,8 +129,12 @@ impl Followed {
     }
 
     /// An entry begins. Whether it is to be followed: not where arrays had to leave meanwhile, of which no move knows.
-    pub(super) fn begin(&mut self) -> bool {
+    pub(super) fn begin(&mut self, entry: Entry) -> bool {
         (self.place, self.next) = (0, 0);
+        self.moved = accounts::moved_by_thread();
+        self.yard.iter().for_each(|yard| yard.settle());
+        let waited = self.sampling.begin(entry);
+        self.count(|moves| moves.add_waited(waited));
         (self.demanded, self.entries) = (self.demanded(), self.entries.saturating_add(1));
         self.find_due();
         let evictions = self.yard.as_ref().map_or(0, |yard| yard.evictions());
@@ -153,10 +184,21 @@ impl Followed {
         if is_whole {
             self.move_due();
             if self.entries > 1 && !self.moves.is_empty() {
+                self.compare_to_bound();
                 self.learn(seconds);
             }
         }
         is_whole
+    }
+
+    /// Counts what moved in an entry beside the least that could. In the first one by some moves arrays are where others left them.
+    fn compare_to_bound(&self) {
+        let Some(bound) = self.bound else { return };
+        let moved = accounts::moved_by_thread() - self.moved;
+        self.count(|moves| {
+            moves.scheduled_bytes.fetch_add(moved, Relaxed);
+            moves.bound_bytes.fetch_add(bound, Relaxed);
+        });
     }
 
     /// What an entry tells that went by these moves from its begin: less room has to do where arrays had to be asked for, and the work
@@ -198,7 +240,7 @@ fn carry_out(slot: &dyn Rests, what: What) -> Result<()> {
         What::Evict => slot.evict().map(|_| ()),
         What::Prefetch => {
             if slot.bring()? {
-                slot.yard().moves.prefetched.fetch_add(1, Relaxed);
+                slot.yard().count(|moves| _ = moves.prefetched.fetch_add(1, Relaxed));
             }
             Ok(())
         }
