@@ -52,7 +52,7 @@ pub(crate) use exit::{process_exits, process_exits_now, thread_is_main};
 pub(crate) use meter::Meter;
 pub(crate) use quota::softly;
 pub(crate) use source::{Pages, Source};
-pub(crate) use span::Span;
+pub(crate) use span::{Span, mark};
 
 use crate::base::error::Result;
 

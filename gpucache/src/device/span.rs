@@ -13,17 +13,19 @@ pub(crate) struct Span {
     to: Box<dyn Mark>,
 }
 
+/// A mark on `stream` now, if its device has such and no graph is captured. One that fails is none: it tells a time and orders nothing,
+/// and what is wrong with the stream is met by the next call.
+pub(crate) fn mark(stream: &Stream) -> Option<Box<dyn Mark>> {
+    let is_captured = stream.can_capture() && stream.is_capturing();
+    if is_captured { None } else { stream.shared_backend().mark().unwrap_or(None) }
+}
+
 impl Span {
-    /// Runs `act` between two marks on `stream`, if its device has such and no graph is captured. A mark that fails is none: it tells
-    /// a time and orders nothing, and what is wrong with the stream is met by the next call.
+    /// Runs `act` between two marks on `stream`.
     pub(crate) fn around<R>(stream: &Stream, act: impl FnOnce() -> R) -> (R, Option<Span>) {
-        let mark = || {
-            let is_captured = stream.can_capture() && stream.is_capturing();
-            if is_captured { None } else { stream.shared_backend().mark().unwrap_or(None) }
-        };
-        let from = mark();
+        let from = mark(stream);
         let answer = act();
-        let span = from.and_then(|from| Some(Span { from, to: mark()? }));
+        let span = from.and_then(|from| Some(Span { from, to: mark(stream)? }));
         (answer, span)
     }
 

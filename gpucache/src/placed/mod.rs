@@ -13,7 +13,9 @@
 //! | `yard` | the slots of a device: its lanes, its room, and who leaves |
 //! | `recorder` | which entry a use is of, and whether it goes as expected |
 //! | `recorder::learned` | an entry that is written down |
-//! | `recorder::followed` | an entry that goes by a known order, and the moves by it |
+//! | `recorder::followed` | an entry that goes by a known order, and makes the moves that are due |
+//! | `recorder::timetable` | those moves, and how they become better |
+//! | `recorder::pacer` | how long the work of an entry takes |
 //! | `placement` | [`Placement`], and the one that new arrays get |
 //! | `side` | all this, asked from outside: [`placed_stats`], [`placed_stats_of`], [`limit_host`] |
 //! | `moves` | what was moved, counted: [`PlacedStats`] |

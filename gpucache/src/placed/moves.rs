@@ -176,6 +176,12 @@ impl Moves {
         Duration::from_nanos((timed * bytes as f64 / timed_bytes.max(1.0)) as u64)
     }
 
+    /// Bytes a second of copies, by those that were timed.
+    pub(super) fn bytes_per_second(&self) -> Option<f64> {
+        let [bytes, nanoseconds] = [&self.timed_bytes, &self.timed].map(|count| count.load(Relaxed) as f64);
+        (nanoseconds > 0.0).then(|| bytes * 1e9 / nanoseconds)
+    }
+
     /// Without what is held of the host's memory.
     pub(super) fn read(&self) -> PlacedStats {
         let of = |count: &AtomicU64| count.load(Relaxed);

@@ -9,6 +9,8 @@
 
 mod followed;
 mod learned;
+mod pacer;
+mod timetable;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -60,7 +62,7 @@ enum Now {
     /// It is written down.
     Recording(Learned),
     /// It goes by what is known.
-    Following(Followed),
+    Following(Box<Followed>),
 }
 
 /// What is known of a scope's entries.
@@ -69,7 +71,7 @@ struct Scope {
     /// The last entry that was written down.
     last: Option<Learned>,
     /// What the next one is expected to do.
-    known: Option<Followed>,
+    known: Option<Box<Followed>>,
 }
 
 thread_local! {
@@ -211,7 +213,7 @@ impl Recorder {
         let scope = self.scopes.entry(entry.scope()).or_default();
         match std::mem::replace(&mut self.now, Now::Recording(Learned::default())) {
             Now::Following(mut followed) => {
-                if followed.end(self.begun.elapsed().as_secs_f64()) {
+                if followed.end() {
                     scope.known = Some(followed);
                 } else {
                     followed.count(|moves| _ = moves.mispredictions.fetch_add(1, Relaxed));
@@ -220,7 +222,7 @@ impl Recorder {
             Now::Recording(mut learned) => {
                 learned.end(self.begun.elapsed());
                 if scope.last.as_ref().is_some_and(|last| last.is_like(&learned)) {
-                    scope.known = Some(Followed::new(&learned, self.account.clone()));
+                    scope.known = Some(Box::new(Followed::new(&learned, self.account.clone())));
                 }
                 scope.last = Some(learned);
             }

@@ -4,11 +4,10 @@
 //! once all of that is over.
 
 use std::cell::RefCell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::moves::nanoseconds;
+use crate::base::sync::{Mutex, MutexGuard};
 use crate::cache::current::{self, Entry};
 
 /// How many entries by new moves are timed, and how many later ones there are for each that is.
@@ -18,24 +17,48 @@ const EVERY: u64 = 16;
 /// What an entry that is timed waited.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
-    nanoseconds: AtomicU64,
+    waits: Mutex<Waited>,
+}
+
+#[derive(Debug, Default)]
+struct Waited {
+    /// By stretch of the entry.
+    stretches: Vec<Duration>,
+    /// The stretch that the entry is in.
+    now: usize,
     /// Waits that are not over.
-    open: AtomicU64,
+    open: usize,
 }
 
 impl Sample {
-    pub(super) fn begin(&self) {
-        self.open.fetch_add(1, SeqCst);
+    fn lock(&self) -> MutexGuard<'_, Waited> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn end(&self, length: Duration) {
-        self.nanoseconds.fetch_add(nanoseconds(length), SeqCst);
-        self.open.fetch_sub(1, SeqCst);
+    /// Another stretch of the entry begins.
+    pub(super) fn turn(&self, stretch: usize) {
+        self.lock().now = stretch;
     }
 
-    /// What it waited in all, once all of that is over.
-    fn waited(&self) -> Option<Duration> {
-        (self.open.load(SeqCst) == 0).then(|| Duration::from_nanos(self.nanoseconds.load(SeqCst)))
+    /// A wait begins. Returns the stretch that it is in.
+    pub(super) fn begin(&self) -> usize {
+        let mut waits = self.lock();
+        waits.open += 1;
+        waits.now
+    }
+
+    pub(super) fn end(&self, stretch: usize, length: Duration) {
+        let mut waits = self.lock();
+        waits.open -= 1;
+        let stretches = waits.stretches.len().max(stretch + 1);
+        waits.stretches.resize(stretches, Duration::ZERO);
+        waits.stretches[stretch] += length;
+    }
+
+    /// What it waited in each stretch up to the last in which it did, once all of that is over.
+    pub(super) fn waits(&self) -> Option<Vec<Duration>> {
+        let waits = self.lock();
+        (waits.open == 0).then(|| waits.stretches.clone())
     }
 }
 
@@ -90,9 +113,15 @@ impl Sampling {
         due
     }
 
+    /// What the entry that has begun is timed for, if it goes by the moves that the one before it went by, and is the only such entry yet:
+    /// what the first one by some moves does is not what follows from them.
+    pub(super) fn second(&self) -> Option<Arc<Sample>> {
+        self.last.clone().filter(|_| self.entries == FIRST)
+    }
+
     fn owe(&mut self) -> Duration {
         self.owed += 1;
-        let waited = self.last.as_ref().and_then(|last| last.waited());
-        waited.map_or(Duration::ZERO, |waited| waited * std::mem::take(&mut self.owed))
+        let waits = self.last.as_ref().and_then(|last| last.waits());
+        waits.map_or(Duration::ZERO, |waits| waits.iter().sum::<Duration>() * std::mem::take(&mut self.owed))
     }
 }

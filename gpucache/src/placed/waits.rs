@@ -30,9 +30,12 @@ pub(super) struct Waits {
     open: Mutex<Open>,
 }
 
+/// An entry that is timed, and the stretch of it.
+type Sampled = (Arc<Sample>, usize);
+
 #[derive(Debug, Default)]
 struct Open {
-    waits: VecDeque<Timed<Option<Arc<Sample>>>>,
+    waits: VecDeque<Timed<Option<Sampled>>>,
     /// With their bytes.
     copies: VecDeque<Timed<u64>>,
 }
@@ -81,8 +84,8 @@ impl Waits {
         if let Some(span) = span {
             let mut open = self.open();
             if open.waits.len() < MOST_OPEN {
-                sample.iter().for_each(|sample| sample.begin());
-                open.waits.push_back(Timed { span, scope: accounts::of_thread(), what: sample });
+                let what = sample.map(|sample| (sample.clone(), sample.begin()));
+                open.waits.push_back(Timed { span, scope: accounts::of_thread(), what });
             }
         }
         answer
@@ -107,7 +110,7 @@ impl Waits {
         let open = &mut *self.open();
         take_over(&mut open.waits, |timed, length| {
             timed.count(device, |moves| moves.add_waited(length));
-            timed.what.iter().for_each(|sample| sample.end(length));
+            timed.what.iter().for_each(|(sample, stretch)| sample.end(*stretch, length));
         });
         take_over(&mut open.copies, |timed, length| {
             timed.count(device, |moves| moves.add_copying(length));

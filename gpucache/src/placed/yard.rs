@@ -242,6 +242,11 @@ impl Yard {
         self.waits.settle(&self.moves);
     }
 
+    /// The stream by which the yard was made.
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
     /// How often an array has left.
     pub(super) fn evictions(&self) -> u64 {
         self.moves.evictions.load(Relaxed)
