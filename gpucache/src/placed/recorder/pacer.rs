@@ -8,9 +8,9 @@ use std::sync::Arc;
 use crate::device::{Mark, Stream, mark};
 use crate::placed::sampling::Sample;
 
-/// Into how many stretches an entry is cut at most. A mark takes some microseconds of the host and of a GPU, so that these take a
-/// millisecond; and two of a hundred uses are not alike.
-const MOST_STRETCHES: u32 = 256;
+/// Into how many stretches an entry is cut at most. Where it is less than one a use, moves come at wrong places: of 24 uses of a backward
+/// pass one takes a hundred times as long as the others. A mark takes some microseconds, so that as many take some ten milliseconds.
+const MOST_STRETCHES: u32 = 1 << 13;
 
 pub(super) struct Pacer {
     /// Where stretches begin, and at last the entry's end.
@@ -44,11 +44,6 @@ impl Pacer {
             None => self.is_broken = true,
         }
         self.sample.turn(self.marks.len().saturating_sub(1));
-    }
-
-    /// Whether nothing will come of it: marks failed, or the entry ended before all were made.
-    pub(super) fn is_void(&self) -> bool {
-        self.is_broken || self.marks.len() < self.places.len()
     }
 
     /// Whether all of the entry's work is done, and what it waited for.
