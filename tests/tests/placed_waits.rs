@@ -72,16 +72,15 @@ fn what_is_not_hidden_was_waited_for() {
 fn what_is_beside_work_is_hidden() {
     let _turn = turn();
     let host = Host::new_stream().unwrap();
-    let array = away(&host);
+    let arrays: Vec<_> = (0..4).map(|_| away(&host)).collect();
     let told = Told::begin(&host);
-    // What the thread does for the move is beside this, and the copy beside the rest.
-    work(&host, Duration::from_millis(100));
-    array.set_placement(Placement::Device).unwrap();
-    work(&host, Duration::from_millis(400));
-    drop(array.fetch().unwrap());
+    arrays.iter().for_each(|array| array.set_placement(Placement::Device).unwrap());
+    work(&host, Duration::from_millis(600));
+    arrays.iter().for_each(|array| drop(array.fetch().unwrap()));
     let [took, waited, copying] = told.end(&host);
-    println!("{waited:?} of {took:?}, the copy {copying:?}");
-    assert!(copying >= Duration::from_millis(2) && waited <= copying / 10, "{waited:?} of {copying:?}, in {took:?}");
+    println!("{waited:?} of {took:?}, the copies {copying:?}");
+    // Not nothing: a thread that copies may have the processor for some milliseconds before that of the stream goes on.
+    assert!(copying >= Duration::from_millis(8) && waited <= copying / 3, "{waited:?} of {copying:?}, in {took:?}");
 }
 
 #[test]
