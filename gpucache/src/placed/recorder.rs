@@ -11,6 +11,7 @@ mod followed;
 mod learned;
 
 use std::cell::RefCell;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -74,16 +75,30 @@ thread_local! {
 /// A use that was written down, and is under way: of an entry, the place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noted {
-    entry: u64,
+    entry: NonZeroU64,
     place: u32,
 }
 
-/// A use of `slot` is about to be made. Outside of all scopes nothing is known of what comes next. Its end is to be told
-/// ([`ended`]) if it was written down.
+/// A use of an array is about to be made. Whether that is all that there is to say: outside of all scopes, where nothing is known of
+/// what comes next, and where it is the next use by a known order. It is to be written down ([`note`]) otherwise.
 #[inline]
+pub(super) fn is_known(tag: &Tag, access: Access) -> bool {
+    current::outermost().is_none_or(|entry| is_expected(entry, tag, access))
+}
+
+fn is_expected(entry: Entry, tag: &Tag, access: Access) -> bool {
+    let passes = |recorder: &RefCell<Option<Recorder>>| {
+        let mut recorder = recorder.try_borrow_mut().ok()?;
+        Some(recorder.as_mut()?.passes(entry, tag, access))
+    };
+    RECORDER.try_with(passes).ok().flatten().unwrap_or(false)
+}
+
+/// Notes a use of `slot` that is not known. Its end is to be told ([`ended`]) if it was written down.
+#[inline(never)]
 pub(super) fn note(slot: &Arc<impl Rests + 'static>, access: Access) -> Option<Noted> {
     let entry = current::outermost()?;
-    with(|recorder| recorder.note(entry, slot, access))?
+    with(|recorder| recorder.note_use(entry, slot, access))?
 }
 
 /// A use has ended.
@@ -137,20 +152,34 @@ impl Recorder {
         tag.born_in.store(self.number, Relaxed);
         tag.born_as.store(self.born, Relaxed);
         self.born += 1;
-        self.note(entry, slot, Access::Fill);
+        let seen = Seen { name: self.name_of(tag), access: Access::Fill };
+        if let Now::Following(followed) = &mut self.now {
+            followed.bear(seen, slot);
+        }
+        self.note(seen, slot);
     }
 
-    #[inline]
-    fn note(&mut self, entry: Entry, slot: &Arc<impl Rests + 'static>, access: Access) -> Option<Noted> {
-        self.enter(entry);
-        let seen = Seen { name: self.name_of(slot.tag()), access };
+    #[inline(always)]
+    fn passes(&mut self, entry: Entry, tag: &Tag, access: Access) -> bool {
+        let seen = Seen { name: self.name_of(tag), access };
         match &mut self.now {
-            Now::Following(followed) if followed.expects(seen) => {
-                followed.pass(slot);
-                None
-            }
-            _ => self.record(seen, slot),
+            Now::Following(followed) if self.entry == Some(entry) => followed.passes(seen),
+            _ => false,
         }
+    }
+
+    fn note_use(&mut self, entry: Entry, slot: &Arc<impl Rests + 'static>, access: Access) -> Option<Noted> {
+        self.enter(entry);
+        self.note(Seen { name: self.name_of(slot.tag()), access }, slot)
+    }
+
+    fn note(&mut self, seen: Seen, slot: &Arc<impl Rests + 'static>) -> Option<Noted> {
+        if let Now::Following(followed) = &mut self.now
+            && followed.passes(seen)
+        {
+            return None;
+        }
+        self.record(seen, slot)
     }
 
     fn lose(&mut self, tag: &Tag) {
@@ -160,7 +189,7 @@ impl Recorder {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn name_of(&self, tag: &Tag) -> Name {
         let is_born = tag.born_in.load(Relaxed) == self.number;
         if is_born { BORN | tag.born_as.load(Relaxed) } else { tag.id }
@@ -168,7 +197,7 @@ impl Recorder {
 
     fn end_use(&mut self, noted: Noted) {
         if let Now::Recording(learned) = &mut self.now
-            && noted.entry == self.number
+            && noted.entry.get() == self.number
         {
             learned.end_use(noted.place);
         }
@@ -224,6 +253,6 @@ impl Recorder {
         }
         let Now::Recording(learned) = &mut self.now else { return None };
         let place = learned.note(seen, slot)?;
-        Some(Noted { entry: self.number, place })
+        Some(Noted { entry: NonZeroU64::new(self.number)?, place })
     }
 }

@@ -7,7 +7,7 @@ use super::learned::Learned;
 use super::{Name, Seen};
 use crate::base::error::Result;
 use crate::placed::yard::{Rests, Yard};
-use crate::placement::{Access, Link, Move, Order, What, schedule};
+use crate::placement::{Link, Move, Order, What, schedule};
 
 /// What links a GPU of today to its host, in each direction: 55 GB/s were measured on an H100 behind PCIe 5, a tenth less is planned
 /// with, as both directions at once share the host's memory.
@@ -110,22 +110,30 @@ impl Followed {
         !self.moves.is_empty() || evictions == self.evictions
     }
 
-    #[inline]
-    pub(super) fn expects(&self, seen: Seen) -> bool {
+    /// A use is about to be made, behind the moves that are due before it. Whether it is the expected one; nothing is done otherwise.
+    #[inline(always)]
+    pub(super) fn passes(&mut self, seen: Seen) -> bool {
+        let passes = self.expects(seen);
+        if passes {
+            if self.due == self.place {
+                self.move_due();
+            }
+            self.place += 1;
+        }
+        passes
+    }
+
+    #[inline(always)]
+    fn expects(&self, seen: Seen) -> bool {
         self.uses.get(self.place).is_some_and(|expected| expected.seen == seen)
     }
 
-    /// The expected use is about to be made.
-    #[inline]
-    pub(super) fn pass(&mut self, slot: &Arc<impl Rests + 'static>) {
-        if is_birth(&self.uses[self.place].seen) {
+    /// An array was made, which is another one in each entry: if it is expected, the moves are its own from now on.
+    pub(super) fn bear(&mut self, seen: Seen, slot: &Arc<impl Rests + 'static>) {
+        if self.expects(seen) {
             let known: Arc<dyn Rests> = slot.clone();
             self.arrays[self.uses[self.place].array as usize].1 = Arc::downgrade(&known);
         }
-        if self.due == self.place {
-            self.move_due();
-        }
-        self.place += 1;
     }
 
     #[cold]
@@ -185,11 +193,6 @@ impl Followed {
     pub(super) fn so_far(&self) -> Learned {
         Learned::of(self.uses[..self.place].iter().map(|expected| expected.seen).collect(), self.arrays.clone())
     }
-}
-
-/// Whether a use makes its array.
-fn is_birth(seen: &Seen) -> bool {
-    seen.access == Access::Fill
 }
 
 fn carry_out(slot: &dyn Rests, what: What) -> Result<()> {
