@@ -81,15 +81,17 @@ pub(super) struct Noted {
 
 /// A use of an array is about to be made. Whether that is all that there is to say: outside of all scopes, where nothing is known of
 /// what comes next, and where it is the next use by a known order. It is to be written down ([`note`]) otherwise.
-#[inline]
+#[inline(always)]
 pub(super) fn is_known(tag: &Tag, access: Access) -> bool {
-    current::outermost().is_none_or(|entry| is_expected(entry, tag, access))
+    current::outermost().is_none() || is_expected(tag, access)
 }
 
-fn is_expected(entry: Entry, tag: &Tag, access: Access) -> bool {
+/// Asks for the entry itself: a call with few arguments saves few registers, and stores are what the lock behind it waits for.
+#[inline(never)]
+fn is_expected(tag: &Tag, access: Access) -> bool {
     let passes = |recorder: &RefCell<Option<Recorder>>| {
         let mut recorder = recorder.try_borrow_mut().ok()?;
-        Some(recorder.as_mut()?.passes(entry, tag, access))
+        Some(recorder.as_mut()?.passes(current::outermost()?, tag, access))
     };
     RECORDER.try_with(passes).ok().flatten().unwrap_or(false)
 }
