@@ -14,6 +14,7 @@
 //! | `recorder` | which entry a use is of, and whether it goes as expected |
 //! | `recorder::learned` | an entry that is written down |
 //! | `recorder::followed` | an entry that goes by a known order, and the moves by it |
+//! | `recorder::ahead` | the next uses by that order, where a fetch sees them |
 //! | `placement` | [`Placement`] |
 //! | `side` | the host's side, asked from outside: [`placed_stats`], [`limit_host`] |
 //! | `moves` | what was moved, counted: [`PlacedStats`] |

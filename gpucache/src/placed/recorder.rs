@@ -7,6 +7,7 @@
 //!
 //! Arrays that are made in an entry are other ones in each: they go by their number among those.
 
+mod ahead;
 mod followed;
 mod learned;
 
@@ -80,23 +81,13 @@ pub(super) struct Noted {
 }
 
 /// A use of an array is about to be made. Whether that is all that there is to say: outside of all scopes, where nothing is known of
-/// what comes next, and where it is the next use by a known order. It is to be written down ([`note`]) otherwise.
+/// what comes next, and where it is the next use by a known order. It is to be told ([`note`]) otherwise.
 #[inline(always)]
 pub(super) fn is_known(tag: &Tag, access: Access) -> bool {
-    current::outermost().is_none() || is_expected(tag, access)
+    ahead::passes(tag, access)
 }
 
-/// Asks for the entry itself: a call with few arguments saves few registers, and stores are what the lock behind it waits for.
-#[inline(never)]
-fn is_expected(tag: &Tag, access: Access) -> bool {
-    let passes = |recorder: &RefCell<Option<Recorder>>| {
-        let mut recorder = recorder.try_borrow_mut().ok()?;
-        Some(recorder.as_mut()?.passes(current::outermost()?, tag, access))
-    };
-    RECORDER.try_with(passes).ok().flatten().unwrap_or(false)
-}
-
-/// Notes a use of `slot` that is not known. Its end is to be told ([`ended`]) if it was written down.
+/// A use of `slot` is about to be made that is not known yet. Its end is to be told ([`ended`]) if it was written down.
 #[inline(never)]
 pub(super) fn note(slot: &Arc<impl Rests + 'static>, access: Access) -> Option<Noted> {
     let entry = current::outermost()?;
@@ -129,10 +120,13 @@ pub(super) fn gone(tag: &Tag) {
 /// A thread that ends, or is in here already, notes nothing.
 #[inline]
 fn with<R>(act: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
-    RECORDER
-        .try_with(|recorder| Some(act(recorder.try_borrow_mut().ok()?.get_or_insert_with(Recorder::new))))
-        .ok()
-        .flatten()
+    let act = |recorder: &RefCell<Option<Recorder>>| {
+        let mut recorder = recorder.try_borrow_mut().ok()?;
+        let recorder = recorder.get_or_insert_with(Recorder::new);
+        recorder.catch_up();
+        Some(act(recorder))
+    };
+    RECORDER.try_with(act).ok().flatten()
 }
 
 /// `slot` was made just now.
@@ -140,6 +134,13 @@ pub(super) fn born(slot: &Arc<impl Rests + 'static>) {
     if let Some(entry) = current::outermost() {
         with(|recorder| recorder.bear(entry, slot));
     }
+}
+
+/// How an array goes in the entry of a number.
+#[inline(always)]
+fn name_of(tag: &Tag, number: u64) -> Name {
+    let is_born = tag.born_in.load(Relaxed) == number;
+    if is_born { BORN | tag.born_as.load(Relaxed) } else { tag.id }
 }
 
 impl Recorder {
@@ -154,47 +155,43 @@ impl Recorder {
         tag.born_in.store(self.number, Relaxed);
         tag.born_as.store(self.born, Relaxed);
         self.born += 1;
-        let seen = Seen { name: self.name_of(tag), access: Access::Fill };
+        let seen = Seen { name: name_of(tag, self.number), access: Access::Fill };
         if let Now::Following(followed) = &mut self.now {
             followed.bear(seen, slot);
         }
-        self.note(seen, slot);
+        self.note(entry, seen, slot);
     }
 
-    #[inline(always)]
-    fn passes(&mut self, entry: Entry, tag: &Tag, access: Access) -> bool {
-        let seen = Seen { name: self.name_of(tag), access };
-        match &mut self.now {
-            Now::Following(followed) if self.entry == Some(entry) => followed.passes(seen),
-            _ => false,
+    /// Hears of the uses that were made of those that it laid out.
+    fn catch_up(&mut self) {
+        if let Now::Following(followed) = &mut self.now
+            && let Some(place) = ahead::place()
+        {
+            followed.go_on_to(place);
         }
     }
 
     fn note_use(&mut self, entry: Entry, slot: &Arc<impl Rests + 'static>, access: Access) -> Option<Noted> {
         self.enter(entry);
-        self.note(Seen { name: self.name_of(slot.tag()), access }, slot)
+        self.note(entry, Seen { name: name_of(slot.tag(), self.number), access }, slot)
     }
 
-    fn note(&mut self, seen: Seen, slot: &Arc<impl Rests + 'static>) -> Option<Noted> {
+    fn note(&mut self, entry: Entry, seen: Seen, slot: &Arc<impl Rests + 'static>) -> Option<Noted> {
         if let Now::Following(followed) = &mut self.now
             && followed.passes(seen)
         {
+            let (place, uses) = followed.ahead();
+            ahead::lay_out(entry, self.number, place, uses);
             return None;
         }
         self.record(seen, slot)
     }
 
     fn lose(&mut self, tag: &Tag) {
-        let name = self.name_of(tag);
+        let name = name_of(tag, self.number);
         if let Now::Recording(learned) = &mut self.now {
             learned.gone(name);
         }
-    }
-
-    #[inline(always)]
-    fn name_of(&self, tag: &Tag) -> Name {
-        let is_born = tag.born_in.load(Relaxed) == self.number;
-        if is_born { BORN | tag.born_as.load(Relaxed) } else { tag.id }
     }
 
     fn end_use(&mut self, noted: Noted) {
@@ -228,6 +225,7 @@ impl Recorder {
     }
 
     fn end(&mut self) {
+        ahead::clear();
         let Some(entry) = self.entry.take() else { return };
         let scope = self.scopes.entry(entry.scope()).or_default();
         match std::mem::replace(&mut self.now, Now::Recording(Learned::default())) {
@@ -249,6 +247,7 @@ impl Recorder {
     /// A use that nothing was known of, or another one than was expected.
     #[cold]
     fn record(&mut self, seen: Seen, slot: &Arc<impl Rests + 'static>) -> Option<Noted> {
+        ahead::clear();
         if let Now::Following(followed) = &self.now {
             self.now = Now::Recording(followed.so_far());
             slot.yard().moves.mispredictions.fetch_add(1, Relaxed);

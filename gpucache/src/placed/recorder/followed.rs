@@ -111,7 +111,6 @@ impl Followed {
     }
 
     /// A use is about to be made, behind the moves that are due before it. Whether it is the expected one; nothing is done otherwise.
-    #[inline(always)]
     pub(super) fn passes(&mut self, seen: Seen) -> bool {
         let passes = self.expects(seen);
         if passes {
@@ -123,9 +122,20 @@ impl Followed {
         passes
     }
 
-    #[inline(always)]
     fn expects(&self, seen: Seen) -> bool {
         self.uses.get(self.place).is_some_and(|expected| expected.seen == seen)
+    }
+
+    /// The place of the next use, and all from there on before which no move is due.
+    pub(super) fn ahead(&self) -> (usize, impl Iterator<Item = Seen>) {
+        let until = self.uses.len().min(self.due);
+        let uses = self.uses.get(self.place..until).unwrap_or_default();
+        (self.place, uses.iter().map(|expected| expected.seen))
+    }
+
+    /// The uses before a place were made.
+    pub(super) fn go_on_to(&mut self, place: usize) {
+        self.place = place;
     }
 
     /// An array was made, which is another one in each entry: if it is expected, the moves are its own from now on.
