@@ -97,6 +97,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// assert_eq!(weights.fetch()?[7], 2.0);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
+    // Always, so that the guard stays in registers: through memory it is several nanoseconds more.
     #[inline(always)]
     pub fn fetch(&self) -> Result<Fetched<'_, T, D>> {
         let noted = self.note_use(Access::Read);
@@ -142,6 +143,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// assert_eq!(weights.fetch()?[0], 3.0);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
+    // Always, as `fetch` is.
     #[inline(always)]
     pub fn fetch_mut(&mut self) -> Result<FetchedMut<'_, T, D>> {
         let noted = self.note_use(Access::Write);
@@ -153,7 +155,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         self.fetch_mut_anyhow(noted)
     }
 
-    /// As [`fetch_anyhow`](Placed::fetch_anyhow).
+    /// The same for an array that is to be written, or that nobody wrote since it came.
     #[inline(never)]
     fn fetch_mut_anyhow(&self, noted: Option<Noted>) -> Result<FetchedMut<'_, T, D>> {
         let mut state = self.slot.write();
