@@ -100,6 +100,9 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Stands for no entry.
+    pub(crate) const NONE: Entry = Entry { cache: 0, number: 0 };
+
     fn of(cache: &'static Cache) -> Entry {
         Entry { cache: std::ptr::from_ref(cache) as usize, number: cache.entries() }
     }
@@ -121,11 +124,11 @@ pub(crate) fn outermost_name() -> Option<Arc<str>> {
     OUTERMOST.get()?.scope_name()
 }
 
-/// The entry that the thread is in, or a value that stands for none.
+/// The entry that the thread is in, or [`Entry::NONE`].
 #[cfg(feature = "foreign")]
 #[inline]
 pub(crate) fn entry() -> Entry {
-    serving().unwrap_or(Entry { cache: 0, number: 0 })
+    serving().unwrap_or(Entry::NONE)
 }
 
 /// The entry that the thread is in, if its scope keeps memory.

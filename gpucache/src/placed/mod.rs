@@ -14,6 +14,7 @@
 //! | `recorder` | which entry a use is of, and whether it goes as expected |
 //! | `recorder::learned` | an entry that is written down |
 //! | `recorder::followed` | an entry that goes by a known order, and makes the moves that are due |
+//! | `recorder::ahead` | the next uses by that order, where a fetch sees them |
 //! | `recorder::timetable` | those moves, and how they become better |
 //! | `recorder::pacer` | how long the work of an entry takes |
 //! | `placement` | [`Placement`], and the one that new arrays get |

@@ -30,12 +30,13 @@ pub(super) struct Slot<T, D> {
 /// Where the array is.
 pub(super) struct State<T, D> {
     pub(super) here: Option<Array<T, D>>,
-    pub(super) away: Option<Away<T>>,
-    pub(super) is_clean: bool,
+    away: Option<Away<T>>,
+    /// Whether both sides are equal, or the array is away. Where it is not, there is no copy left to come behind, and nothing away.
+    is_clean: bool,
     /// The copy by which it came, until the array's stream comes behind that.
-    pub(super) arrival: Option<Fence>,
+    arrival: Option<Fence>,
     /// The copy by which it was written back, which does not hinder those who read it.
-    pub(super) departure: Option<Fence>,
+    departure: Option<Fence>,
 }
 
 impl<T: Element, D: Device> State<T, D> {
@@ -45,7 +46,7 @@ impl<T: Element, D: Device> State<T, D> {
     }
 
     /// The same behind the copy by which it was written back, for who writes it or has it leave.
-    pub(super) fn settle(&mut self) -> Result<()> {
+    fn settle(&mut self) -> Result<()> {
         self.arrive()?;
         follow(&mut self.here, &mut self.departure)
     }
@@ -59,6 +60,12 @@ impl<T: Element, D: Device> State<T, D> {
     #[inline]
     pub(super) fn settled(&self) -> Option<&Array<T, D>> {
         self.here.as_ref().filter(|_| self.arrival.is_none())
+    }
+
+    /// The array, if it was written since it came: it is on the device then, and its stream behind all copies.
+    #[inline]
+    pub(super) fn written(&mut self) -> Option<&mut Array<T, D>> {
+        self.here.as_mut().filter(|_| !self.is_clean)
     }
 }
 
@@ -154,10 +161,17 @@ impl<T: Element, D: Device> Slot<T, D> {
         if state.here.is_some() { state.arrive() } else { Err(gone()) }
     }
 
-    /// As [`come_for`](Slot::come_for), for somebody who writes the array.
+    /// The same for somebody who writes it: its stream comes behind all copies, and the host's side is given up.
+    #[cold]
     pub(super) fn come_to_be_written(&self, state: &mut State<T, D>) -> Result<()> {
         self.come_for(state)?;
-        if state.departure.is_some() { self.watch(|| state.settle()) } else { Ok(()) }
+        if state.departure.is_some() {
+            self.watch(|| state.settle())?;
+        }
+        state.is_clean = false;
+        // Out of date: the host's memory is for what is away.
+        state.away = None;
+        Ok(())
     }
 
     fn copy_out(&self, state: &mut State<T, D>) -> Result<()> {

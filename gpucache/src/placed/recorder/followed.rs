@@ -14,7 +14,7 @@ use crate::placed::accounts;
 use crate::placed::moves::Moves;
 use crate::placed::sampling::Sampling;
 use crate::placed::yard::{Rests, Yard};
-use crate::placement::{Access, What};
+use crate::placement::What;
 
 /// A use that is expected.
 struct Expected {
@@ -131,22 +131,40 @@ impl Followed {
         !self.table.moves().is_empty() || evictions == self.evictions
     }
 
-    #[inline]
-    pub(super) fn expects(&self, seen: Seen) -> bool {
+    /// A use is about to be made, behind the moves that are due before it. Whether it is the expected one; nothing is done otherwise.
+    pub(super) fn passes(&mut self, seen: Seen) -> bool {
+        let passes = self.expects(seen);
+        if passes {
+            if self.due == self.place {
+                self.pass_due();
+            }
+            self.place += 1;
+        }
+        passes
+    }
+
+    fn expects(&self, seen: Seen) -> bool {
         self.uses.get(self.place).is_some_and(|expected| expected.seen == seen)
     }
 
-    /// The expected use is about to be made.
-    #[inline]
-    pub(super) fn pass(&mut self, slot: &Arc<impl Rests + 'static>) {
-        if is_birth(&self.uses[self.place].seen) {
+    /// The place of the next use, and all from there on before which no move is due.
+    pub(super) fn ahead(&self) -> (usize, impl Iterator<Item = Seen>) {
+        let until = self.uses.len().min(self.due);
+        let uses = self.uses.get(self.place..until).unwrap_or_default();
+        (self.place, uses.iter().map(|expected| expected.seen))
+    }
+
+    /// The uses before a place were made.
+    pub(super) fn go_on_to(&mut self, place: usize) {
+        self.place = place;
+    }
+
+    /// An array was made, which is another one in each entry: if it is expected, the moves are its own from now on.
+    pub(super) fn bear(&mut self, seen: Seen, slot: &Arc<impl Rests + 'static>) {
+        if self.expects(seen) {
             let known: Arc<dyn Rests> = slot.clone();
             self.arrays[self.uses[self.place].array as usize].1 = Arc::downgrade(&known);
         }
-        if self.due == self.place {
-            self.pass_due();
-        }
-        self.place += 1;
     }
 
     /// Makes the mark and the moves that are due here.
@@ -215,11 +233,6 @@ impl Followed {
     pub(super) fn so_far(&self) -> Learned {
         Learned::of(self.uses[..self.place].iter().map(|expected| expected.seen).collect(), self.arrays.clone())
     }
-}
-
-/// Whether a use makes its array.
-fn is_birth(seen: &Seen) -> bool {
-    seen.access == Access::Fill
 }
 
 fn carry_out(slot: &dyn Rests, what: What) -> Result<()> {

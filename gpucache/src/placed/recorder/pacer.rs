@@ -46,6 +46,11 @@ impl Pacer {
         self.sample.turn(self.marks.len().saturating_sub(1));
     }
 
+    /// Whether nothing will come of it: marks failed, or the entry ended before all were made.
+    pub(super) fn is_void(&self) -> bool {
+        self.is_broken || self.marks.len() < self.places.len()
+    }
+
     /// Whether all of the entry's work is done, and what it waited for.
     pub(super) fn is_over(&self) -> bool {
         let ends = self.marks.first().zip(self.marks.last());
@@ -63,5 +68,37 @@ impl Pacer {
             seconds.push(took.saturating_sub(waited).as_secs_f64());
         }
         Some((&self.places, seconds))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::prelude::*;
+
+    #[test]
+    fn work_is_timed_without_what_was_waited_for() {
+        let device = Host::new_stream().unwrap();
+        let sleeps = |milliseconds| {
+            device.launch((), move |()| std::thread::sleep(Duration::from_millis(milliseconds))).unwrap();
+        };
+        let sample = Arc::<Sample>::default();
+        let mut pacer = Pacer::new(2, sample.clone());
+        pacer.pass(0, device.stream_handle());
+        assert!(pacer.is_void());
+        sleeps(200);
+        let waits = sample.begin();
+        pacer.pass(1, device.stream_handle());
+        sleeps(5);
+        pacer.pass(2, device.stream_handle());
+        device.synchronize().unwrap();
+        assert!(!pacer.is_void() && !pacer.is_over(), "a wait is not over");
+        sample.end(waits, Duration::from_millis(190));
+        let (places, seconds) = pacer.read().unwrap();
+        assert!(pacer.is_over() && places == [0, 1, 2]);
+        assert!(seconds[0] >= 0.01 && seconds[1] >= 0.005, "{seconds:?}");
+        assert!(seconds[0] < 0.1, "what was waited for counts: {seconds:?}");
     }
 }

@@ -69,3 +69,54 @@ impl Timetable {
 fn link(measured: Option<f64>) -> Link {
     Link { bytes_per_second: measured.unwrap_or(LINK.bytes_per_second), ..LINK }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::{Access, Use};
+
+    /// Numbers that are always the same.
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, limit: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (self.0 >> 33) % limit
+        }
+    }
+
+    /// Some uses of eight arrays of a MiB, each thought to take as long as a copy.
+    fn order(numbers: &mut Numbers) -> Order {
+        let access = |number| if number == 0 { Access::Write } else { Access::Read };
+        let mut each =
+            |place: u32| Use { array: numbers.below(8) as u32, access: access(numbers.below(3)), until: place + 1 };
+        let uses: Vec<Use> = (0..24).map(&mut each).collect();
+        Order {
+            bytes: vec![1 << 20; 8],
+            uses,
+            at: (0..24).map(f64::from).collect(),
+            length: 24.0,
+            dies: vec![false; 8],
+        }
+    }
+
+    #[test]
+    fn moves_are_replaced_by_better_ones_alone() {
+        let (mut numbers, room, link) = (Numbers(1), 5 << 20, Some(f64::from(1 << 20)));
+        let places: Vec<u32> = (0..=24).collect();
+        let mut replaced = 0;
+        for _ in 0..100 {
+            let mut table = Timetable::new(order(&mut numbers), room);
+            table.spare_more(link);
+            let Some(before) = table.found.clone() else { continue };
+            // Few uses take nearly all of the time.
+            let seconds: Vec<f64> = (0..24).map(|_| if numbers.below(4) == 0 { 5.0 } else { 0.01 }).collect();
+            let is_replaced = table.pace(&places, &seconds, link);
+            let takes = |schedule: &Schedule| simulate(&table.order, table.budget(), super::link(link), schedule);
+            let (old, new) = (takes(&before), table.found.as_ref().map_or(f64::INFINITY, takes));
+            assert_eq!(is_replaced, new < old * BETTER, "{old} and then {new}");
+            replaced += u32::from(is_replaced);
+        }
+        assert!(replaced > 10, "{replaced} of 100 were timed by what uses take");
+    }
+}
