@@ -85,10 +85,19 @@ impl fmt::Display for Report {
         if let Some(bytes) = self.limit_bytes {
             writeln!(f, "limit               {:.1} MiB", mebibytes(bytes))?;
         }
-        let Traffic { moved_bytes, waited_seconds, hidden_share, evictions, .. } = self.traffic;
-        writeln!(f, "moved               {:.1} MiB, {evictions} arrays away", mebibytes(moved_bytes))?;
-        writeln!(f, "waited for that     {waited_seconds:.2} s, {:.0} % hidden", 100.0 * hidden_share)?;
-        write!(f, "it writes\n{}", self.text)
+        write!(f, "{}it writes\n{}", self.traffic, self.text)
+    }
+}
+
+impl fmt::Display for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Traffic { moved_bytes, waited_seconds, evictions, mispredictions, layout_seconds, .. } = self;
+        write!(f, "moved               {:.1} MiB, {evictions} arrays away", mebibytes(*moved_bytes))?;
+        let over = self.moved_over_bound;
+        over.map_or(Ok(()), |over| write!(f, ", {over:.3} of the least by schedule"))?;
+        write!(f, "\nwaited for that     {waited_seconds:.2} s")?;
+        self.hidden_share.map_or(Ok(()), |share| write!(f, ", {:.0} % of the copies hidden", 100.0 * share))?;
+        writeln!(f, "\nlayout              {layout_seconds:.3} s, {mispredictions} mispredictions")
     }
 }
 

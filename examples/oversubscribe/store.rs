@@ -39,23 +39,25 @@ pub(crate) type ReadGuard<'a, D> = Fetched<'a, f32, D>;
 /// The array, on the device, to be read and written.
 pub(crate) type WriteGuard<'a, D> = FetchedMut<'a, f32, D>;
 
-/// Copied in one direction between an H100 and pinned memory of its host, behind PCIe 5.
-const BYTES_PER_SECOND: f64 = 55e9;
-
 /// What moving arrays between the device and the host has cost so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub(crate) struct Traffic {
     /// Bytes copied, in both directions.
     pub(crate) moved_bytes: u64,
-    /// Bytes that came only when an operation asked for them, which waited for the copy.
+    /// Bytes that came only when an operation asked for them.
     pub(crate) demanded_bytes: u64,
-    /// Seconds that copying those takes over a link of [`BYTES_PER_SECOND`]: what operations waited for, as the device does not
-    /// tell for how long its streams wait.
+    /// Seconds for which streams had nothing to do but wait for copies, as [`gpucache::PlacedStats::waited`] has it.
     pub(crate) waited_seconds: f64,
-    /// The part of what came to the device that came before it was asked for, from 0 to 1.
-    pub(crate) hidden_share: f64,
+    /// The part of the time of all copies that nothing waited for, from 0 to 1; none where nothing was copied.
+    pub(crate) hidden_share: Option<f64>,
     /// How often an array was moved away from the device.
     pub(crate) evictions: u64,
+    /// Uses that did not come in the order that was learned.
+    pub(crate) mispredictions: u64,
+    /// Seconds spent on computing which arrays move when.
+    pub(crate) layout_seconds: f64,
+    /// What moved in steps that went by a schedule, over the least that could; none where there were none.
+    pub(crate) moved_over_bound: Option<f64>,
 }
 
 impl<D: Device> Store<D> {
@@ -103,13 +105,15 @@ impl<D: Device> Store<D> {
 
     pub(crate) fn traffic(&self) -> Traffic {
         let stats = gpucache::placed_stats(&self.device);
-        let share = stats.bytes_demanded as f64 / stats.bytes_in.max(1) as f64;
         Traffic {
             moved_bytes: stats.bytes_in + stats.bytes_out,
             demanded_bytes: stats.bytes_demanded,
-            waited_seconds: stats.bytes_demanded as f64 / BYTES_PER_SECOND,
-            hidden_share: 1.0 - share,
+            waited_seconds: stats.waited.as_secs_f64(),
+            hidden_share: stats.hidden_share(),
             evictions: stats.evictions,
+            mispredictions: stats.mispredictions,
+            layout_seconds: stats.layout_time.as_secs_f64(),
+            moved_over_bound: stats.moved_over_bound(),
         }
     }
 }

@@ -7,7 +7,7 @@ use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
 use syn::spanned::Spanned;
 
-/// `let _guard = Scope::new(name).recycle(recycle).limit(bytes).enter();` where `name` is a `&str` and `krate` the path to `gpucache`.
+/// `let _guard = Scope::new(name).recycle(recycle).placement(placement).limit(bytes).enter();` where `name` is a `&str` and `krate` the path to `gpucache`.
 pub(crate) fn enter(krate: &TokenStream, scope: &Scope, name: &TokenStream) -> TokenStream {
     bound(krate, scope, name, &quote_spanned!(Span::mixed_site()=> enter()))
 }
@@ -25,9 +25,11 @@ pub(crate) fn enter_poll(
 /// The guard stands at the scope's name, which is what an error about it should show.
 fn bound(krate: &TokenStream, scope: &Scope, name: &TokenStream, enter: &TokenStream) -> TokenStream {
     let recycle = scope.recycle.iter();
+    let placement = scope.placement.iter();
     let limit = scope.limit.iter();
     let guard = Ident::new("_guard", Span::mixed_site().located_at(scope.name.span()));
-    let terms = quote_spanned!(Span::mixed_site()=> #(.recycle(#krate::Recycle::#recycle))*#(.limit(#limit))*);
+    let rests = quote_spanned!(Span::mixed_site()=> #(.placement(#krate::Placement::#placement))*);
+    let terms = quote_spanned!(Span::mixed_site()=> #(.recycle(#krate::Recycle::#recycle))*#rests #(.limit(#limit))*);
     quote_spanned!(Span::mixed_site()=> let #guard = #krate::Scope::new(#name)#terms.#enter;)
 }
 

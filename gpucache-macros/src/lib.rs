@@ -3,7 +3,7 @@
 //! `ast` is the syntax that was written, `valid` decides what of it is accepted (every rejection stands there),
 //! `expand` writes the code, from `guard` (what enters a scope) and `future` (what does so at each poll). `later` and `tail`
 //! read what runs after a function has returned, and the async block among it that can be scoped. What they write names
-//! nothing but `gpucache::Scope`, its guard, `gpucache::Recycle`, and the trait that a computed name has.
+//! nothing but `gpucache::Scope`, its guard, `gpucache::Recycle`, `gpucache::Placement`, and the trait that a computed name has.
 //!
 //! Invariants: the user's tokens keep their own spans, so that errors in a body appear at the user's own lines; names
 //! of ours are hygienic, so that a body can neither see nor shadow its guard; where an attribute is rejected the item
@@ -42,6 +42,9 @@ use proc_macro2::TokenStream as TokenStream2;
 /// - `"range"`: a small share of the freed blocks is kept by type, shape and device; the device's range has the rest.
 /// - `"keyed"`: every freed block is kept for the next array of its type, shape and device.
 /// - `"off"`: every block is handed back to the device.
+///
+/// `placement = "device"`, `"host"` or `"auto"` says where arrays rest that are placed inside while nobody uses them. See
+/// [`Scope::placement`](https://docs.rs/gpucache/latest/gpucache/struct.Scope.html#method.placement).
 ///
 /// `limit = BYTES`, any expression that is a `u64`, says how much the scope may hold on a thread, in use or idle; it is
 /// evaluated at every call, and is hard. See

@@ -11,11 +11,16 @@ use syn::{Error, Expr, ExprPath, Ident, LitStr, Path, PathSegment, Result};
 /// The values of `recycle` and the variant of `gpucache::Recycle` that each stands for.
 const RECYCLE: [(&str, &str); 4] = [("auto", "Auto"), ("range", "Range"), ("keyed", "Keyed"), ("off", "Off")];
 
+/// The same of `placement` and `gpucache::Placement`.
+const PLACEMENT: [(&str, &str); 3] = [("device", "Device"), ("host", "Host"), ("auto", "Auto")];
+
 /// Which scope to enter.
 pub(crate) struct Scope {
     pub(crate) name: Name,
     /// A variant of `gpucache::Recycle`, or nothing for the default.
     pub(crate) recycle: Option<Ident>,
+    /// A variant of `gpucache::Placement`, if that is said.
+    pub(crate) placement: Option<Ident>,
     /// The most bytes that it may hold on a thread, if that is said.
     pub(crate) limit: Option<Expr>,
     /// Where `gpucache` is found, if not by its own name.
@@ -48,6 +53,7 @@ pub(crate) fn block(block: Block) -> Result<(Scope, Body)> {
 pub(crate) fn scope(arguments: Vec<Argument>) -> Result<Scope> {
     let mut name = None;
     let mut recycle = None;
+    let mut placement = None;
     let mut limit = None;
     let mut krate = None;
     let start = arguments.first().map_or_else(Span::call_site, Argument::span);
@@ -57,7 +63,12 @@ pub(crate) fn scope(arguments: Vec<Argument>) -> Result<Scope> {
             Argument::Word(word) if position == 0 => name = Some(named(LitStr::new(&word.unraw().to_string(), span))?),
             Argument::Text(text) if position == 0 => name = Some(named(text)?),
             Argument::Setting { key, value } if key == "name" => once(&mut name, computed(value)?, &key)?,
-            Argument::Setting { key, value } if key == "recycle" => once(&mut recycle, variant(&value)?, &key)?,
+            Argument::Setting { key, value } if key == "recycle" => {
+                once(&mut recycle, variant(&value, &key, &RECYCLE)?, &key)?;
+            }
+            Argument::Setting { key, value } if key == "placement" => {
+                once(&mut placement, variant(&value, &key, &PLACEMENT)?, &key)?;
+            }
             Argument::Setting { key, value } if key == "limit" => once(&mut limit, value, &key)?,
             Argument::Setting { key, value } if key == "crate" => once(&mut krate, path(value)?, &key)?,
             Argument::Setting { key, .. } => {
@@ -75,7 +86,7 @@ pub(crate) fn scope(arguments: Vec<Argument>) -> Result<Scope> {
         }
     }
     let name = name.ok_or_else(|| Error::new(start, format!("the name of the scope is missing; {NAMES}")))?;
-    Ok(Scope { name, recycle, limit, krate })
+    Ok(Scope { name, recycle, placement, limit, krate })
 }
 
 const NAMES: &str = "it comes first and is an identifier, `self::IDENTIFIER`, a string literal or `name = EXPRESSION`";
@@ -110,17 +121,18 @@ fn is_recycling(word: &Ident) -> bool {
     RECYCLE.iter().any(|(known, _)| word == known)
 }
 
-fn variant(value: &Expr) -> Result<Ident> {
+/// The variant that the word stands for which an option has.
+fn variant(value: &Expr, key: &Ident, words: &[(&str, &str)]) -> Result<Ident> {
+    let known = known_words(words);
     let Some(text) = literal(value).map(LitStr::value) else {
-        let known = known_recycling();
         let message =
-            format!("`recycle` takes a word in quotes, {known}; one chosen at run time is for `gpucache::Scope`");
+            format!("`{key}` takes a word in quotes, {known}; one chosen at run time is for `gpucache::Scope`");
         return Err(Error::new(value.span(), message));
     };
-    let known = RECYCLE.iter().find(|(word, _)| text == *word);
-    known.map(|(_, variant)| Ident::new(variant, Span::mixed_site())).ok_or_else(|| {
-        Error::new(value.span(), format!("unknown value of `recycle`; known values: {}", known_recycling()))
-    })
+    let found = words.iter().find(|(word, _)| text == *word);
+    found
+        .map(|(_, variant)| Ident::new(variant, Span::mixed_site()))
+        .ok_or_else(|| Error::new(value.span(), format!("unknown value of `{key}`; known values: {known}")))
 }
 
 fn path(value: Expr) -> Result<Path> {
@@ -142,11 +154,15 @@ fn twice(what: &str, span: Span) -> Error {
 }
 
 fn known_options() -> String {
-    format!("known options: `name = EXPRESSION`, `recycle = {}`, `limit = BYTES`, `crate = PATH`", known_recycling())
+    let (recycle, placement) = (known_words(&RECYCLE), known_words(&PLACEMENT));
+    format!(
+        "known options: `name = EXPRESSION`, `recycle = {recycle}`, `placement = {placement}`, `limit = BYTES`, \
+        `crate = PATH`"
+    )
 }
 
-fn known_recycling() -> String {
-    RECYCLE.map(|(word, _)| format!("\"{word}\"")).join(" | ")
+fn known_words(words: &[(&str, &str)]) -> String {
+    words.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(" | ")
 }
 
 impl Name {

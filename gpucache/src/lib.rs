@@ -73,7 +73,9 @@ pub use base::shortage::{Bound, Holding, Shortage};
 pub use cache::Recycle;
 pub use doctor::{Cause, Diagnosis, Finding};
 pub use home::{Amount, Deviations, InUse, PlanStats, ScopeStats, Served, Unplanned};
-pub use placed::{Fetched, FetchedMut, Placed, PlacedStats, Placement, limit_host, placed_stats};
+pub use placed::{
+    Fetched, FetchedMut, Placed, PlacedStats, Placement, default_placement, limit_host, placed_stats, placed_stats_of,
+};
 pub use pressure::{
     Climbs, Cost, Need, PressureHandler, Rung, RungUse, climbs, limit, limit_idle, limit_process, limit_soft,
     on_pressure, patience, share_of, trim,

@@ -248,3 +248,48 @@ fn the_environment_does_not_limit_the_host() {
     arrays.iter().for_each(|array| array.set_placement(Placement::Host).unwrap());
     assert!(placed_stats(&device).host_bytes >= 6 * PAGE as u64);
 }
+
+/// Some hundred uses, which are more than are laid out at once, and another one in the place of one of them.
+#[test]
+fn an_order_is_followed_and_a_deviation_is_noticed() {
+    const USES: usize = 200;
+    let _turn = turn();
+    let device = Virtual::new(1 << 30);
+    let arrays: Vec<Placed<u8, _>> = (0..4).map(|_| Placed::zeros(&device, 100).unwrap()).collect();
+    let entry = |uses: usize, other: usize| {
+        gpucache::cache_scope!(an_order, {
+            (0..uses).for_each(|place| drop(arrays[(place + usize::from(place == other)) % 4].fetch().unwrap()));
+        });
+    };
+    let noticed = || placed_stats(&device).mispredictions;
+    (0..4).for_each(|_| entry(USES, USES));
+    assert_eq!(noticed(), 0);
+    for (before, place) in [0, 1, 63, 64, 65, 66, 130, USES - 1].into_iter().enumerate() {
+        entry(USES, place);
+        assert_eq!(noticed(), before as u64 + 1, "use {place}");
+        (0..4).for_each(|_| entry(USES, USES));
+    }
+    let before = noticed();
+    entry(USES + 1, USES);
+    assert_eq!(noticed(), before + 1, "one use more");
+}
+
+/// What is to come ahead does so wherever in the order it is due.
+#[test]
+fn moves_are_made_in_the_midst_of_an_order() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 30);
+    limit(&device, 4 * PAGE as u64);
+    let arrays: Vec<Placed<u8, _>> = (0..8).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
+    let entry = || {
+        gpucache::cache_scope!(moves_in_an_order, {
+            (0..160).for_each(|place| drop(arrays[place / 20].fetch().unwrap()));
+        });
+    };
+    (0..8).for_each(|_| entry());
+    let before = placed_stats(&device);
+    (0..4).for_each(|_| entry());
+    let stats = placed_stats(&device);
+    assert!(stats.prefetched >= before.prefetched + 8, "{before}, then {stats}");
+    assert_eq!((stats.demanded, stats.mispredictions), (before.demanded, 0), "{before}, then {stats}");
+}

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use super::{Array, Element};
 use crate::base::error::Result;
 use crate::cache::Block;
-use crate::device::{Device, Lane};
+use crate::device::{Device, Lane, Span};
 use crate::record::{Fence, Request};
 
 /// A copy of an array's elements.
@@ -18,25 +18,34 @@ pub(crate) struct Away<T> {
     typed: PhantomData<T>,
 }
 
+/// A copy that was put on the queue of a lane.
+pub(crate) struct Copied<C> {
+    pub(crate) copy: C,
+    /// Where on the queue it ends.
+    pub(crate) fence: Fence,
+    /// The time that it takes, if that was asked for and the device tells.
+    pub(crate) span: Option<Span>,
+}
+
 fn request<T: 'static>(dims: &[usize], bytes: usize) -> Request<'_> {
     Request { dtype: TypeId::of::<T>(), type_name: std::any::type_name::<T>(), dims, bytes, site: None }
 }
 
 impl<T: Element, D: Device> Array<T, D> {
     /// Copies the elements to the host's memory on the queue of `lane`, to where they were before if they were there. Tells
-    /// where on the queue that ends.
+    /// where on the queue that ends, and how long it takes if it is to be timed.
     ///
     /// # Errors
     /// [`is_out_of_memory`](crate::Error::is_out_of_memory) of the host, a failure of the device, or a capture of a graph. What was
     /// there before may be lost then.
-    pub(crate) fn copy_out(&self, lane: &Lane, before: Option<Away<T>>) -> Result<(Away<T>, Fence)> {
+    pub(crate) fn copy_out(&self, lane: &Lane, before: Option<Away<T>>, is_timed: bool) -> Result<Copied<Away<T>>> {
         let block = match before {
             Some(away) => away.block,
             None => Block::of_no_scope(&lane.host, &request::<T>(self.shape(), self.byte_len()))?,
         };
         let mut away = Away { block, typed: PhantomData };
-        let fence = away.block.copy_over(lane, &self.block)?;
-        Ok((away, fence))
+        let (fence, span) = away.block.copy_over(lane, &self.block, is_timed)?;
+        Ok(Copied { copy: away, fence, span })
     }
 
     /// Puts the array's stream behind a copy, and behind nothing that its lane does later.
@@ -61,15 +70,15 @@ impl<T: Element, D: Device> Array<T, D> {
 
 impl<T: Element> Away<T> {
     /// Copies the elements to a new array of no scope on the queue of `lane`; work on the array's stream comes behind that.
-    /// Tells where on the queue that ends.
+    /// Tells where on the queue that ends, and how long it takes if it is to be timed.
     ///
     /// # Errors
     /// [`is_out_of_memory`](crate::Error::is_out_of_memory), a failure of the device, or a capture of a graph.
-    pub(crate) fn copy_in<D: Device>(&self, device: &D, lane: &Lane) -> Result<(Array<T, D>, Fence)> {
+    pub(crate) fn copy_in<D: Device>(&self, device: &D, lane: &Lane, is_timed: bool) -> Result<Copied<Array<T, D>>> {
         let request = request::<T>(self.block.dims(), self.block.bytes());
         let mut block = Block::of_no_scope(device.stream_handle(), &request)?;
-        let fence = block.copy_over(lane, &self.block)?;
-        Ok((Array { block, typed: PhantomData }, fence))
+        let (fence, span) = block.copy_over(lane, &self.block, is_timed)?;
+        Ok(Copied { copy: Array { block, typed: PhantomData }, fence, span })
     }
 
     /// Gives the elements another shape, of as many.

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use super::block::Block;
 use crate::base::error::{Error, Result};
-use crate::device::{Lane, Stream};
+use crate::device::{Lane, Span, Stream};
 use crate::record::Fence;
 
 impl Block {
@@ -52,23 +52,27 @@ impl Block {
     }
 
     /// Copies a block on the other side of a lane, of as many bytes, on the lane's queue: behind all that is on both blocks' streams
-    /// now, and before what is put there later. The answer is where on the queue it ends.
+    /// now, and before what is put there later. The answer is where on the queue it ends, and
+    /// how long it takes if it is to be timed.
     ///
     /// # Errors
     /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal bytes; [`is_unavailable`](Error::is_unavailable) for
     /// blocks that are not of the lane's two memories, and while a graph is captured; a failure of the device.
-    pub(crate) fn copy_over(&mut self, lane: &Lane, other: &Block) -> Result<Fence> {
+    pub(crate) fn copy_over(&mut self, lane: &Lane, other: &Block, is_timed: bool) -> Result<(Fence, Option<Span>)> {
         let from = Source::of(other, self)?;
         other.read_on(lane.side_of(other.stream())?)?;
         self.write_on(lane.side_of(self.stream())?)?;
-        from.copy(&lane.device, self.address())?;
+        // Only the copy: what the lane waits for before it is no part of that.
+        let copy = || from.copy(&lane.device, self.address());
+        let (copied, span) = if is_timed { Span::around(&lane.device, copy) } else { (copy(), None) };
+        copied?;
         self.set_outcome(other.outcome());
         if self.stream().queue() == lane.device.queue() {
             self.note_write();
         }
         // One for each side, since what the two memories know of the queue is apart.
         let _ = Fence::sealed(&lane.host);
-        Ok(Fence::sealed(&lane.device))
+        Ok((Fence::sealed(&lane.device), span))
     }
 }
 

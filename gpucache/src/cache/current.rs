@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use super::owner::{Cache, Owner};
 use super::policy::{Recycle, Terms};
@@ -156,6 +157,9 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Stands for no entry.
+    pub(crate) const NONE: Entry = Entry { cache: 0, number: 0 };
+
     fn of(cache: &'static Cache) -> Entry {
         Entry { cache: std::ptr::from_ref(cache) as usize, number: cache.entries() }
     }
@@ -172,11 +176,16 @@ pub(crate) fn outermost() -> Option<Entry> {
     OUTERMOST.get().map(Entry::of)
 }
 
-/// The entry that the thread is in, or a value that stands for none.
+/// The name of the outermost scope that the thread is in.
+pub(crate) fn outermost_name() -> Option<Arc<str>> {
+    OUTERMOST.get()?.scope_name()
+}
+
+/// The entry that the thread is in, or [`Entry::NONE`].
 #[cfg(feature = "foreign")]
 #[inline]
 pub(crate) fn entry() -> Entry {
-    serving().unwrap_or(Entry { cache: 0, number: 0 })
+    serving().unwrap_or(Entry::NONE)
 }
 
 /// The entry that the thread is in, if its scope keeps memory.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use self::copies::Copies;
 use super::event::{Complete, Event};
+use super::mark::Mark;
 use crate::base::error::Result;
 
 /// What every block's address is a multiple of: CUDA's alignment, on which kernels with vector loads rely.
@@ -188,8 +189,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// What the device answered.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
     /// assert!(Plain.copies()?.is_none()); // it was not asked to have one
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -200,8 +200,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// How much of the host's memory that its queues for copies allocated is not pinned, so that copies make a thread wait.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
     /// assert_eq!(Plain.pageable_bytes(), 0);
     /// ```
     fn pageable_bytes(&self) -> u64 {
@@ -214,8 +213,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// What that work met.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
     /// Plain.synchronize()?; // at once, as no work is under way
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -228,8 +226,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// What the device answered.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
     /// assert!(!Plain.release_reserve()?, "it keeps no memory");
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -247,8 +244,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// What the device answered.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
     /// let event = Plain.new_event()?;
     /// assert!(event.is_complete()?);
     /// # Ok::<(), gpucache::Error>(())
@@ -264,8 +260,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// What the device answered; what the event is behind is then not known.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
     /// let event = Plain.new_event()?;
     /// Plain.record(&*event)?; // behind all that is on the stream now
     /// # Ok::<(), gpucache::Error>(())
@@ -281,8 +276,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// What the device answered; later work is then not ordered.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
     /// let (first, second) = (Plain, Plain);
     /// let event = first.new_event()?;
     /// first.record(&*event)?;
@@ -293,11 +287,24 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// A mark in the work of the stream now, which tells when it was reached. `None`, unless told otherwise, from a device that does not.
+    ///
+    /// # Errors
+    /// What the device answered.
+    ///
+    /// ```
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
+    /// assert!(Plain.mark()?.is_none()); // it has no clock
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    fn mark(&self) -> Result<Option<Box<dyn Mark>>> {
+        Ok(None)
+    }
+
     /// Whether [`is_capturing`](Backend::is_capturing) is ever true.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
     /// assert!(!Plain.can_capture()); // it knows no graphs
     /// ```
     fn can_capture(&self) -> bool {
@@ -308,8 +315,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// queried or waited for then: memory that another stream still uses is refused.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
     /// assert!(!Plain.is_capturing()); // it knows no graphs
     /// ```
     fn is_capturing(&self) -> bool {
@@ -320,8 +326,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// on it does, as another one might record into a graph that it captures meanwhile.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
     /// assert!(Plain.records_for_anyone());
     /// ```
     fn records_for_anyone(&self) -> bool {
@@ -335,8 +340,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// That failure, once.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
     /// Plain.kept_failure()?; // it keeps none
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -348,8 +352,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// would never be unlocked, so that such a stream is asked whether it is done, and not waited for.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
     /// assert!(!Plain.runs_closures());
     /// ```
     fn runs_closures(&self) -> bool {
@@ -360,8 +363,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// that check what is done with their memory.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
     /// assert!(!Plain.watches()); // nobody tells it what becomes of its blocks
     /// ```
     fn watches(&self) -> bool {
@@ -374,8 +376,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// What is wrong about it.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
     /// Plain.handed_out(256, 1024)?; // it has no objection
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -389,8 +390,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// What is wrong about it.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
     /// Plain.taken_back(256, 1024)?; // it has no objection
     /// # Ok::<(), gpucache::Error>(())
     /// ```

@@ -13,24 +13,34 @@
 //! | `yard` | the slots of a device: its lanes, its room, and who leaves |
 //! | `recorder` | which entry a use is of, and whether it goes as expected |
 //! | `recorder::learned` | an entry that is written down |
-//! | `recorder::followed` | an entry that goes by a known order, and the moves by it |
-//! | `placement` | [`Placement`] |
-//! | `side` | the host's side, asked from outside: [`placed_stats`], [`limit_host`] |
+//! | `recorder::followed` | an entry that goes by a known order, and makes the moves that are due |
+//! | `recorder::ahead` | the next uses by that order, where a fetch sees them |
+//! | `recorder::timetable` | those moves, and how they become better |
+//! | `recorder::pacer` | how long the work of an entry takes |
+//! | `placement` | [`Placement`], and the one that new arrays get |
+//! | `side` | all this, asked from outside: [`placed_stats`], [`placed_stats_of`], [`limit_host`] |
 //! | `moves` | what was moved, counted: [`PlacedStats`] |
+//! | `accounts` | who moved it: the thread, and its scope |
+//! | `waits` | how long streams waited for it |
+//! | `sampling` | which entries that is timed in |
 
+mod accounts;
 mod guard;
 mod moves;
 #[allow(clippy::module_inception, reason = "the file of the room's one type")]
 mod placed;
 mod placement;
 mod recorder;
+mod sampling;
 mod side;
 mod slot;
+mod waits;
 mod yard;
 
 pub use guard::{Fetched, FetchedMut};
 pub use moves::PlacedStats;
 pub use placed::Placed;
-pub use placement::Placement;
-pub(crate) use side::placed_stats_of;
-pub use side::{limit_host, placed_stats};
+pub(crate) use placement::set_scoped;
+pub use placement::{Placement, default_placement};
+pub(crate) use side::placed_stats_of_memory;
+pub use side::{limit_host, placed_stats, placed_stats_of};

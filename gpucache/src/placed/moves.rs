@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use crate::base::amounts::{Bytes, Count};
 
-/// What arrays that may rest on the host did so far on a device: of [`placed_stats`](super::placed_stats).
+/// What arrays that may rest on the host did so far: on a device, of [`placed_stats`](super::placed_stats), or in the entries of a
+/// scope, of [`placed_stats_of`](super::placed_stats_of).
 ///
 /// ```
 /// use gpucache::{Placed, Placement, placed_stats, prelude::*};
@@ -35,14 +37,72 @@ pub struct PlacedStats {
     pub bytes_demanded: u64,
     /// How often an array came before it was asked for.
     pub prefetched: u64,
-    /// Entries whose order of uses was not the expected one.
+    /// For how long streams had nothing to do but wait for moves: for a copy, or for a thread that makes the move, and waits for
+    /// memory meanwhile. The time is taken on the streams, between what they did before the move and what they may do next, so that
+    /// a move beside work counts nothing. What is not over yet is not in it, nor what a device does whose
+    /// [`Backend::mark`](crate::device::Backend::mark) tells no time.
+    ///
+    /// An entry that goes by a known order is timed in the first two by the same moves, and then in one of sixteen; those between count
+    /// as much as the last one that was timed.
+    pub waited: Duration,
+    /// How long all copies took: those that were not timed as long as others did before, by their bytes.
+    pub copying: Duration,
+    /// Uses that were not the expected ones. What follows in the same entry is written down anew; an entry that ends before all
+    /// that was expected has one.
     pub mispredictions: u64,
-    /// Bytes on the device now.
+    /// Bytes that moved, in and out, in entries that went by a schedule from begin to end, but for the first by each.
+    pub scheduled_bytes: u64,
+    /// The fewest bytes that any schedule of those entries could move, or less, in the room that there was.
+    pub bound_bytes: u64,
+    /// Time spent on computing schedules, and their bounds.
+    pub layout_time: Duration,
+    /// Bytes on the device now; none of a scope.
     pub resident_bytes: u64,
-    /// Bytes held of the host's memory.
+    /// Bytes held of the host's memory; none of a scope.
     pub host_bytes: u64,
     /// Those of them that could not be pinned: while such are copied, the thread that asked for it waits.
     pub pageable_bytes: u64,
+}
+
+impl PlacedStats {
+    /// The share of the time of all copies that no stream waited for, from 0 to 1; `None` where none was timed.
+    ///
+    /// ```
+    /// use gpucache::{Placed, Placement, placed_stats, prelude::*};
+    ///
+    /// let device = Host::new_stream()?;
+    /// let weights = Placed::new(device.zeros::<f32>(1 << 20)?)?;
+    /// assert!(placed_stats(&device).hidden_share().is_none());
+    /// weights.set_placement(Placement::Host)?;
+    /// drop(weights.fetch()?);
+    /// device.synchronize()?;
+    /// let share = placed_stats(&device).hidden_share().unwrap();
+    /// assert!((0.0..=1.0).contains(&share));
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn hidden_share(&self) -> Option<f64> {
+        let copying = self.copying.as_secs_f64();
+        (copying > 0.0).then(|| (1.0 - self.waited.as_secs_f64() / copying).clamp(0.0, 1.0))
+    }
+
+    /// What moved by schedules over the fewest bytes that could, from 1 upwards; `None` where nothing had to. Arrays whose
+    /// [`Placement`](crate::Placement) is `Host` move whether they have to or not.
+    ///
+    /// ```
+    /// use gpucache::{device::Virtual, placed_stats};
+    ///
+    /// assert!(placed_stats(&Virtual::new(1 << 30)).moved_over_bound().is_none());
+    /// ```
+    pub fn moved_over_bound(&self) -> Option<f64> {
+        (self.bound_bytes > 0).then(|| self.scheduled_bytes as f64 / self.bound_bytes as f64)
+    }
+
+    fn write_schedules(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mispredictions = Count(self.mispredictions, "misprediction", "mispredictions");
+        write!(f, "; {mispredictions}, {:.1?} of layout", self.layout_time)?;
+        let over = self.moved_over_bound();
+        over.map_or(Ok(()), |over| write!(f, ", {over:.3} of the least moved"))
+    }
 }
 
 impl fmt::Display for PlacedStats {
@@ -50,7 +110,14 @@ impl fmt::Display for PlacedStats {
         write!(f, "{} in, {} out; ", Bytes(self.bytes_in), Bytes(self.bytes_out))?;
         let evictions = Count(self.evictions, "eviction", "evictions");
         write!(f, "{evictions}; {} came ahead, {} when asked for; ", self.prefetched, self.demanded)?;
-        write!(f, "{} on the device, {} of the host held", Bytes(self.resident_bytes), Bytes(self.host_bytes))?;
+        write!(f, "{:.1?} waited for copies", self.waited)?;
+        if let Some(share) = self.hidden_share() {
+            write!(f, " of {:.1?}, {:.0}% hidden", self.copying, 100.0 * share)?;
+        }
+        self.write_schedules(f)?;
+        if self.resident_bytes + self.host_bytes > 0 {
+            write!(f, "; {} on the device, {} of the host held", Bytes(self.resident_bytes), Bytes(self.host_bytes))?;
+        }
         let pageable = Some(Bytes(self.pageable_bytes)).filter(|_| self.pageable_bytes > 0);
         pageable.map_or(Ok(()), |bytes| write!(f, ", {bytes} of that not pinned"))
     }
@@ -66,12 +133,56 @@ pub(super) struct Moves {
     pub(super) bytes_demanded: AtomicU64,
     pub(super) prefetched: AtomicU64,
     pub(super) mispredictions: AtomicU64,
+    pub(super) scheduled_bytes: AtomicU64,
+    pub(super) bound_bytes: AtomicU64,
     pub(super) resident: AtomicU64,
     /// How much may be on the device before more is told to be needed.
     pub(super) most_told: AtomicU64,
+    /// The bytes of copies that were timed, and the nanoseconds that they took.
+    timed_bytes: AtomicU64,
+    timed: AtomicU64,
+    /// In nanoseconds.
+    waited: AtomicU64,
+    copying: AtomicU64,
+    layout: AtomicU64,
+}
+
+/// As many as a counter has, which is enough for centuries.
+pub(super) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Moves {
+    pub(super) fn add_waited(&self, time: Duration) {
+        self.waited.fetch_add(nanoseconds(time), Relaxed);
+    }
+
+    pub(super) fn add_layout(&self, time: Duration) {
+        self.layout.fetch_add(nanoseconds(time), Relaxed);
+    }
+
+    pub(super) fn add_copying(&self, time: Duration) {
+        self.copying.fetch_add(nanoseconds(time), Relaxed);
+    }
+
+    /// A copy of so many bytes was timed.
+    pub(super) fn note_timed(&self, bytes: u64, time: Duration) {
+        self.timed_bytes.fetch_add(bytes, Relaxed);
+        self.timed.fetch_add(nanoseconds(time), Relaxed);
+    }
+
+    /// How long a copy of so many bytes takes, by those that were timed; nothing where none was.
+    pub(super) fn usual_time(&self, bytes: u64) -> Duration {
+        let [timed_bytes, timed] = [&self.timed_bytes, &self.timed].map(|count| count.load(Relaxed) as f64);
+        Duration::from_nanos((timed * bytes as f64 / timed_bytes.max(1.0)) as u64)
+    }
+
+    /// Bytes a second of copies, by those that were timed.
+    pub(super) fn bytes_per_second(&self) -> Option<f64> {
+        let [bytes, nanoseconds] = [&self.timed_bytes, &self.timed].map(|count| count.load(Relaxed) as f64);
+        (nanoseconds > 0.0).then(|| bytes * 1e9 / nanoseconds)
+    }
+
     /// Without what is held of the host's memory.
     pub(super) fn read(&self) -> PlacedStats {
         let of = |count: &AtomicU64| count.load(Relaxed);
@@ -82,7 +193,12 @@ impl Moves {
             demanded: of(&self.demanded),
             bytes_demanded: of(&self.bytes_demanded),
             prefetched: of(&self.prefetched),
+            waited: Duration::from_nanos(of(&self.waited)),
+            copying: Duration::from_nanos(of(&self.copying)),
             mispredictions: of(&self.mispredictions),
+            scheduled_bytes: of(&self.scheduled_bytes),
+            bound_bytes: of(&self.bound_bytes),
+            layout_time: Duration::from_nanos(of(&self.layout)),
             resident_bytes: of(&self.resident),
             host_bytes: 0,
             pageable_bytes: 0,

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 
-use super::guard::{Fetched, FetchedMut, Leaving};
-use super::placement::Placement;
+use super::guard::{Ending, Fetched, FetchedMut};
+use super::placement::{self, Placement};
 use super::recorder::{self, Noted};
 use super::slot::{Slot, gone};
 use super::yard::{self, Rests};
@@ -45,10 +45,11 @@ pub struct Placed<T: Element, D: Device> {
 }
 
 impl<T: Element, D: Device> Placed<T, D> {
-    /// Places an array, by `Auto`.
+    /// Places an array: as the innermost scope says that says it ([`Scope::placement`](crate::Scope::placement)), or else as
+    /// [`default_placement`](crate::default_placement) does. To rest on the host it leaves now.
     ///
     /// # Errors
-    /// None today; a device may have some.
+    /// As for [`set_placement`](Placed::set_placement); the array is dropped then.
     ///
     /// ```
     /// use gpucache::{Placed, prelude::*};
@@ -58,13 +59,21 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn new(array: Array<T, D>) -> Result<Self> {
+        let placed = Placed::with(array, placement::of_thread());
+        if placed.placement() == Placement::Host {
+            placed.slot.evict()?;
+        }
+        Ok(placed)
+    }
+
+    fn with(array: Array<T, D>, placement: Placement) -> Self {
         let yard = yard::of(array.device().stream_handle());
         let dims = array.shape().to_vec();
-        Ok(Placed { slot: Slot::new(yard, array, Placement::default()), dims })
+        Placed { slot: Slot::new(yard, array, placement), dims }
     }
 
     /// A new array of zeros, for which others leave if there is no room. Its memory is of no scope, so that it makes no plan
-    /// differ.
+    /// differ. It rests where [`new`](Placed::new) has one rest, and leaves for that behind its next use.
     ///
     /// # Errors
     /// As for [`Array::zeros`].
@@ -81,7 +90,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
         recorder::make_way();
         yard::of(device.stream_handle()).make_room(bytes as u64);
-        Placed::new(Array::zeros_of_no_scope(device, dims)?)
+        Ok(Placed::with(Array::zeros_of_no_scope(device, dims)?, placement::of_thread()))
     }
 
     /// The array on its device, to be read: as long as the guard lives it stays. Several threads may read it at once.
@@ -97,12 +106,24 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// assert_eq!(weights.fetch()?[7], 2.0);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
-    #[inline]
+    // Always, so that the guard stays in registers: through memory it is several nanoseconds more.
+    #[inline(always)]
     pub fn fetch(&self) -> Result<Fetched<'_, T, D>> {
         let noted = self.note_use(Access::Read);
+        if self.ends_plainly(noted)
+            && let Ok(array) = RwLockReadGuard::try_map(self.slot.read(), |state| state.settled())
+        {
+            return Ok(Fetched { array, _ending: None });
+        }
+        self.fetch_anyhow(noted)
+    }
+
+    /// Where the array may have to come, or something is to be done when the guard goes.
+    #[inline(never)]
+    fn fetch_anyhow(&self, noted: Option<Noted>) -> Result<Fetched<'_, T, D>> {
         loop {
             if let Ok(array) = RwLockReadGuard::try_map(self.slot.read(), |state| state.settled()) {
-                return Ok(Fetched { array, _leaving: self.leaving(noted) });
+                return Ok(Fetched { array, _ending: self.ending(noted) });
             }
             self.come()?;
         }
@@ -131,28 +152,43 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// assert_eq!(weights.fetch()?[0], 3.0);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
-    #[inline]
+    // Always, as `fetch` is.
+    #[inline(always)]
     pub fn fetch_mut(&mut self) -> Result<FetchedMut<'_, T, D>> {
         let noted = self.note_use(Access::Write);
+        if self.ends_plainly(noted)
+            && let Ok(array) = RwLockWriteGuard::try_map(self.slot.write(), |state| state.written())
+        {
+            return Ok(FetchedMut { array, _ending: None });
+        }
+        self.fetch_mut_anyhow(noted)
+    }
+
+    /// The same for an array that is to be written, or that nobody wrote since it came.
+    #[inline(never)]
+    fn fetch_mut_anyhow(&self, noted: Option<Noted>) -> Result<FetchedMut<'_, T, D>> {
         let mut state = self.slot.write();
-        self.slot.come_for(&mut state)?;
-        state.settle()?;
-        state.is_clean = false;
-        // Out of date: the host's memory is for what is away.
-        state.away = None;
+        self.slot.come_to_be_written(&mut state)?;
         let array = RwLockWriteGuard::try_map(state, |state| state.here.as_mut()).map_err(|_| gone())?;
-        Ok(FetchedMut { array, _leaving: self.leaving(noted) })
+        Ok(FetchedMut { array, _ending: self.ending(noted) })
     }
 
-    #[inline]
+    #[inline(always)]
     fn note_use(&self, access: Access) -> Option<Noted> {
-        self.slot.tag.used.store(self.slot.yard.now(), Relaxed);
-        recorder::note(&self.slot, access)
+        let tag = &self.slot.tag;
+        tag.used.store(self.slot.yard.now(), Relaxed);
+        if recorder::is_known(tag, access) { None } else { recorder::note(&self.slot, access) }
     }
 
-    #[inline]
-    fn leaving(&self, noted: Option<Noted>) -> Leaving<'_> {
-        Leaving { slot: (self.placement() == Placement::Host).then_some(&*self.slot), noted }
+    /// Whether there is nothing to be done when the guard goes.
+    #[inline(always)]
+    fn ends_plainly(&self, noted: Option<Noted>) -> bool {
+        noted.is_none() && self.placement() != Placement::Host
+    }
+
+    fn ending(&self, noted: Option<Noted>) -> Option<Box<Ending<'_>>> {
+        let leaves = self.placement() == Placement::Host;
+        (leaves || noted.is_some()).then(|| Box::new(Ending { slot: &*self.slot, leaves, noted }))
     }
 
     /// Where it rests.
@@ -312,7 +348,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn try_clone(&self) -> Result<Self> {
-        let copy = Placed::new(self.fetch()?.try_clone()?)?;
+        let copy = Placed::with(self.fetch()?.try_clone()?, self.placement());
         copy.set_placement(self.placement())?;
         Ok(copy)
     }

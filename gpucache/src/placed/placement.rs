@@ -1,5 +1,6 @@
-//! Where an array rests while nobody uses it.
+//! Where an array rests while nobody uses it, and what says so for those that are placed.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// Where a [`Placed`](super::Placed) array rests while nobody uses it.
@@ -21,12 +22,50 @@ pub enum Placement {
     Auto,
 }
 
+/// Of the process.
+static DEFAULT: Chosen = Chosen::new(Placement::Auto);
+
+thread_local! {
+    /// What the innermost scope of the thread says that says something.
+    static SCOPED: Cell<Option<Placement>> = const { Cell::new(None) };
+}
+
+/// Where arrays rest from now on that are placed outside of scopes that say it: `Auto`, unless this was called.
+///
+/// It is of the whole process, all threads and devices: whoever starts a program knows whether its arrays fit, and the code that
+/// places them, which may be a library's, need not. What is placed already stays as it is. A scope says it for what is placed inside
+/// ([`Scope::placement`](crate::Scope::placement)), and [`Placed::choose_placement`](super::Placed::choose_placement) for one array.
+///
+/// ```
+/// use gpucache::{Placed, Placement, default_placement, prelude::*};
+///
+/// let host = Host::new();
+/// default_placement(Placement::Host);
+/// assert_eq!(Placed::<f32, _>::zeros(&host, 8)?.placement(), Placement::Host);
+/// # default_placement(Placement::Auto);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn default_placement(placement: Placement) {
+    DEFAULT.set(placement);
+}
+
+/// The innermost scope of the thread that says where arrays rest says this, or none does.
+#[inline]
+pub(crate) fn set_scoped(placement: Option<Placement>) {
+    SCOPED.set(placement);
+}
+
+/// Where an array rests that the thread places now.
+pub(super) fn of_thread() -> Placement {
+    SCOPED.get().unwrap_or_else(|| DEFAULT.get())
+}
+
 /// A placement that may change at any time.
 #[derive(Debug)]
 pub(super) struct Chosen(AtomicU8);
 
 impl Chosen {
-    pub(super) fn new(placement: Placement) -> Chosen {
+    pub(super) const fn new(placement: Placement) -> Chosen {
         Chosen(AtomicU8::new(placement as u8))
     }
 

@@ -7,10 +7,14 @@
 //!
 //! Arrays that are made in an entry are other ones in each: they go by their number among those.
 
+mod ahead;
 mod followed;
 mod learned;
+mod pacer;
+mod timetable;
 
 use std::cell::RefCell;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -19,6 +23,9 @@ use hashbrown::HashMap;
 
 use self::followed::Followed;
 use self::learned::Learned;
+use super::accounts;
+use super::moves::Moves;
+use super::sampling;
 use super::yard::{Rests, Tag};
 use crate::cache::current::{self, Entry};
 use crate::placement::Access;
@@ -47,6 +54,8 @@ struct Recorder {
     begun: Instant,
     born: u64,
     now: Now,
+    /// What is counted of the scope.
+    account: Option<Arc<Moves>>,
     scopes: HashMap<usize, Scope>,
 }
 
@@ -55,7 +64,7 @@ enum Now {
     /// It is written down.
     Recording(Learned),
     /// It goes by what is known.
-    Following(Followed),
+    Following(Box<Followed>),
 }
 
 /// What is known of a scope's entries.
@@ -64,7 +73,7 @@ struct Scope {
     /// The last entry that was written down.
     last: Option<Learned>,
     /// What the next one is expected to do.
-    known: Option<Followed>,
+    known: Option<Box<Followed>>,
 }
 
 thread_local! {
@@ -74,16 +83,22 @@ thread_local! {
 /// A use that was written down, and is under way: of an entry, the place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noted {
-    entry: u64,
+    entry: NonZeroU64,
     place: u32,
 }
 
-/// A use of `slot` is about to be made. Outside of all scopes nothing is known of what comes next. Its end is to be told
-/// ([`ended`]) if it was written down.
-#[inline]
+/// A use of an array is about to be made. Whether that is all that there is to say: outside of all scopes, where nothing is known of
+/// what comes next, and where it is the next use by a known order. It is to be told ([`note`]) otherwise.
+#[inline(always)]
+pub(super) fn is_known(tag: &Tag, access: Access) -> bool {
+    ahead::passes(tag, access)
+}
+
+/// A use of `slot` is about to be made that is not known yet. Its end is to be told ([`ended`]) if it was written down.
+#[inline(never)]
 pub(super) fn note(slot: &Arc<impl Rests + 'static>, access: Access) -> Option<Noted> {
     let entry = current::outermost()?;
-    with(|recorder| recorder.note(entry, slot, access))?
+    with(|recorder| recorder.note_use(entry, slot, access))?
 }
 
 /// A use has ended.
@@ -112,10 +127,13 @@ pub(super) fn gone(tag: &Tag) {
 /// A thread that ends, or is in here already, notes nothing.
 #[inline]
 fn with<R>(act: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
-    RECORDER
-        .try_with(|recorder| Some(act(recorder.try_borrow_mut().ok()?.get_or_insert_with(Recorder::new))))
-        .ok()
-        .flatten()
+    let act = |recorder: &RefCell<Option<Recorder>>| {
+        let mut recorder = recorder.try_borrow_mut().ok()?;
+        let recorder = recorder.get_or_insert_with(Recorder::new);
+        recorder.catch_up();
+        Some(act(recorder))
+    };
+    RECORDER.try_with(act).ok().flatten()
 }
 
 /// `slot` was made just now.
@@ -125,10 +143,24 @@ pub(super) fn born(slot: &Arc<impl Rests + 'static>) {
     }
 }
 
+/// Nothing is known of the entry that begins.
+fn record_anew() -> Now {
+    sampling::time_all();
+    Now::Recording(Learned::default())
+}
+
+/// How an array goes in the entry of a number.
+#[inline(always)]
+fn name_of(tag: &Tag, number: u64) -> Name {
+    let is_born = tag.born_in.load(Relaxed) == number;
+    if is_born { BORN | tag.born_as.load(Relaxed) } else { tag.id }
+}
+
 impl Recorder {
     fn new() -> Recorder {
         let now = Now::Recording(Learned::default());
-        Recorder { entry: None, number: 0, begun: Instant::now(), born: 0, now, scopes: HashMap::new() }
+        let scopes = HashMap::new();
+        Recorder { entry: None, number: 0, begun: Instant::now(), born: 0, now, account: None, scopes }
     }
 
     fn bear(&mut self, entry: Entry, slot: &Arc<impl Rests + 'static>) {
@@ -137,38 +169,48 @@ impl Recorder {
         tag.born_in.store(self.number, Relaxed);
         tag.born_as.store(self.born, Relaxed);
         self.born += 1;
-        self.note(entry, slot, Access::Fill);
+        let seen = Seen { name: name_of(tag, self.number), access: Access::Fill };
+        if let Now::Following(followed) = &mut self.now {
+            followed.bear(seen, slot);
+        }
+        self.note(entry, seen, slot);
     }
 
-    #[inline]
-    fn note(&mut self, entry: Entry, slot: &Arc<impl Rests + 'static>, access: Access) -> Option<Noted> {
-        self.enter(entry);
-        let seen = Seen { name: self.name_of(slot.tag()), access };
-        match &mut self.now {
-            Now::Following(followed) if followed.expects(seen) => {
-                followed.pass(slot);
-                None
-            }
-            _ => self.record(seen, slot),
+    /// Hears of the uses that were made of those that it laid out.
+    fn catch_up(&mut self) {
+        if let Now::Following(followed) = &mut self.now
+            && let Some(place) = ahead::place()
+        {
+            followed.go_on_to(place);
         }
     }
 
+    fn note_use(&mut self, entry: Entry, slot: &Arc<impl Rests + 'static>, access: Access) -> Option<Noted> {
+        self.enter(entry);
+        self.note(entry, Seen { name: name_of(slot.tag(), self.number), access }, slot)
+    }
+
+    fn note(&mut self, entry: Entry, seen: Seen, slot: &Arc<impl Rests + 'static>) -> Option<Noted> {
+        if let Now::Following(followed) = &mut self.now
+            && followed.passes(seen)
+        {
+            let (place, uses) = followed.ahead();
+            ahead::lay_out(entry, self.number, place, uses);
+            return None;
+        }
+        self.record(seen, slot)
+    }
+
     fn lose(&mut self, tag: &Tag) {
-        let name = self.name_of(tag);
+        let name = name_of(tag, self.number);
         if let Now::Recording(learned) = &mut self.now {
             learned.gone(name);
         }
     }
 
-    #[inline]
-    fn name_of(&self, tag: &Tag) -> Name {
-        let is_born = tag.born_in.load(Relaxed) == self.number;
-        if is_born { BORN | tag.born_as.load(Relaxed) } else { tag.id }
-    }
-
     fn end_use(&mut self, noted: Noted) {
         if let Now::Recording(learned) = &mut self.now
-            && noted.entry == self.number
+            && noted.entry.get() == self.number
         {
             learned.end_use(noted.place);
         }
@@ -188,27 +230,28 @@ impl Recorder {
         self.entry = Some(entry);
         self.number = ENTRIES.fetch_add(1, Relaxed);
         (self.begun, self.born) = (Instant::now(), 0);
+        self.account = accounts::of_thread();
         let known = self.scopes.entry(entry.scope()).or_default().known.take();
-        let known = known.and_then(|mut followed| followed.begin().then_some(followed));
-        self.now = match known {
-            Some(followed) => Now::Following(followed),
-            None => Now::Recording(Learned::default()),
-        };
+        let known = known.and_then(|mut followed| followed.begin(entry).then_some(followed));
+        self.now = known.map_or_else(record_anew, Now::Following);
     }
 
     fn end(&mut self) {
+        ahead::clear();
         let Some(entry) = self.entry.take() else { return };
         let scope = self.scopes.entry(entry.scope()).or_default();
         match std::mem::replace(&mut self.now, Now::Recording(Learned::default())) {
             Now::Following(mut followed) => {
-                if followed.end(self.begun.elapsed().as_secs_f64()) {
+                if followed.end() {
                     scope.known = Some(followed);
+                } else {
+                    followed.count(|moves| _ = moves.mispredictions.fetch_add(1, Relaxed));
                 }
             }
             Now::Recording(mut learned) => {
                 learned.end(self.begun.elapsed());
                 if scope.last.as_ref().is_some_and(|last| last.is_like(&learned)) {
-                    scope.known = Some(Followed::new(&learned));
+                    scope.known = Some(Box::new(Followed::new(&learned, self.account.clone())));
                 }
                 scope.last = Some(learned);
             }
@@ -218,12 +261,15 @@ impl Recorder {
     /// A use that nothing was known of, or another one than was expected.
     #[cold]
     fn record(&mut self, seen: Seen, slot: &Arc<impl Rests + 'static>) -> Option<Noted> {
+        ahead::clear();
         if let Now::Following(followed) = &self.now {
-            self.now = Now::Recording(followed.so_far());
-            slot.yard().moves.mispredictions.fetch_add(1, Relaxed);
+            followed.count(|moves| _ = moves.mispredictions.fetch_add(1, Relaxed));
+            let so_far = followed.so_far();
+            sampling::time_all();
+            self.now = Now::Recording(so_far);
         }
         let Now::Recording(learned) = &mut self.now else { return None };
         let place = learned.note(seen, slot)?;
-        Some(Noted { entry: self.number, place })
+        Some(Noted { entry: NonZeroU64::new(self.number)?, place })
     }
 }

@@ -1,5 +1,6 @@
 //! The host's side of a device, asked from outside: what moved, and how much may be held there.
 
+use super::accounts;
 use super::moves::PlacedStats;
 use super::yard;
 use crate::device::{Device, Memory};
@@ -13,15 +14,34 @@ use crate::pressure::limits;
 /// assert_eq!(placed_stats(&Virtual::new(1 << 30)).evictions, 0);
 /// ```
 pub fn placed_stats(device: &impl Device) -> PlacedStats {
-    placed_stats_of(device.stream_handle().memory())
+    placed_stats_of_memory(device.stream_handle().memory())
 }
 
 /// The same of a device's memory.
-pub(crate) fn placed_stats_of(memory: &Memory) -> PlacedStats {
+pub(crate) fn placed_stats_of_memory(memory: &Memory) -> PlacedStats {
     // What was held stays so when no array is left, until it is trimmed.
     let held = || memory.known_host_side().map_or(0, |host| host.meter().held());
     yard::of_memory(memory.id())
         .map_or_else(|| PlacedStats { host_bytes: held(), ..PlacedStats::default() }, |yard| yard.stats())
+}
+
+/// What arrays that may rest on the host did so far in the entries of the scope `name`, over all threads and devices; `None` if none
+/// was placed or moved there, or the name is forgotten. A move counts for the outermost scope that its thread is in.
+///
+/// ```
+/// use gpucache::{Placed, Placement, cache_scope, placed_stats_of, prelude::*};
+///
+/// let weights = Placed::new(Host::new_stream()?.zeros::<f32>(1 << 20)?)?;
+/// weights.set_placement(Placement::Host)?; // of no scope
+/// cache_scope!(warm_up, { drop(weights.fetch()?) });
+/// let stats = placed_stats_of("warm_up").unwrap();
+/// assert_eq!((stats.bytes_in, stats.bytes_out, stats.evictions), (4 << 20, 0, 1));
+/// assert!(placed_stats_of("never entered").is_none());
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn placed_stats_of(name: impl AsRef<str>) -> Option<PlacedStats> {
+    yard::settle_all();
+    accounts::find(name.as_ref()).map(|moves| moves.read())
 }
 
 /// Lets arrays that leave a device take at most so many bytes of the host's memory; `u64::MAX` ends that.

@@ -8,12 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use super::accounts;
+use super::moves::Moves;
 use super::placement::{Chosen, Placement};
 use super::recorder;
+use super::sampling;
 use super::yard::{Rests, Tag, Yard};
 use crate::array::{Array, Away, Element, same_elements};
 use crate::base::error::{Error, Result};
-use crate::device::Device;
+use crate::device::{Device, Span};
 use crate::record::Fence;
 
 /// A slot for an array.
@@ -27,12 +30,13 @@ pub(super) struct Slot<T, D> {
 /// Where the array is.
 pub(super) struct State<T, D> {
     pub(super) here: Option<Array<T, D>>,
-    pub(super) away: Option<Away<T>>,
-    pub(super) is_clean: bool,
+    away: Option<Away<T>>,
+    /// Whether both sides are equal, or the array is away. Where it is not, there is no copy left to come behind, and nothing away.
+    is_clean: bool,
     /// The copy by which it came, until the array's stream comes behind that.
-    pub(super) arrival: Option<Fence>,
+    arrival: Option<Fence>,
     /// The copy by which it was written back, which does not hinder those who read it.
-    pub(super) departure: Option<Fence>,
+    departure: Option<Fence>,
 }
 
 impl<T: Element, D: Device> State<T, D> {
@@ -42,15 +46,26 @@ impl<T: Element, D: Device> State<T, D> {
     }
 
     /// The same behind the copy by which it was written back, for who writes it or has it leave.
-    pub(super) fn settle(&mut self) -> Result<()> {
+    fn settle(&mut self) -> Result<()> {
         self.arrive()?;
         follow(&mut self.here, &mut self.departure)
+    }
+
+    /// Whether it is away, or leaves by a drop alone.
+    fn may_leave(&self) -> bool {
+        self.here.is_none() || self.is_clean && self.arrival.is_none() && self.departure.is_none()
     }
 
     /// The array, if it is on the device and its stream behind the copy by which it came.
     #[inline]
     pub(super) fn settled(&self) -> Option<&Array<T, D>> {
         self.here.as_ref().filter(|_| self.arrival.is_none())
+    }
+
+    /// The array, if it was written since it came: it is on the device then, and its stream behind all copies.
+    #[inline]
+    pub(super) fn written(&mut self) -> Option<&mut Array<T, D>> {
+        self.here.as_mut().filter(|_| !self.is_clean)
     }
 }
 
@@ -109,23 +124,54 @@ impl<T: Element, D: Device> Slot<T, D> {
         let (Some(away), None) = (&state.away, &state.here) else { return Ok(()) };
         let lanes = self.yard.lanes()?;
         self.yard.make_room(self.tag.bytes);
-        let (array, copy) = away.copy_in(&self.device, &lanes.inward)?;
-        (state.here, state.arrival) = (Some(array), Some(copy));
+        let came = away.copy_in(&self.device, &lanes.inward, sampling::current().is_some())?;
+        (state.here, state.arrival) = (Some(came.copy), Some(came.fence));
         state.is_clean = true;
         self.yard.came(self.tag.bytes);
-        self.yard.moves.bytes_in.fetch_add(self.tag.bytes, Relaxed);
+        self.moved(came.span, |moves| &moves.bytes_in);
         Ok(())
+    }
+
+    /// Counts a copy.
+    fn moved(&self, span: Option<Span>, bytes: fn(&Moves) -> &AtomicU64) {
+        self.yard.count(|moves| _ = bytes(moves).fetch_add(self.tag.bytes, Relaxed));
+        self.yard.waits.copies(&self.yard.moves, span, self.tag.bytes);
+        accounts::note_moved(self.tag.bytes);
+    }
+
+    /// Makes a move that work of the array's stream may have to wait for.
+    fn watch<R>(&self, act: impl FnOnce() -> R) -> R {
+        self.yard.waits.watch(self.device.stream_handle(), act)
     }
 
     /// The same for somebody who asks for the array now: its stream comes behind the copy.
     pub(super) fn come_for(&self, state: &mut State<T, D>) -> Result<()> {
+        if state.settled().is_some() { Ok(()) } else { self.watch(|| self.come_now(state)) }
+    }
+
+    fn come_now(&self, state: &mut State<T, D>) -> Result<()> {
         if state.here.is_some() {
             return state.arrive();
         }
-        self.yard.moves.demanded.fetch_add(1, Relaxed);
-        self.yard.moves.bytes_demanded.fetch_add(self.tag.bytes, Relaxed);
+        self.yard.count(|moves| {
+            moves.demanded.fetch_add(1, Relaxed);
+            moves.bytes_demanded.fetch_add(self.tag.bytes, Relaxed);
+        });
         self.come(state)?;
         if state.here.is_some() { state.arrive() } else { Err(gone()) }
+    }
+
+    /// The same for somebody who writes it: its stream comes behind all copies, and the host's side is given up.
+    #[cold]
+    pub(super) fn come_to_be_written(&self, state: &mut State<T, D>) -> Result<()> {
+        self.come_for(state)?;
+        if state.departure.is_some() {
+            self.watch(|| state.settle())?;
+        }
+        state.is_clean = false;
+        // Out of date: the host's memory is for what is away.
+        state.away = None;
+        Ok(())
     }
 
     fn copy_out(&self, state: &mut State<T, D>) -> Result<()> {
@@ -133,10 +179,10 @@ impl<T: Element, D: Device> Slot<T, D> {
             && !state.is_clean
         {
             let lanes = self.yard.lanes()?;
-            let (away, copy) = here.copy_out(&lanes.outward, state.away.take())?;
-            (state.away, state.departure) = (Some(away), Some(copy));
+            let left = here.copy_out(&lanes.outward, state.away.take(), sampling::current().is_some())?;
+            (state.away, state.departure) = (Some(left.copy), Some(left.fence));
             state.is_clean = true;
-            self.yard.moves.bytes_out.fetch_add(self.tag.bytes, Relaxed);
+            self.moved(left.span, |moves| &moves.bytes_out);
         }
         Ok(())
     }
@@ -160,8 +206,7 @@ impl<T: Element, D: Device> Slot<T, D> {
     /// The array is the program's from now on, or gone.
     pub(super) fn take(&self) -> Result<Option<Array<T, D>>> {
         let mut state = self.state.write();
-        self.come(&mut state)?;
-        state.settle()?;
+        self.watch(|| self.come(&mut state).and_then(|()| state.settle()))?;
         let array = state.here.take();
         if array.is_some() {
             self.yard.went(self.tag.bytes);
@@ -186,24 +231,28 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
     }
 
     fn write_back(&self) -> Result<()> {
-        self.state.try_write().map_or(Ok(()), |mut state| self.copy_out(&mut state))
+        let state = self.state.try_write();
+        state.map_or(Ok(()), |mut state| self.watch(|| self.copy_out(&mut state)))
     }
 
     fn evict(&self) -> Result<u64> {
         let Some(mut state) = self.state.try_write() else { return Ok(0) };
-        self.copy_out(&mut state)?;
-        state.settle()?;
+        if !state.may_leave() {
+            self.watch(|| self.copy_out(&mut state).and_then(|()| state.settle()))?;
+        }
         let Some(array) = state.here.take() else { return Ok(0) };
         drop(array);
         self.yard.went(self.tag.bytes);
-        self.yard.moves.evictions.fetch_add(1, Relaxed);
+        self.yard.count(|moves| _ = moves.evictions.fetch_add(1, Relaxed));
         Ok(self.tag.bytes)
     }
 
     fn bring(&self) -> Result<bool> {
         let Some(mut state) = self.state.try_write() else { return Ok(false) };
         let is_away = state.here.is_none();
-        self.come(&mut state)?;
+        if is_away {
+            self.watch(|| self.come(&mut state))?;
+        }
         Ok(is_away)
     }
 

@@ -5,8 +5,10 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, Weak};
 
+use super::accounts;
 use super::moves::{Moves, PlacedStats};
 use super::placement::{Chosen, Placement};
+use super::waits::Waits;
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 use crate::device::{Lane, Memory, Stream};
@@ -69,6 +71,7 @@ pub(super) struct Yard {
     /// Counts fetches.
     clock: AtomicU64,
     pub(super) moves: Moves,
+    pub(super) waits: Waits,
     /// What the device was told that arrays are likely to need again.
     told: Mutex<Told>,
 }
@@ -78,6 +81,12 @@ type Yards = Vec<(u64, Weak<Yard>)>;
 fn yards() -> MutexGuard<'static, Yards> {
     static YARDS: Mutex<Yards> = Mutex::new(Vec::new());
     YARDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts what is over by now of what was timed on any device.
+pub(super) fn settle_all() {
+    let known: Vec<Arc<Yard>> = yards().iter().filter_map(|(_, yard)| yard.upgrade()).collect();
+    known.iter().for_each(|yard| yard.settle());
 }
 
 /// The yard of the device of this number, if any array of it was placed that lives.
@@ -97,6 +106,7 @@ pub(super) fn of(stream: &Stream) -> Arc<Yard> {
         slots: Mutex::default(),
         clock: AtomicU64::new(0),
         moves: Moves::default(),
+        waits: Waits::default(),
         told: Mutex::default(),
     });
     spill::register(spill_of);
@@ -217,12 +227,29 @@ impl Yard {
         freed
     }
 
+    /// Counts something for the device, and for the scope that the thread is in.
+    pub(super) fn count(&self, count: impl Fn(&Moves)) {
+        count(&self.moves);
+        accounts::of_thread().iter().for_each(|scope| count(scope));
+    }
+
+    /// Counts what is over by now of what was timed.
+    pub(super) fn settle(&self) {
+        self.waits.settle(&self.moves);
+    }
+
+    /// The stream by which the yard was made.
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
     /// How often an array has left.
     pub(super) fn evictions(&self) -> u64 {
         self.moves.evictions.load(Relaxed)
     }
 
     pub(super) fn stats(&self) -> PlacedStats {
+        self.settle();
         let (host_bytes, lanes) = (self.host.meter().held(), self.lanes.get());
         let pageable_bytes = lanes.map_or(0, |lanes| lanes.outward.pageable_bytes());
         PlacedStats { host_bytes, pageable_bytes, ..self.moves.read() }

@@ -30,6 +30,7 @@ pub(super) struct Early<'a> {
     gaps: &'a Gaps,
     kept: &'a [bool],
     budget: u64,
+    link: Link,
     machine: Machine<'a>,
     times: Times,
     /// Places passed, over all entries.
@@ -92,6 +93,7 @@ impl<'a> Early<'a> {
             gaps,
             kept,
             budget,
+            link,
             machine: Machine::new(order, budget, link, &resident),
             times,
             passed: 0,
@@ -125,7 +127,7 @@ impl<'a> Early<'a> {
         {
             self.write(run);
         }
-        self.let_go(horizon);
+        self.let_go();
         self.make_room(place);
         self.fetch(place);
         while self.machine.in_ends < horizon && self.prefetch(place) {}
@@ -178,11 +180,17 @@ impl<'a> Early<'a> {
         self.gaps.run_of[gap as usize].map_or(Some(0.0), |run| self.written[run as usize])
     }
 
-    /// Evicts what is written back before the next place is reached.
-    fn let_go(&mut self, horizon: f64) {
+    /// Nothing if no write-back has to be waited for.
+    fn slack(&self, gap: u32) -> f64 {
+        self.gaps.run_of[gap as usize].map_or(0.0, |_| self.link.seconds(self.bytes(gap)))
+    }
+
+    /// Evicts what was written back as long ago as that took. If work takes less than was thought, the device does not wait for it.
+    fn let_go(&mut self) {
+        let now = self.machine.now;
         let (gone, leaving) = std::mem::take(&mut self.leaving)
             .into_iter()
-            .partition(|&gap| self.ready(gap).is_some_and(|ready| ready <= horizon));
+            .partition(|&gap| self.ready(gap).is_some_and(|ready| ready + self.slack(gap) <= now));
         self.leaving = leaving;
         let gone: Vec<u32> = gone;
         gone.into_iter().for_each(|gap| self.evict(gap));

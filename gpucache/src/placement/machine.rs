@@ -1,10 +1,7 @@
-//! A simulated machine: device work in order of the uses, a link in each direction, and memory that comes free when what it waits
-//! for is done.
+//! A simulated machine: device work in order of the uses, a link in each direction, and memory.
 //!
-//! A move is issued when the device reaches the place it stands before. A copy waits for its link and a prefetch for its memory
-//! too; a use waits for its array. What lies where in memory is not looked at.
-
-use std::collections::VecDeque;
+//! A move is issued when the device reaches the place it stands before. A copy waits for its link; the device waits for the array of a
+//! use, and where one goes for its write-back. What lies where in memory is not looked at.
 
 use super::types::{Access, Link, Move, Order, What};
 
@@ -21,9 +18,8 @@ pub(super) struct Machine<'a> {
     here: Vec<Option<f64>>,
     /// By array: when its last write-back is done.
     clean: Vec<f64>,
-    /// Bytes that are free, and such that will be, by the time at which they are.
+    /// Bytes that are free.
     free: u64,
-    coming: VecDeque<(f64, u64)>,
 }
 
 impl<'a> Machine<'a> {
@@ -38,7 +34,6 @@ impl<'a> Machine<'a> {
             here: resident.iter().map(|&here| here.then_some(0.0)).collect(),
             clean: vec![0.0; resident.len()],
             free: budget.saturating_sub(used),
-            coming: VecDeque::new(),
         }
     }
 
@@ -61,15 +56,11 @@ impl<'a> Machine<'a> {
         self.out_ends
     }
 
+    /// The device does not go on before the write-back is done: its memory is handed out again in the order of its work.
     pub(super) fn evict(&mut self, array: u32) {
         self.here[array as usize] = None;
-        let (when, bytes) = (self.clean[array as usize], self.order.bytes[array as usize]);
-        if when <= self.now {
-            self.free += bytes;
-        } else {
-            let later = self.coming.partition_point(|&(other, _)| other <= when);
-            self.coming.insert(later, (when, bytes));
-        }
+        self.now = self.now.max(self.clean[array as usize]);
+        self.free += self.order.bytes[array as usize];
     }
 
     pub(super) fn prefetch(&mut self, array: u32) {
@@ -79,17 +70,15 @@ impl<'a> Machine<'a> {
         self.here[array as usize] = Some(self.in_ends);
     }
 
-    /// When as many bytes are free, which are used from then on: never if there will not be as many.
+    /// When as many bytes are free, which are used from then on: never if there are not as many.
     fn take(&mut self, bytes: u64) -> f64 {
-        let mut when = self.now;
-        while self.free < bytes {
-            match self.coming.pop_front() {
-                Some((at, more)) => (when, self.free) = (when.max(at), self.free + more),
-                None => return f64::INFINITY,
+        match self.free.checked_sub(bytes) {
+            Some(free) => {
+                self.free = free;
+                self.now
             }
+            None => f64::INFINITY,
         }
-        self.free -= bytes;
-        when
     }
 
     /// Does the use at a place, or waits for the entry's end, and the device work up to the next place.

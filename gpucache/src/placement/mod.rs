@@ -43,6 +43,7 @@
 //! arrays of a step come and go, and with 2% or more kept free more moves and the step takes longer. Lanes of gaps that are replaced by the
 //! best other lane (weighted interval scheduling) saved less than 1% of what moves.
 
+mod bound;
 mod early;
 mod gaps;
 mod keep;
@@ -50,6 +51,7 @@ mod keep;
 mod lru;
 mod machine;
 mod moves;
+mod pace;
 mod packing;
 mod prices;
 mod simulate;
@@ -65,6 +67,15 @@ use early::Early;
 use gaps::Gaps;
 use keep::Keep;
 use packing::Packing;
+
+/// Steps of the prices for the bound, of which it needs more than a schedule does.
+const STEPS_TO_BOUND: usize = 200;
+
+/// No fewer bytes than these move, in and out, in an entry of this order within a budget, in steady state; `None` if what is held at
+/// once does not fit it.
+pub(crate) fn lower_bound(order: &Order, budget: u64) -> Option<u64> {
+    bound::after_steps(order, budget, STEPS_TO_BOUND).map(|bytes| bytes.max(0.0).floor() as u64)
+}
 
 /// The moves of an entry of this order within a budget of bytes, in steady state; `None` if what is held at once does not fit it.
 ///

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::amounts::Bytes;
 use crate::base::table::{Align, Table};
 use crate::device::{Device, Memory, MemoryUse, OrderUse};
-use crate::placed::{PlacedStats, placed_stats_of};
+use crate::placed::{PlacedStats, placed_stats_of_memory};
 use crate::pressure::{Climbs, climbs_of_memory};
 use crate::range::DeviceRange;
 
@@ -114,7 +114,7 @@ pub(super) fn read(memory: &Arc<Memory>) -> DeviceStats {
         range,
         order: memory.meter().read_order(),
         climbs: climbs_of_memory(memory),
-        placed: placed_stats_of(memory),
+        placed: placed_stats_of_memory(memory),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::cache::registry::{self, NamedCaches};
 use crate::cache::{Cache, Recycle, Terms};
 use crate::device::{process_exits_now, thread_is_main};
 use crate::home::Visit;
+use crate::placed::{Placement, set_scoped};
 use crate::report;
 use crate::trace;
 
@@ -46,7 +47,10 @@ pub struct ScopeGuard {
 
 struct Entry {
     id: u64,
+    /// `None` outside of all scopes.
     current: Option<Current>,
+    /// Where what is placed inside rests, if the entry says it.
+    placement: Option<Placement>,
 }
 
 #[derive(Default)]
@@ -78,14 +82,19 @@ thread_local! {
 impl ScopeGuard {
     /// Enters the scope `name`; what is allocated on this thread until the guard goes comes from its cache.
     /// `site` is told of a name that the thread has no cache of yet.
-    pub(super) fn enter(name: &str, site: &'static Location<'static>, terms: Terms, visit: Visit) -> ScopeGuard {
+    pub(super) fn enter(
+        name: &str,
+        site: &'static Location<'static>,
+        (terms, placement): (Terms, Option<Placement>),
+        visit: Visit,
+    ) -> ScopeGuard {
         ScopeGuard::of(|stack| {
             let cache = stack.cache(name, site);
             cache.enter(terms, visit);
             if trace::is_on() {
                 cache.note_entered();
             }
-            stack.push(Some(Current { cache, terms }))
+            stack.push(Some(Current { cache, terms }), placement)
         })
     }
 
@@ -105,7 +114,7 @@ impl ScopeGuard {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn outside() -> ScopeGuard {
-        ScopeGuard::of(|stack| stack.push(None))
+        ScopeGuard::of(|stack| stack.push(None, None))
     }
 
     fn of(push: impl FnOnce(&Stack) -> u64) -> ScopeGuard {
@@ -181,9 +190,9 @@ impl Stack {
         self.look_at.set(2 * self.caches.borrow().len());
     }
 
-    fn push(&self, current: Option<Current>) -> u64 {
+    fn push(&self, current: Option<Current>, placement: Option<Placement>) -> u64 {
         let id = self.next_id.replace(self.next_id.get() + 1);
-        self.entries.borrow_mut().push(Entry { id, current });
+        self.entries.borrow_mut().push(Entry { id, current, placement });
         self.serve_from_top();
         id
     }
@@ -207,6 +216,8 @@ impl Stack {
         let entries = self.entries.borrow();
         let top = entries.last().and_then(|entry| entry.current);
         let bottom = entries.iter().find_map(|entry| entry.current);
+        let mut inside = entries.iter().rev().take_while(|entry| entry.current.is_some());
+        set_scoped(inside.find_map(|entry| entry.placement));
         drop(entries);
         // SAFETY: an entry entered its cache before it came onto the stack, and leaves it after it was taken off and
         // this was called again.
@@ -229,6 +240,7 @@ impl Drop for Stack {
     fn drop(&mut self) {
         // SAFETY: nobody serves this thread any more.
         unsafe { current::set(None, None) };
+        set_scoped(None);
         if thread_is_main() {
             return process_exits_now();
         }

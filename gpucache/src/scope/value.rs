@@ -7,6 +7,7 @@ use super::name::{self, Invalidated};
 use super::stack::ScopeGuard;
 use crate::cache::{Recycle, Terms};
 use crate::home::{PlanStats, ScopeStats, Visit};
+use crate::placed::Placement;
 
 /// A scope by its name, and how it recycles: what [`cache_scope!`](crate::cache_scope) names, as a value.
 ///
@@ -31,6 +32,7 @@ use crate::home::{PlanStats, ScopeStats, Visit};
 pub struct Scope<'a> {
     name: &'a str,
     terms: Terms,
+    placement: Option<Placement>,
     /// Where the value was made, for messages.
     site: &'static Location<'static>,
 }
@@ -38,7 +40,7 @@ pub struct Scope<'a> {
 impl PartialEq for Scope<'_> {
     /// Wherever the two were made.
     fn eq(&self, other: &Self) -> bool {
-        (self.name, self.terms) == (other.name, other.terms)
+        (self.name, self.terms, self.placement) == (other.name, other.terms, other.placement)
     }
 }
 
@@ -70,6 +72,7 @@ impl Eq for Scope<'_> {}
 pub struct OwnedScope {
     name: String,
     terms: Terms,
+    placement: Option<Placement>,
     site: &'static Location<'static>,
 }
 
@@ -87,7 +90,8 @@ impl<'a> Scope<'a> {
     /// ```
     #[track_caller]
     pub const fn new(name: &'a str) -> Scope<'a> {
-        Scope { name, terms: Terms { recycle: Recycle::Auto, limit: u64::MAX }, site: Location::caller() }
+        let terms = Terms { recycle: Recycle::Auto, limit: u64::MAX };
+        Scope { name, terms, placement: None, site: Location::caller() }
     }
 
     /// Recycles otherwise. Entries of one scope may recycle differently; the newest that keeps anything decides.
@@ -125,6 +129,22 @@ impl<'a> Scope<'a> {
         Scope { terms: Terms { limit: bytes, ..self.terms }, ..self }
     }
 
+    /// Has arrays rest there that are placed inside, while nobody uses them ([`Placed::new`](crate::Placed::new),
+    /// [`Placed::zeros`](crate::Placed::zeros)). The innermost scope that says it decides, and outside of such
+    /// [`default_placement`](crate::default_placement); what is placed already stays as it is.
+    ///
+    /// ```
+    /// use gpucache::{Placed, Placement, Scope, prelude::*};
+    ///
+    /// let load = Scope::new("load").placement(Placement::Host);
+    /// let weights = load.run(|| Placed::<f32, _>::zeros(&Host::new_stream()?, 1000))?;
+    /// assert_eq!(weights.placement(), Placement::Host);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub const fn placement(self, placement: Placement) -> Scope<'a> {
+        Scope { placement: Some(placement), ..self }
+    }
+
     /// The name.
     ///
     /// ```
@@ -154,14 +174,19 @@ impl<'a> Scope<'a> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn enter(&self) -> ScopeGuard {
-        ScopeGuard::enter(self.name, self.site, self.terms, Visit::Entry)
+        self.enter_for(Visit::Entry)
     }
 
     /// Enters for one poll of a future, which counts as an entry if none came before. For the attribute alone.
     #[doc(hidden)]
     pub fn enter_poll(&self, is_polled: &mut bool) -> ScopeGuard {
         let visit = if std::mem::replace(is_polled, true) { Visit::LaterPoll } else { Visit::FirstPoll };
-        ScopeGuard::enter(self.name, self.site, self.terms, visit)
+        self.enter_for(visit)
+    }
+
+    #[inline]
+    fn enter_for(&self, visit: Visit) -> ScopeGuard {
+        ScopeGuard::enter(self.name, self.site, (self.terms, self.placement), visit)
     }
 
     /// Runs `body` inside the scope.
@@ -235,7 +260,8 @@ impl<'a> Scope<'a> {
     pub fn owned(&self) -> OwnedScope {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Relaxed);
-        OwnedScope { name: format!("{}#{number}", self.name), terms: self.terms, site: self.site }
+        let Scope { name, terms, placement, site } = *self;
+        OwnedScope { name: format!("{name}#{number}"), terms, placement, site }
     }
 }
 
@@ -251,7 +277,7 @@ impl OwnedScope {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn as_scope(&self) -> Scope<'_> {
-        Scope { name: &self.name, terms: self.terms, site: self.site }
+        Scope { name: &self.name, terms: self.terms, placement: self.placement, site: self.site }
     }
 
     /// As [`Scope::enter`].

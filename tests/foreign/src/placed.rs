@@ -30,6 +30,9 @@ pub(crate) fn run() -> Outcome {
     let is_pinned = std::env::var("MADEUP_PINNED").map_or(true, |text| text != "0");
     ensure(stats.evictions > 20, || format!("{stats}"))?;
     ensure(stats.pageable_bytes == if is_pinned { 0 } else { stats.host_bytes }, || format!("{stats}"))?;
+    // Nothing is beside the copies.
+    let is_timed = !stats.copying.is_zero() && !stats.waited.is_zero();
+    ensure(is_timed, || format!("waited {:?} for {:?}", stats.waited, stats.copying))?;
     drop(arrays);
     gpucache::trim(&gpu)?;
     ensure(placed_stats(&gpu).host_bytes == 0, || format!("{}", placed_stats(&gpu)))?;

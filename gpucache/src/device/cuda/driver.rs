@@ -8,6 +8,7 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, result, sys};
 use libloading::Library;
@@ -77,8 +78,7 @@ impl<'a> EventRef<'a> {
 
     /// Waits on the calling thread until what it is behind is done.
     pub(super) fn synchronize(self) -> Result<(), DriverError> {
-        // SAFETY: the event is alive by this type's invariant, which is all that waiting for it needs.
-        unsafe { result::event::synchronize(self.event) }
+        self.ask(true)
     }
 
     /// Whether it was recorded last by a stream that was captured.
@@ -88,8 +88,20 @@ impl<'a> EventRef<'a> {
 
     /// What the driver answers when it is asked whether the work before the last record is done.
     fn query(self) -> Result<(), DriverError> {
-        // SAFETY: the event is alive by this type's invariant, which is all that a query needs.
-        unsafe { result::event::query(self.event) }
+        self.ask(false)
+    }
+
+    /// Asks whether the work before the last record is done, or waits for that.
+    fn ask(self, waits: bool) -> Result<(), DriverError> {
+        // SAFETY: the event is alive by this type's invariant, which is all that a query needs, and a wait for it.
+        unsafe { if waits { result::event::synchronize(self.event) } else { result::event::query(self.event) } }
+    }
+
+    /// Milliseconds between the work before this and that before an earlier one. Both were made with timing.
+    fn milliseconds_since(self, earlier: EventRef<'_>) -> Result<f32, DriverError> {
+        // SAFETY: both events are alive by this type's invariant. One that was made without timing, is not complete or lies in another
+        // context is an error of the driver's.
+        unsafe { result::event::elapsed(earlier.event, self.event) }
     }
 }
 
@@ -107,7 +119,7 @@ impl EventHandle {
     }
 }
 
-/// An event of this crate's own, without timing. It is destroyed when this is dropped, and not before.
+/// An event of this crate's own. It is destroyed when this is dropped, and not before.
 #[derive(Debug)]
 pub(crate) struct OwnEvent {
     event: EventHandle,
@@ -115,9 +127,19 @@ pub(crate) struct OwnEvent {
 }
 
 impl OwnEvent {
+    /// One without timing.
     pub(super) fn new(context: &Arc<CudaContext>) -> Result<OwnEvent, DriverError> {
+        OwnEvent::with(context, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
+    }
+
+    /// One that tells when it was reached.
+    pub(super) fn timed(context: &Arc<CudaContext>) -> Result<OwnEvent, DriverError> {
+        OwnEvent::with(context, sys::CUevent_flags::CU_EVENT_DEFAULT)
+    }
+
+    fn with(context: &Arc<CudaContext>, flags: sys::CUevent_flags) -> Result<OwnEvent, DriverError> {
         bind(context)?;
-        let event = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
+        let event = result::event::create(flags)?;
         Ok(OwnEvent { event: EventHandle(event as usize), context: context.clone() })
     }
 
@@ -142,6 +164,16 @@ impl OwnEvent {
         match self.as_ref().query() {
             Ok(()) => Ok(true),
             Err(DriverError(sys::CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The time from when an earlier one was reached until this one was, once both are. Both were made by [`timed`](OwnEvent::timed).
+    pub(super) fn since(&self, earlier: &OwnEvent) -> Result<Option<Duration>, DriverError> {
+        bind(&self.context)?;
+        match self.as_ref().milliseconds_since(earlier.as_ref()) {
+            Ok(milliseconds) => Ok(Some(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))),
+            Err(DriverError(sys::CUresult::CUDA_ERROR_NOT_READY)) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -22,6 +22,7 @@ use crate::base::error::{Error, Result};
 use crate::device::Copies;
 use crate::device::backend::Backend;
 use crate::device::event::Event;
+use crate::device::mark::Mark;
 
 #[derive(Debug)]
 pub(super) struct CudaMemory {
@@ -217,6 +218,13 @@ unsafe impl Backend for CudaMemory {
         self.queue.follow(own(event)?.as_ref()).map_err(|error| self.failure("waiting for an event", error))
     }
 
+    fn mark(&self) -> Result<Option<Box<dyn Mark>>> {
+        let timed = OwnEvent::timed(self.context());
+        let event = timed.map_err(|error| self.failure("making an event", error))?;
+        self.queue.record(event.as_ref()).map_err(|error| self.failure("recording an event", error))?;
+        Ok(Some(Box::new(event)))
+    }
+
     fn records_for_anyone(&self) -> bool {
         self.queue.has_ended()
     }
@@ -247,6 +255,17 @@ unsafe impl Event for OwnEvent {
                 let device = format_args!("cuda:{}", self.context().ordinal()).to_string();
                 Err(Error::device_failure(device, "asking for an event", describe(error)))
             }
+        })
+    }
+}
+
+impl Mark for OwnEvent {
+    fn since(&self, earlier: &dyn Mark) -> Result<Option<Duration>> {
+        let earlier: &dyn Any = earlier;
+        let Some(earlier) = earlier.downcast_ref() else { return Ok(None) };
+        OwnEvent::since(self, earlier).map_err(|error| {
+            let device = format_args!("cuda:{}", self.context().ordinal()).to_string();
+            Error::device_failure(device, "asking for the time between two events", describe(error))
         })
     }
 }

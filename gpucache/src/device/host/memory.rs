@@ -10,7 +10,8 @@ use std::sync::Arc;
 #[cfg(target_os = "linux")]
 use super::budget;
 use crate::base::error::{Error, Result};
-use crate::device::{ALIGNMENT, Backend, Copies, Memory};
+use crate::device::mark::Moment;
+use crate::device::{ALIGNMENT, Backend, Copies, Mark, Memory};
 
 /// The stream whose work is done when a call returns.
 #[derive(Debug)]
@@ -105,6 +106,12 @@ unsafe impl Backend for HostMemory {
 
     fn synchronize(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn mark(&self) -> Result<Option<Box<dyn Mark>>> {
+        let moment = Moment::default();
+        moment.reach();
+        Ok(Some(Box::new(moment)))
     }
 }
 

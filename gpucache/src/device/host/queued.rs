@@ -9,7 +9,8 @@ use super::memory::HostMemory;
 use super::queue::{Progress, Queue};
 use crate::base::error::{Error, Result};
 use crate::base::sync::Mutex;
-use crate::device::{Backend, Copies, Event};
+use crate::device::mark::Moment;
+use crate::device::{Backend, Copies, Event, Mark};
 
 /// Memory of the process, ordered by a queue.
 #[derive(Debug)]
@@ -146,6 +147,13 @@ unsafe impl Backend for Queued {
             self.follow_place(progress, piece);
         }
         Ok(())
+    }
+
+    fn mark(&self) -> Result<Option<Box<dyn Mark>>> {
+        let moment = Moment::default();
+        let reached = moment.clone();
+        self.0.push(move || reached.reach());
+        Ok(Some(Box::new(moment)))
     }
 
     fn runs_closures(&self) -> bool {

@@ -2,26 +2,19 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use super::learned::Learned;
+use super::pacer::Pacer;
+use super::timetable::{LINK, SPARE_SHARE, Timetable};
 use super::{Name, Seen};
 use crate::base::error::Result;
+use crate::cache::current::Entry;
+use crate::placed::accounts;
+use crate::placed::moves::Moves;
+use crate::placed::sampling::Sampling;
 use crate::placed::yard::{Rests, Yard};
-use crate::placement::{Access, Link, Move, Order, What, schedule};
-
-/// What links a GPU of today to its host, in each direction: 55 GB/s were measured on an H100 behind PCIe 5, a tenth less is planned
-/// with, as both directions at once share the host's memory.
-const LINK: Link = Link { bytes_per_second: 50e9, latency: 20e-6 };
-/// The part of the room that is left alone, for what lies apart; and as much again after each entry in which arrays had to leave
-/// that no move knew of.
-const SPARE_SHARE: u64 = 32;
-/// How often that is done at most: a quarter of the room is spared then.
-const MOST_ATTEMPTS: u32 = 8;
-
-/// An entry that took less than this part of what was thought has its moves timed anew: a schedule costs as much as a hundred uses.
-const MUCH_FASTER: f64 = 0.95;
-/// The part of an entry that took as long as it did which is thought to be work, and not waiting for copies.
-const FASTER: f64 = 0.9;
+use crate::placement::What;
 
 /// A use that is expected.
 struct Expected {
@@ -33,28 +26,32 @@ struct Expected {
 pub(super) struct Followed {
     uses: Vec<Expected>,
     arrays: Vec<(Name, Weak<dyn Rests>, u64)>,
-    moves: Vec<Move>,
+    table: Timetable,
+    /// Times the entry, to find better moves.
+    pacer: Option<Pacer>,
     /// The next use.
     place: usize,
     /// The next move.
     next: usize,
-    /// Where that is due; beyond all uses if there is none.
+    /// Where that, or a mark of the pacer's, is due; beyond all uses if there is none.
     due: usize,
     yard: Option<Arc<Yard>>,
+    /// What is counted of the scope.
+    account: Option<Arc<Moves>>,
+    sampling: Sampling,
     /// How often an array had left when this was made.
     evictions: u64,
-    order: Order,
-    room: u64,
-    attempts: u32,
     /// Entries that went by these moves; the first one finds arrays where others left them.
     entries: u32,
     /// How often an array had to come when it was asked for, before this entry.
     demanded: u64,
+    /// Bytes that the thread had moved before this entry.
+    moved: u64,
 }
 
 impl Followed {
     /// What follows from two entries that were alike. Where everything stayed on the device nothing is to be moved.
-    pub(super) fn new(learned: &Learned) -> Followed {
+    pub(super) fn new(learned: &Learned, account: Option<Arc<Moves>>) -> Followed {
         let order = learned.order(learned.work(LINK.bytes_per_second));
         let uses = learned.uses.iter().zip(&order.uses).map(|(&seen, each)| Expected { seen, array: each.array });
         let yard = learned.yard.clone();
@@ -62,39 +59,54 @@ impl Followed {
         let mut followed = Followed {
             uses: uses.collect(),
             arrays: learned.arrays.clone(),
-            moves: Vec::new(),
+            table: Timetable::new(order, learned.room),
+            pacer: None,
             place: 0,
             next: 0,
             due: usize::MAX,
             yard,
+            account,
+            sampling: Sampling::default(),
             evictions,
-            order,
-            room: learned.room,
-            attempts: 0,
             entries: 0,
             demanded: 0,
+            moved: 0,
         };
         if learned.is_short(SPARE_SHARE) {
-            followed.schedule_with_less();
+            followed.lay_out(Timetable::spare_more);
         }
         followed
     }
 
-    /// Computes the moves, with more of the room spared.
-    fn schedule_with_less(&mut self) {
-        self.attempts += 1;
-        self.schedule();
+    /// Computes moves, for a link as it was measured.
+    fn lay_out<R>(&mut self, compute: impl FnOnce(&mut Timetable, Option<f64>) -> R) -> R {
+        let begun = Instant::now();
+        let measured = self.yard.as_ref().and_then(|yard| yard.moves.bytes_per_second());
+        let answer = compute(&mut self.table, measured);
+        let took = begun.elapsed();
+        self.count(|moves| moves.add_layout(took));
+        answer
     }
 
-    /// Computes the moves.
-    fn schedule(&mut self) {
-        let spared = self.room / SPARE_SHARE * u64::from(self.attempts);
-        let found = schedule(&self.order, self.room - spared, LINK);
-        // Where less room does not suffice, the moves stay what they were.
-        if let Some(schedule) = found {
-            self.moves = schedule.moves;
-        }
+    /// Other moves are made from now on, which are to be timed.
+    fn restart(&mut self) {
         self.entries = 0;
+        self.sampling.restart();
+    }
+
+    /// Takes what the pacer has found out, once it has.
+    fn take_pace(&mut self) {
+        let Some(pacer) = self.pacer.take_if(|pacer| pacer.is_void() || pacer.is_over()) else { return };
+        let Some((places, seconds)) = pacer.read() else { return };
+        if self.lay_out(|table, measured| table.pace(places, &seconds, measured)) {
+            self.restart();
+        }
+    }
+
+    /// Counts something for the device and the scope.
+    pub(super) fn count(&self, count: impl Fn(&Moves)) {
+        let device = self.yard.as_ref().map(|yard| &yard.moves);
+        device.into_iter().chain(self.account.as_deref()).for_each(count);
     }
 
     fn demanded(&self) -> u64 {
@@ -102,35 +114,66 @@ impl Followed {
     }
 
     /// An entry begins. Whether it is to be followed: not where arrays had to leave meanwhile, of which no move knows.
-    pub(super) fn begin(&mut self) -> bool {
+    pub(super) fn begin(&mut self, entry: Entry) -> bool {
         (self.place, self.next) = (0, 0);
+        self.moved = accounts::moved_by_thread();
+        self.yard.iter().for_each(|yard| yard.settle());
+        self.take_pace();
+        let waited = self.sampling.begin(entry);
+        if let Some(sample) = self.sampling.second().filter(|_| self.pacer.is_none() && !self.table.moves().is_empty())
+        {
+            self.pacer = Some(Pacer::new(self.uses.len() as u32, sample));
+        }
+        self.count(|moves| moves.add_waited(waited));
         (self.demanded, self.entries) = (self.demanded(), self.entries.saturating_add(1));
         self.find_due();
         let evictions = self.yard.as_ref().map_or(0, |yard| yard.evictions());
-        !self.moves.is_empty() || evictions == self.evictions
+        !self.table.moves().is_empty() || evictions == self.evictions
     }
 
-    #[inline]
-    pub(super) fn expects(&self, seen: Seen) -> bool {
+    /// A use is about to be made, behind the moves that are due before it. Whether it is the expected one; nothing is done otherwise.
+    pub(super) fn passes(&mut self, seen: Seen) -> bool {
+        let passes = self.expects(seen);
+        if passes {
+            if self.due == self.place {
+                self.pass_due();
+            }
+            self.place += 1;
+        }
+        passes
+    }
+
+    fn expects(&self, seen: Seen) -> bool {
         self.uses.get(self.place).is_some_and(|expected| expected.seen == seen)
     }
 
-    /// The expected use is about to be made.
-    #[inline]
-    pub(super) fn pass(&mut self, slot: &Arc<impl Rests + 'static>) {
-        if is_birth(&self.uses[self.place].seen) {
+    /// The place of the next use, and all from there on before which no move is due.
+    pub(super) fn ahead(&self) -> (usize, impl Iterator<Item = Seen>) {
+        let until = self.uses.len().min(self.due);
+        let uses = self.uses.get(self.place..until).unwrap_or_default();
+        (self.place, uses.iter().map(|expected| expected.seen))
+    }
+
+    /// The uses before a place were made.
+    pub(super) fn go_on_to(&mut self, place: usize) {
+        self.place = place;
+    }
+
+    /// An array was made, which is another one in each entry: if it is expected, the moves are its own from now on.
+    pub(super) fn bear(&mut self, seen: Seen, slot: &Arc<impl Rests + 'static>) {
+        if self.expects(seen) {
             let known: Arc<dyn Rests> = slot.clone();
             self.arrays[self.uses[self.place].array as usize].1 = Arc::downgrade(&known);
         }
-        if self.due == self.place {
-            self.move_due();
-        }
-        self.place += 1;
     }
 
+    /// Makes the mark and the moves that are due here.
     #[cold]
-    fn move_due(&mut self) {
-        while let Some(each) = self.moves.get(self.next)
+    fn pass_due(&mut self) {
+        if let (Some(pacer), Some(yard)) = (&mut self.pacer, &self.yard) {
+            pacer.pass(self.place, yard.stream());
+        }
+        while let Some(each) = self.table.moves().get(self.next)
             && each.before as usize <= self.place
         {
             self.next += 1;
@@ -144,40 +187,45 @@ impl Followed {
     }
 
     fn find_due(&mut self) {
-        self.due = self.moves.get(self.next).map_or(usize::MAX, |each| each.before as usize);
+        let moves = self.table.moves().get(self.next).map_or(usize::MAX, |each| each.before as usize);
+        self.due = self.pacer.as_ref().map_or(moves, |pacer| pacer.due().min(moves));
     }
 
-    /// The entry has ended after so many seconds. Whether it went as expected to its end.
-    pub(super) fn end(&mut self, seconds: f64) -> bool {
+    /// The entry has ended. Whether it went as expected to its end.
+    pub(super) fn end(&mut self) -> bool {
         let is_whole = self.place == self.uses.len();
         if is_whole {
-            self.move_due();
-            if self.entries > 1 && !self.moves.is_empty() {
-                self.learn(seconds);
+            self.pass_due();
+            if self.entries > 1 && !self.table.moves().is_empty() {
+                self.compare_to_bound();
+                self.make_do();
             }
         }
         is_whole
     }
 
-    /// What an entry tells that went by these moves from its begin: less room has to do where arrays had to be asked for, and the work
-    /// takes no longer than the entry did. The first entries waited for copies, which made it seem to.
-    fn learn(&mut self, seconds: f64) {
+    /// Counts what moved in an entry beside the least that could. In the first one by some moves arrays are where others left them.
+    fn compare_to_bound(&self) {
+        let Some(bound) = self.table.bound else { return };
+        let moved = accounts::moved_by_thread() - self.moved;
+        self.count(|moves| {
+            moves.scheduled_bytes.fetch_add(moved, Relaxed);
+            moves.bound_bytes.fetch_add(bound, Relaxed);
+        });
+    }
+
+    /// Less room has to do where arrays had to be asked for in an entry that went by these moves from its begin.
+    fn make_do(&mut self) {
         if self.demanded() > self.demanded {
-            if self.attempts < MOST_ATTEMPTS {
-                self.schedule_with_less();
-            }
-        } else if seconds < self.order.length * MUCH_FASTER {
-            let faster = seconds * FASTER / self.order.length;
-            self.order.at.iter_mut().for_each(|at| *at *= faster);
-            self.order.length *= faster;
-            self.schedule();
+            self.lay_out(Timetable::spare_more);
+            self.restart();
         }
     }
 
     /// The next use is about to be made, and needs room.
     pub(super) fn make_way(&mut self) {
         if self.due == self.place {
-            self.move_due();
+            self.pass_due();
         }
     }
 
@@ -187,18 +235,13 @@ impl Followed {
     }
 }
 
-/// Whether a use makes its array.
-fn is_birth(seen: &Seen) -> bool {
-    seen.access == Access::Fill
-}
-
 fn carry_out(slot: &dyn Rests, what: What) -> Result<()> {
     match what {
         What::WriteBack => slot.write_back(),
         What::Evict => slot.evict().map(|_| ()),
         What::Prefetch => {
             if slot.bring()? {
-                slot.yard().moves.prefetched.fetch_add(1, Relaxed);
+                slot.yard().count(|moves| _ = moves.prefetched.fetch_add(1, Relaxed));
             }
             Ok(())
         }

@@ -1,10 +1,7 @@
 //! The fewest bytes that have to move: exactly by trying everything, or a bound that holds for any size.
 
-use crate::placement::Order;
 use crate::placement::gaps::{Gaps, add};
-use crate::placement::keep::Keep;
-use crate::placement::packing::Packing;
-use crate::placement::prices::Prices;
+use crate::placement::{Order, bound};
 
 struct Search<'a> {
     order: &'a Order,
@@ -56,11 +53,5 @@ pub(super) fn optimum(order: &Order, budget: u64) -> u64 {
 
 /// No fewer bytes than these move, by prices of room that took thousands of steps.
 pub(super) fn lower_bound(order: &Order, budget: u64) -> f64 {
-    let gaps = Gaps::of(order);
-    let packing = Packing::new(order, &gaps, budget).unwrap();
-    let saved = Keep::best(&packing).saved;
-    let mut prices = Prices::new(&packing);
-    (0..3000).for_each(|_| prices.step(&packing, saved));
-    let dead = gaps.all.iter().filter(|gap| gap.is_dead && gap.comes_in).map(|gap| order.bytes[gap.array as usize]);
-    packing.at_stake() as f64 - prices.bound + dead.sum::<u64>() as f64
+    bound::after_steps(order, budget, 3000).unwrap()
 }

@@ -1,0 +1,51 @@
+//! Who moves: the thread, and the scope that it is in, by its name.
+
+use std::cell::Cell;
+use std::sync::{Arc, PoisonError};
+
+use hashbrown::HashMap;
+
+use super::moves::Moves;
+use crate::base::sync::{LazyLock, Mutex, MutexGuard};
+use crate::cache::current;
+use crate::cache::registry::NamedCaches;
+
+thread_local! {
+    static MOVED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Bytes that the calling thread has moved so far, in and out.
+pub(super) fn moved_by_thread() -> u64 {
+    MOVED.get()
+}
+
+/// The calling thread moves so many bytes.
+pub(super) fn note_moved(bytes: u64) {
+    MOVED.set(MOVED.get() + bytes);
+}
+
+type Accounts = HashMap<Arc<str>, Arc<Moves>>;
+
+fn accounts() -> MutexGuard<'static, Accounts> {
+    static ACCOUNTS: LazyLock<Mutex<Accounts>> = LazyLock::new(Mutex::default);
+    ACCOUNTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// That of the outermost scope that the thread is in.
+pub(super) fn of_thread() -> Option<Arc<Moves>> {
+    let name = current::outermost_name()?;
+    let mut accounts = accounts();
+    if let Some(moves) = accounts.get(&name) {
+        return Some(moves.clone());
+    }
+    if accounts.len() == accounts.capacity() {
+        // Those whose names are forgotten.
+        accounts.retain(|name, _| NamedCaches::find(name).is_some());
+    }
+    Some(accounts.entry(name).or_default().clone())
+}
+
+/// That of a name, if anything of it was placed or moved.
+pub(super) fn find(name: &str) -> Option<Arc<Moves>> {
+    accounts().get(name).cloned()
+}

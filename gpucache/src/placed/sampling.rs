@@ -1,0 +1,127 @@
+//! Which entries of a known order are timed, and what the others count as.
+//!
+//! The first entries by new moves are timed, and then one in sixteen. An entry that is not counts as much as the last one that was,
+//! once all of that is over.
+
+use std::cell::RefCell;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use crate::base::sync::{Mutex, MutexGuard};
+use crate::cache::current::{self, Entry};
+
+/// How many entries by new moves are timed, and how many later ones there are for each that is.
+const FIRST: u64 = 2;
+const EVERY: u64 = 16;
+
+/// What an entry that is timed waited.
+#[derive(Debug, Default)]
+pub(super) struct Sample {
+    waits: Mutex<Waited>,
+}
+
+#[derive(Debug, Default)]
+struct Waited {
+    /// By stretch of the entry.
+    stretches: Vec<Duration>,
+    /// The stretch that the entry is in.
+    now: usize,
+    /// Waits that are not over.
+    open: usize,
+}
+
+impl Sample {
+    fn lock(&self) -> MutexGuard<'_, Waited> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another stretch of the entry begins.
+    pub(super) fn turn(&self, stretch: usize) {
+        self.lock().now = stretch;
+    }
+
+    /// A wait begins. Returns the stretch that it is in.
+    pub(super) fn begin(&self) -> usize {
+        let mut waits = self.lock();
+        waits.open += 1;
+        waits.now
+    }
+
+    pub(super) fn end(&self, stretch: usize, length: Duration) {
+        let mut waits = self.lock();
+        waits.open -= 1;
+        let stretches = waits.stretches.len().max(stretch + 1);
+        waits.stretches.resize(stretches, Duration::ZERO);
+        waits.stretches[stretch] += length;
+    }
+
+    /// What it waited in each stretch up to the last in which it did, once all of that is over.
+    pub(super) fn waits(&self) -> Option<Vec<Duration>> {
+        let waits = self.lock();
+        (waits.open == 0).then(|| waits.stretches.clone())
+    }
+}
+
+/// An entry that goes by a known order, and what it is timed for, if it is.
+type Known = (Entry, Option<Arc<Sample>>);
+
+thread_local! {
+    static KNOWN: RefCell<Option<Known>> = const { RefCell::new(None) };
+}
+
+/// What the calling thread does now is timed for: an entry of a known order, or nothing more. `None` where it is not timed.
+pub(super) fn current() -> Option<Option<Arc<Sample>>> {
+    let sample = |known: &RefCell<Option<Known>>| match &*known.try_borrow().ok()? {
+        Some((entry, sample)) if current::outermost() == Some(*entry) => sample.clone().map(Some),
+        _ => Some(None),
+    };
+    // Not at a thread's end.
+    KNOWN.try_with(sample).ok().flatten()
+}
+
+/// The entry that the thread is in goes by no known order: all of it is timed.
+pub(super) fn time_all() {
+    let _ = KNOWN.try_with(|known| known.replace(None));
+}
+
+/// The entries that go by one order.
+#[derive(Debug, Default)]
+pub(super) struct Sampling {
+    /// Entries by these moves.
+    entries: u64,
+    last: Option<Arc<Sample>>,
+    /// Entries that were not timed, and do not count yet.
+    owed: u32,
+}
+
+impl Sampling {
+    /// The moves are other ones from now on.
+    pub(super) fn restart(&mut self) {
+        self.entries = 0;
+    }
+
+    /// An entry begins. Returns the time that those which were not timed are known to have waited, since this was asked last.
+    pub(super) fn begin(&mut self, entry: Entry) -> Duration {
+        self.entries += 1;
+        let is_timed = self.entries <= FIRST || self.entries.is_multiple_of(EVERY);
+        let due = if is_timed { Duration::ZERO } else { self.owe() };
+        let sample = is_timed.then(Arc::<Sample>::default);
+        if is_timed {
+            self.last.clone_from(&sample);
+        }
+        let _ = KNOWN.try_with(|known| known.replace(Some((entry, sample))));
+        due
+    }
+
+    /// What the entry that has begun is timed for, if it goes by the moves that the one before it went by, and is the only such entry yet:
+    /// what the first one by some moves does is not what follows from them.
+    pub(super) fn second(&self) -> Option<Arc<Sample>> {
+        self.last.clone().filter(|_| self.entries == FIRST)
+    }
+
+    fn owe(&mut self) -> Duration {
+        self.owed += 1;
+        let waits = self.last.as_ref().and_then(|last| last.waits());
+        waits.map_or(Duration::ZERO, |waits| waits.iter().sum::<Duration>() * std::mem::take(&mut self.owed))
+    }
+}

@@ -1,0 +1,19 @@
+//! The fewest bytes that have to move in an entry, or a little less: by prices of room.
+
+use super::gaps::Gaps;
+use super::keep::Keep;
+use super::packing::Packing;
+use super::prices::Prices;
+use super::types::Order;
+
+/// No fewer bytes than these move, in and out, in an entry of the circle within a budget, by prices that took so many steps; `None` if
+/// what is held at once does not fit it.
+pub(super) fn after_steps(order: &Order, budget: u64, steps: usize) -> Option<f64> {
+    let gaps = Gaps::of(order);
+    let packing = Packing::new(order, &gaps, budget)?;
+    let saved = Keep::best(&packing).saved;
+    let mut prices = Prices::new(&packing);
+    (0..steps).for_each(|_| prices.step(&packing, saved));
+    let dead = gaps.all.iter().filter(|gap| gap.is_dead && gap.comes_in).map(|gap| order.bytes[gap.array as usize]);
+    Some(packing.at_stake() as f64 - prices.bound + dead.sum::<u64>() as f64)
+}

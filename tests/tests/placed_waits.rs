@@ -1,0 +1,196 @@
+//! What is told of arrays that rest on the host is so: for how long streams waited, what was hidden, and how much more moved than had to.
+//!
+//! On the host a stream is a thread, so that its waits can be compared with the clock.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
+use std::time::{Duration, Instant};
+
+use gpucache::device::{Device, Virtual};
+use gpucache::{Placed, PlacedStats, Placement, Scope, limit, placed_stats, placed_stats_of, prelude::*, trim};
+use gpucache_tests::turn;
+
+const PAGE: usize = 2 << 20;
+/// Bytes whose copy takes milliseconds.
+const LARGE: usize = 128 << 20;
+
+/// What was told between two moments.
+struct Told {
+    before: PlacedStats,
+    begun: Instant,
+}
+
+impl Told {
+    fn begin(host: &Host) -> Told {
+        host.synchronize().unwrap();
+        Told { before: placed_stats(host), begun: Instant::now() }
+    }
+
+    /// What all took, what was waited, and what copies took.
+    fn end(self, host: &Host) -> [Duration; 3] {
+        host.synchronize().unwrap();
+        let (took, after) = (self.begun.elapsed(), placed_stats(host));
+        [took, after.waited - self.before.waited, after.copying - self.before.copying]
+    }
+}
+
+/// Without the limit of a test that failed.
+fn stream() -> Host {
+    let host = Host::new_stream().unwrap();
+    limit(&host, u64::MAX);
+    host
+}
+
+/// A large array whose pages are there on both sides, on the host.
+fn away(host: &Host) -> Placed<u8, Host> {
+    let mut array = Placed::<u8, _>::zeros(host, LARGE).unwrap();
+    array.fetch_mut().unwrap().fill(1);
+    array.set_placement(Placement::Host).unwrap();
+    array.choose_placement(Placement::Auto);
+    array
+}
+
+fn work(host: &Host, time: Duration) {
+    host.launch((), move |()| std::thread::sleep(time)).unwrap();
+}
+
+#[test]
+fn what_is_not_hidden_was_waited_for() {
+    let _turn = turn();
+    let host = stream();
+    let array = away(&host);
+    let told = Told::begin(&host);
+    let guard = array.fetch().unwrap();
+    let [took, waited, copying] = told.end(&host);
+    println!("in: {waited:?} of {took:?}, the copy {copying:?}");
+    assert!(waited <= took && waited >= took / 2, "{waited:?} of {took:?}");
+    assert!(copying <= waited && copying >= waited / 4, "{copying:?} of {waited:?}");
+    drop(guard);
+
+    let mut array = array;
+    array.fetch_mut().unwrap().fill(2);
+    let told = Told::begin(&host);
+    array.set_placement(Placement::Host).unwrap();
+    let [took, waited, _] = told.end(&host);
+    println!("out: {waited:?} of {took:?}");
+    assert!(waited <= took && waited >= took / 2, "{waited:?} of {took:?}");
+}
+
+#[test]
+fn what_is_beside_work_is_hidden() {
+    let _turn = turn();
+    let host = stream();
+    let arrays: Vec<_> = (0..4).map(|_| away(&host)).collect();
+    let told = Told::begin(&host);
+    arrays.iter().for_each(|array| array.set_placement(Placement::Device).unwrap());
+    work(&host, Duration::from_millis(600));
+    arrays.iter().for_each(|array| drop(array.fetch().unwrap()));
+    let [took, waited, copying] = told.end(&host);
+    println!("{waited:?} of {took:?}, the copies {copying:?}");
+    // Not nothing: a thread that copies may have the processor for some milliseconds before that of the stream goes on.
+    assert!(copying >= Duration::from_millis(8) && waited <= copying / 3, "{waited:?} of {copying:?}, in {took:?}");
+}
+
+#[test]
+fn of_a_copy_that_is_longer_than_the_work_the_rest_is_waited_for() {
+    let _turn = turn();
+    let host = stream();
+    let arrays: Vec<_> = (0..4).map(|_| away(&host)).collect();
+    let fetch_all = |time: Duration| {
+        let told = Told::begin(&host);
+        arrays.iter().for_each(|array| array.set_placement(Placement::Device).unwrap());
+        work(&host, time);
+        arrays.iter().for_each(|array| drop(array.fetch().unwrap()));
+        let [took, waited, _] = told.end(&host);
+        arrays.iter().for_each(|array| array.set_placement(Placement::Host).unwrap());
+        (took, waited)
+    };
+    fetch_all(Duration::ZERO);
+    let (alone, _) = fetch_all(Duration::ZERO);
+    let (took, waited) = fetch_all(alone / 3);
+    let expected = took.saturating_sub(alone / 3);
+    println!("{waited:?} of {took:?}, {alone:?} alone");
+    assert!(waited <= took.mul_f64(0.9) && waited >= expected / 2, "{waited:?}, not {expected:?}");
+    assert!(waited <= expected.mul_f64(1.2) + Duration::from_millis(5), "{waited:?}, not {expected:?}");
+}
+
+#[test]
+fn the_first_stream_of_the_host_waits_for_its_own_copies() {
+    let _turn = turn();
+    let host = Host::new();
+    let array = away(&host);
+    let told = Told::begin(&host);
+    drop(array.fetch().unwrap());
+    let [took, waited, copying] = told.end(&host);
+    assert!(waited <= took && copying <= waited && copying >= took / 4, "{waited:?} {copying:?} of {took:?}");
+}
+
+#[test]
+fn a_device_that_tells_no_time_waits_for_nothing() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 30);
+    let array = Placed::<u8, _>::zeros(&device, PAGE).unwrap();
+    array.set_placement(Placement::Host).unwrap();
+    let stats = placed_stats(&device);
+    assert_eq!((stats.waited, stats.copying, stats.hidden_share()), (Duration::ZERO, Duration::ZERO, None));
+}
+
+/// Most entries of a known order are not timed, and count as those that are.
+#[test]
+fn entries_that_are_not_timed_count_too() {
+    let _turn = turn();
+    let host = stream();
+    trim(&host).unwrap();
+    limit(&host, host.memory().bytes + (20 * PAGE) as u64);
+    let arrays: Vec<Placed<u8, _>> = (0..8).map(|_| Placed::zeros(&host, 4 * PAGE).unwrap()).collect();
+    let scope = Scope::new("entries_that_are_not_timed");
+    let entry = || {
+        scope.run(|| arrays.iter().for_each(|array| drop(array.fetch().unwrap())));
+        host.synchronize().unwrap();
+    };
+    (0..8).for_each(|_| entry());
+    let told = Told::begin(&host);
+    (0..64).for_each(|_| entry());
+    let [took, waited, _] = told.end(&host);
+    let stats = placed_stats_of(scope.name()).unwrap();
+    println!("{waited:?} of {took:?}; {stats}");
+    // All that the stream did was to wait, but for what the thread did beside it.
+    assert!(waited <= took.mul_f64(1.5) && waited >= took / 5, "{waited:?} of {took:?}");
+    assert!(stats.waited >= waited && stats.waited <= placed_stats(&host).waited);
+    limit(&host, u64::MAX);
+}
+
+#[test]
+fn a_scope_tells_what_moved_in_it() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 30);
+    limit(&device, (10 * PAGE) as u64);
+    let arrays: Vec<Placed<u8, _>> = (0..16).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
+    let before = placed_stats(&device);
+    let scope = Scope::new("a_scope_tells_what_moved_in_it");
+    let entry = |count: usize| scope.run(|| arrays[..count].iter().for_each(|array| drop(array.fetch().unwrap())));
+    let told = || placed_stats_of(scope.name()).unwrap();
+    assert!(placed_stats_of(scope.name()).is_none());
+    (0..12).for_each(|_| entry(16));
+    let stats = told();
+    assert_eq!((stats.mispredictions, stats.resident_bytes), (0, 0), "{stats}");
+    assert!(stats.layout_time > Duration::ZERO && stats.layout_time == placed_stats(&device).layout_time);
+    assert!(stats.bytes_in > 0 && stats.bytes_in + before.bytes_in == placed_stats(&device).bytes_in);
+    let over = stats.moved_over_bound().unwrap();
+    assert!((1.0..1.5).contains(&over), "{stats}");
+    assert!(stats.to_string().contains(&format!("{over:.3} of the least moved")), "{stats}");
+
+    // It ends before all that was expected; that is known once another entry begins.
+    entry(12);
+    assert_eq!(told().mispredictions, 0);
+    entry(12);
+    assert_eq!(told().mispredictions, 1);
+    // Another use than was expected, once the others were twice.
+    (0..3).for_each(|_| entry(12));
+    scope.run(|| drop(arrays[5].fetch().unwrap()));
+    assert_eq!((told().mispredictions, placed_stats(&device).mispredictions), (2, 2));
+    // What moves outside is of the device alone.
+    let inside = told();
+    arrays[15].set_placement(Placement::Host).unwrap();
+    arrays[15].set_placement(Placement::Device).unwrap();
+    assert_eq!(told().bytes_in, inside.bytes_in);
+}

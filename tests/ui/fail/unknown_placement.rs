@@ -1,0 +1,8 @@
+use gpucache::prelude::*;
+
+#[cache_scope(step, placement = "pinned")]
+fn step() {}
+
+fn main() {
+    step();
+}
