@@ -115,7 +115,11 @@ impl<T: Element, D: Device> Placed<T, D> {
             std::thread::yield_now();
             return Ok(());
         };
-        self.slot.come_for(&mut state)
+        let _has_come = self.slot.come_for(&mut state)?;
+        drop(state);
+        #[cfg(feature = "tracing")]
+        self.slot.tell(_has_come, "in");
+        Ok(())
     }
 
     /// The array on its device, to be written and read: as long as the guard lives it stays.
@@ -135,12 +139,14 @@ impl<T: Element, D: Device> Placed<T, D> {
     pub fn fetch_mut(&mut self) -> Result<FetchedMut<'_, T, D>> {
         let noted = self.note_use(Access::Write);
         let mut state = self.slot.write();
-        self.slot.come_for(&mut state)?;
+        let _has_come = self.slot.come_for(&mut state)?;
         state.settle()?;
         state.is_clean = false;
         // Out of date: the host's memory is for what is away.
         state.away = None;
         let array = RwLockWriteGuard::try_map(state, |state| state.here.as_mut()).map_err(|_| gone())?;
+        #[cfg(feature = "tracing")]
+        self.slot.tell(_has_come, "in");
         Ok(FetchedMut { array, _leaving: self.leaving(noted) })
     }
 

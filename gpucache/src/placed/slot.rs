@@ -13,6 +13,8 @@ use super::recorder;
 use super::yard::{Rests, Tag, Yard};
 use crate::array::{Array, Away, Element, same_elements};
 use crate::base::error::{Error, Result};
+#[cfg(feature = "tracing")]
+use crate::base::subscriber::TARGET;
 use crate::device::Device;
 use crate::record::Fence;
 
@@ -104,9 +106,9 @@ impl<T: Element, D: Device> Slot<T, D> {
         self.state.write()
     }
 
-    /// Has the array come, which is away: makes room for it before.
-    pub(super) fn come(&self, state: &mut State<T, D>) -> Result<()> {
-        let (Some(away), None) = (&state.away, &state.here) else { return Ok(()) };
+    /// Has the array come, which is away: makes room for it before. Returns whether it came.
+    fn come(&self, state: &mut State<T, D>) -> Result<bool> {
+        let (Some(away), None) = (&state.away, &state.here) else { return Ok(false) };
         let lanes = self.yard.lanes()?;
         self.yard.make_room(self.tag.bytes);
         let (array, copy) = away.copy_in(&self.device, &lanes.inward)?;
@@ -114,31 +116,39 @@ impl<T: Element, D: Device> Slot<T, D> {
         state.is_clean = true;
         self.yard.came(self.tag.bytes);
         self.yard.moves.bytes_in.fetch_add(self.tag.bytes, Relaxed);
-        Ok(())
+        Ok(true)
     }
 
     /// The same for somebody who asks for the array now: its stream comes behind the copy.
-    pub(super) fn come_for(&self, state: &mut State<T, D>) -> Result<()> {
+    pub(super) fn come_for(&self, state: &mut State<T, D>) -> Result<bool> {
         if state.here.is_some() {
-            return state.arrive();
+            return state.arrive().map(|()| false);
         }
         self.yard.moves.demanded.fetch_add(1, Relaxed);
         self.yard.moves.bytes_demanded.fetch_add(self.tag.bytes, Relaxed);
-        self.come(state)?;
-        if state.here.is_some() { state.arrive() } else { Err(gone()) }
+        let has_come = self.come(state)?;
+        if state.here.is_some() { state.arrive().map(|()| has_come) } else { Err(gone()) }
     }
 
-    fn copy_out(&self, state: &mut State<T, D>) -> Result<()> {
-        if let Some(here) = &state.here
-            && !state.is_clean
-        {
-            let lanes = self.yard.lanes()?;
-            let (away, copy) = here.copy_out(&lanes.outward, state.away.take())?;
-            (state.away, state.departure) = (Some(away), Some(copy));
-            state.is_clean = true;
-            self.yard.moves.bytes_out.fetch_add(self.tag.bytes, Relaxed);
+    /// Copies the array to the host, if it was written since it was there. Returns whether it was.
+    fn copy_out(&self, state: &mut State<T, D>) -> Result<bool> {
+        let Some(here) = state.here.as_ref().filter(|_| !state.is_clean) else { return Ok(false) };
+        let lanes = self.yard.lanes()?;
+        let (away, copy) = here.copy_out(&lanes.outward, state.away.take())?;
+        (state.away, state.departure) = (Some(away), Some(copy));
+        state.is_clean = true;
+        self.yard.moves.bytes_out.fetch_add(self.tag.bytes, Relaxed);
+        Ok(true)
+    }
+
+    /// Tells a subscriber of `tracing` of a move, if it was made. Whoever hears it may ask for the array: where others can, nobody has
+    /// it locked any more.
+    #[cfg(feature = "tracing")]
+    pub(super) fn tell(&self, is_made: bool, way: &str) {
+        if is_made {
+            let (device, bytes) = (self.device.stream_handle().memory_id(), self.tag.bytes);
+            tracing::debug!(target: TARGET, device, bytes, way, "array moved");
         }
-        Ok(())
     }
 
     /// Gives the elements another shape.
@@ -160,12 +170,14 @@ impl<T: Element, D: Device> Slot<T, D> {
     /// The array is the program's from now on, or gone.
     pub(super) fn take(&self) -> Result<Option<Array<T, D>>> {
         let mut state = self.state.write();
-        self.come(&mut state)?;
+        let _has_come = self.come(&mut state)?;
         state.settle()?;
         let array = state.here.take();
         if array.is_some() {
             self.yard.went(self.tag.bytes);
         }
+        #[cfg(feature = "tracing")]
+        self.tell(_has_come, "in");
         Ok(array)
     }
 }
@@ -186,25 +198,37 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
     }
 
     fn write_back(&self) -> Result<()> {
-        self.state.try_write().map_or(Ok(()), |mut state| self.copy_out(&mut state))
+        let Some(mut state) = self.state.try_write() else { return Ok(()) };
+        let _is_copied = self.copy_out(&mut state)?;
+        drop(state);
+        #[cfg(feature = "tracing")]
+        self.tell(_is_copied, "out");
+        Ok(())
     }
 
     fn evict(&self) -> Result<u64> {
         let Some(mut state) = self.state.try_write() else { return Ok(0) };
-        self.copy_out(&mut state)?;
+        let _is_copied = self.copy_out(&mut state)?;
         state.settle()?;
         let Some(array) = state.here.take() else { return Ok(0) };
-        drop(array);
+        drop((array, state));
         self.yard.went(self.tag.bytes);
         self.yard.moves.evictions.fetch_add(1, Relaxed);
+        #[cfg(feature = "tracing")]
+        {
+            self.tell(_is_copied, "out");
+            self.tell(true, "evicted");
+        }
         Ok(self.tag.bytes)
     }
 
     fn bring(&self) -> Result<bool> {
         let Some(mut state) = self.state.try_write() else { return Ok(false) };
-        let is_away = state.here.is_none();
-        self.come(&mut state)?;
-        Ok(is_away)
+        let has_come = self.come(&mut state)?;
+        drop(state);
+        #[cfg(feature = "tracing")]
+        self.tell(has_come, "in");
+        Ok(has_come)
     }
 
     fn keep(&self, error: Error) {
