@@ -190,7 +190,7 @@ fn learning_and_deviating<D: Device>(device: &D, name: &str) {
 
     let seen = events(|| step(device, name, 1200));
     let deviation = only(&seen, "deviation from the plan");
-    assert_eq!((deviation.text("scope"), deviation.number("larger")), (name, 1));
+    assert_eq!((deviation.text("scope"), deviation.number("extra"), deviation.number("missing")), (name, 1, 1));
     assert_eq!((deviation.number("number"), deviation.number("bytes")), (2, 4800));
     assert_eq!((deviation.number("least_expected_bytes"), deviation.number("most_expected_bytes")), (4000, 4000));
     assert_eq!((deviation.text("dtype"), deviation.text("shape")), ("f32", "[1200]"));
@@ -317,4 +317,32 @@ fn a_subscriber_may_allocate() {
     });
     assert!(seen.len() > 100);
     assert_eq!(gpucache::stats("spans_heard").unwrap().busy_blocks, 0);
+}
+
+/// The very array that moves may be asked for by whoever hears of it.
+#[test]
+fn a_subscriber_may_fetch() {
+    use std::cell::{Cell, OnceCell};
+    thread_local! {
+        static PLACED: OnceCell<Placed<u8, Host>> = const { OnceCell::new() };
+        static FETCHED: Cell<u32> = const { Cell::new(0) };
+        static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+    }
+    fn act() {
+        if !IS_INSIDE.replace(true) {
+            PLACED.with(|placed| assert_eq!(placed.get().unwrap().fetch().unwrap()[99], 7));
+            FETCHED.set(FETCHED.get() + 1);
+            IS_INSIDE.set(false);
+        }
+    }
+    let array = Array::full(&Host::new_stream().unwrap(), 1000, 7u8).unwrap();
+    PLACED.with(|placed| {
+        let placed = placed.get_or_init(|| Placed::new(array).unwrap());
+        told_to(act, || {
+            placed.set_placement(Placement::Host).unwrap();
+            assert_eq!(placed.fetch().unwrap()[0], 7);
+            placed.set_placement(Placement::Device).unwrap();
+        });
+    });
+    assert!(FETCHED.get() >= 4, "{}", FETCHED.get());
 }
