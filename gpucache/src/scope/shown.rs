@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 
 use tracing::span::EnteredSpan;
 
-use crate::base::subscriber::TARGET;
+use crate::base::subscriber::{TARGET, is_heard};
 #[cfg(feature = "cuda")]
 use crate::device::nvtx;
 
@@ -19,9 +19,19 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Shows an entry of the scope of this name.
+    /// Shows an entry of the scope of this name; `None`, after a load for each, where neither a subscriber nor the library of
+    /// ranges is there.
     #[inline]
-    pub(super) fn begin(name: &str) -> Shown {
+    pub(super) fn begin(name: &str) -> Option<Shown> {
+        #[cfg(feature = "cuda")]
+        let is_seen = is_heard() || nvtx::is_there();
+        #[cfg(not(feature = "cuda"))]
+        let is_seen = is_heard();
+        is_seen.then(|| Shown::begin_heard(name))
+    }
+
+    #[inline(never)]
+    fn begin_heard(name: &str) -> Shown {
         let span = tracing::debug_span!(target: TARGET, "gpucache.scope", scope = name).entered();
         Shown {
             #[cfg(feature = "cuda")]

@@ -43,7 +43,7 @@ use crate::trace;
 pub struct ScopeGuard {
     /// Names the entry on the stack; `None` if the thread is too far into its end to have one.
     entry: Option<u64>,
-    /// Ends once the scope is left. `None` outside of all scopes.
+    /// Ends once the scope is left. `None` where no tool would show it.
     #[cfg(feature = "tracing")]
     _shown: Option<Shown>,
     this_thread: PhantomData<*const ()>,
@@ -101,8 +101,8 @@ impl ScopeGuard {
 
     /// The same, as other tools show it.
     #[cfg(feature = "tracing")]
-    fn showing(mut self, shown: Shown) -> ScopeGuard {
-        self._shown = Some(shown);
+    fn showing(mut self, shown: Option<Shown>) -> ScopeGuard {
+        self._shown = shown;
         self
     }
 

@@ -137,6 +137,12 @@ impl Drop for Range {
     }
 }
 
+/// Whether there are ranges: the library is there.
+#[inline]
+pub(crate) fn is_there() -> bool {
+    Nvtx::get().is_some()
+}
+
 fn with_open<R>(act: impl FnOnce(&mut Open) -> R) -> Option<R> {
     OPEN.try_with(|open| open.try_borrow_mut().ok().map(|mut open| act(&mut open))).ok().flatten()
 }
