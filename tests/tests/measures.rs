@@ -15,8 +15,13 @@ const CONDITIONS: usize = 5;
 /// `unsafe` blocks in the crate, at most, but for those that face C.
 const BLOCKS: usize = 100;
 /// What is called by C, or speaks of what C passes: there each pointer needs one.
-const FACING_C: [&str; 4] =
-    ["foreign/", "device/cuda/borrowed.rs", "device/cuda/current.rs", "device/cuda/memory/pinned.rs"];
+const FACING_C: [&str; 5] = [
+    "foreign/",
+    "device/cuda/borrowed.rs",
+    "device/cuda/current.rs",
+    "device/cuda/memory/pinned.rs",
+    "device/cuda/nvtx.rs",
+];
 /// `unsafe` blocks in these, at most.
 const BLOCKS_FACING_C: usize = 40;
 

@@ -94,6 +94,25 @@ fn pages_that_links_name_are_in_the_documentation() {
     assert!(names.iter().all(|name| crate_root.contains(&format!("pub mod {name} {{}}"))), "{names:?}");
 }
 
+/// Without its feature nothing of `tracing` is built.
+#[test]
+fn who_does_not_ask_for_tracing_has_none() {
+    let tree = |features: &[&str]| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo
+            .args(["tree", "--offline", "--edges", "normal", "--prefix", "none", "--package", "gpucache"])
+            .args(features);
+        let output = cargo.current_dir(workspace()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let others = ["--features", "foreign,nvrtc,cublas,half,float8,num-complex,serde"];
+    for features in [&["--no-default-features"][..], &[], &others] {
+        assert!(!tree(features).contains("tracing"), "{features:?}");
+    }
+    assert!(tree(&["--features", "tracing"]).contains("tracing v"));
+}
+
 #[test]
 fn the_readme_of_the_package_is_that_of_the_workspace() {
     let (own, packaged) = (read("README.md"), read("gpucache/README.md"));

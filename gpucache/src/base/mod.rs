@@ -3,5 +3,7 @@
 pub(crate) mod amounts;
 pub(crate) mod error;
 pub(crate) mod shortage;
+#[cfg(feature = "tracing")]
+pub(crate) mod subscriber;
 pub(crate) mod sync;
 pub(crate) mod table;

@@ -32,7 +32,11 @@ impl Owner {
         let begin = self.with(|local, shared| local.begin(shared));
         match begin {
             Begin::Ready => {}
-            Begin::Install { bytes, stream, refused, may_grow } => self.install(bytes, &stream, refused, may_grow),
+            Begin::Install { bytes, stream, refused, may_grow } => {
+                self.install(bytes, &stream, refused, may_grow);
+                #[cfg(feature = "tracing")]
+                self.tell_arena(stream.memory_id());
+            }
             Begin::Clear(effects) => self.perform(effects),
         }
     }
@@ -128,7 +132,15 @@ impl Owner {
 
     /// Does what planning wants done.
     pub(super) fn perform(&self, effects: Effects) {
-        let Effects { vacated, shorten, records, streams, may_trim } = effects;
+        let Effects {
+            vacated,
+            shorten,
+            records,
+            streams,
+            may_trim,
+            #[cfg(feature = "tracing")]
+            news,
+        } = effects;
         vacated.into_iter().for_each(|vacated| self.give_up(vacated));
         shorten.into_iter().for_each(|bytes| self.shorten_ring(bytes));
         drop((records, streams));
@@ -143,6 +155,9 @@ impl Owner {
             let frees = trim(range, stream.memory_id(), last);
             self.with(|local, shared| local.planner.looked(shared, frees));
         }
+        // Last, as whoever hears it may come back.
+        #[cfg(feature = "tracing")]
+        news.iter().for_each(|news| self.tell(news));
     }
 
     /// Gives blocks back to the range, all but what is live in them.

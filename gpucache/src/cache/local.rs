@@ -44,6 +44,9 @@ pub(super) struct Local {
     /// Whether the cache can be found as one that may hold memory.
     pub(super) is_listed: bool,
     told: Told,
+    /// Bytes of the arena that plans had last, as far as a subscriber was told.
+    #[cfg(feature = "tracing")]
+    pub(super) last_arena: u64,
     watched: Option<(u64, WeakStream)>,
 }
 

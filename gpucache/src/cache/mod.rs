@@ -20,6 +20,7 @@
 //! | `supply` | the steps of a supply |
 //! | `traced` | what a trace is told |
 //! | `noting` | what is noted for a diagnosis |
+//! | `heard` | what a subscriber of `tracing` is told |
 //! | `told` | what whoever asks is told: statistics, and whose the cache is |
 //! | `registry` | all scopes by name, and the caches of all threads in each |
 //! | `allowance` | the limit of a scope |
@@ -33,6 +34,8 @@ mod allowance;
 mod block;
 mod deferred;
 mod entry;
+#[cfg(feature = "tracing")]
+mod heard;
 mod key;
 mod lists;
 mod local;

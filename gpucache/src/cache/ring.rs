@@ -33,13 +33,18 @@ impl Owner {
         let has_grown = growth.is_some_and(|growth| self.grow_ring(&growth));
         self.note(Fact::RingGrew, u64::from(has_grown), 0);
         self.note_holding();
-        self.with(|local, shared| {
+        let served = self.with(|local, shared| {
             let carried = if has_grown { local.planner.carry(shared, request, stream) } else { None };
             carried.or_else(|| {
                 local.planner.carry_aside();
                 local.hit(shared, request, stream.id())
             })
-        })
+        });
+        #[cfg(feature = "tracing")]
+        if has_grown {
+            self.tell_ring(stream.memory_id());
+        }
+        served
     }
 
     fn grow_ring(&self, growth: &Growth) -> bool {

@@ -31,6 +31,8 @@ pub use backend::Backend;
 pub use backend::copies::Copies;
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
+#[cfg(all(feature = "cuda", feature = "tracing"))]
+pub(crate) use cuda::nvtx;
 #[cfg(feature = "foreign")]
 pub(crate) use cuda::{
     Borrowed, Handle, disown, ended_streams, host_ordered, idle_in_pool, is_own_call, is_own_memory, keeping_current,

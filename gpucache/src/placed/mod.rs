@@ -23,6 +23,7 @@
 //! | `accounts` | who moved it: the thread, and its scope |
 //! | `waits` | how long streams waited for it |
 //! | `sampling` | which entries that is timed in |
+//! | `told` | what a subscriber of `tracing` hears of moves |
 
 mod accounts;
 mod guard;
@@ -34,6 +35,7 @@ mod recorder;
 mod sampling;
 mod side;
 mod slot;
+mod told;
 mod waits;
 mod yard;
 

@@ -10,6 +10,7 @@ use super::guard::{Ending, Fetched, FetchedMut};
 use super::placement::{self, Placement};
 use super::recorder::{self, Noted};
 use super::slot::{Slot, gone};
+use super::told::{self, telling};
 use super::yard::{self, Rests};
 use crate::array::{Array, Element, Shape};
 use crate::base::error::Result;
@@ -132,11 +133,13 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// Has the array come, unless another thread is about to have it do so, or to lend it.
     #[cold]
     fn come(&self) -> Result<()> {
-        let Some(mut state) = self.slot.try_write() else {
-            std::thread::yield_now();
-            return Ok(());
-        };
-        self.slot.come_for(&mut state)
+        telling(|| {
+            let Some(mut state) = self.slot.try_write() else {
+                std::thread::yield_now();
+                return Ok(());
+            };
+            self.slot.come_for(&mut state)
+        })
     }
 
     /// The array on its device, to be written and read: as long as the guard lives it stays.
@@ -170,6 +173,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         let mut state = self.slot.write();
         self.slot.come_to_be_written(&mut state)?;
         let array = RwLockWriteGuard::try_map(state, |state| state.here.as_mut()).map_err(|_| gone())?;
+        told::tell();
         Ok(FetchedMut { array, _ending: self.ending(noted) })
     }
 

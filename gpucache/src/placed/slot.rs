@@ -13,6 +13,7 @@ use super::moves::Moves;
 use super::placement::{Chosen, Placement};
 use super::recorder;
 use super::sampling;
+use super::told::{self, telling};
 use super::yard::{Rests, Tag, Yard};
 use crate::array::{Array, Away, Element, same_elements};
 use crate::base::error::{Error, Result};
@@ -129,6 +130,7 @@ impl<T: Element, D: Device> Slot<T, D> {
         state.is_clean = true;
         self.yard.came(self.tag.bytes);
         self.moved(came.span, |moves| &moves.bytes_in);
+        self.tell("in");
         Ok(())
     }
 
@@ -137,6 +139,12 @@ impl<T: Element, D: Device> Slot<T, D> {
         self.yard.count(|moves| _ = bytes(moves).fetch_add(self.tag.bytes, Relaxed));
         self.yard.waits.copies(&self.yard.moves, span, self.tag.bytes);
         accounts::note_moved(self.tag.bytes);
+    }
+
+    /// Notes a move for a subscriber of `tracing`.
+    #[inline]
+    fn tell(&self, way: &'static str) {
+        told::note(self.device.stream_handle(), self.tag.bytes, way);
     }
 
     /// Makes a move that work of the array's stream may have to wait for.
@@ -183,6 +191,7 @@ impl<T: Element, D: Device> Slot<T, D> {
             (state.away, state.departure) = (Some(left.copy), Some(left.fence));
             state.is_clean = true;
             self.moved(left.span, |moves| &moves.bytes_out);
+            self.tell("out");
         }
         Ok(())
     }
@@ -203,15 +212,31 @@ impl<T: Element, D: Device> Slot<T, D> {
         Ok(())
     }
 
+    /// Has the array leave. Returns the bytes that are free then.
+    fn leave(&self) -> Result<u64> {
+        let Some(mut state) = self.state.try_write() else { return Ok(0) };
+        if !state.may_leave() {
+            self.watch(|| self.copy_out(&mut state).and_then(|()| state.settle()))?;
+        }
+        let Some(array) = state.here.take() else { return Ok(0) };
+        drop(array);
+        self.yard.went(self.tag.bytes);
+        self.yard.count(|moves| _ = moves.evictions.fetch_add(1, Relaxed));
+        self.tell("evicted");
+        Ok(self.tag.bytes)
+    }
+
     /// The array is the program's from now on, or gone.
     pub(super) fn take(&self) -> Result<Option<Array<T, D>>> {
-        let mut state = self.state.write();
-        self.watch(|| self.come(&mut state).and_then(|()| state.settle()))?;
-        let array = state.here.take();
-        if array.is_some() {
-            self.yard.went(self.tag.bytes);
-        }
-        Ok(array)
+        telling(|| {
+            let mut state = self.state.write();
+            self.watch(|| self.come(&mut state).and_then(|()| state.settle()))?;
+            let array = state.here.take();
+            if array.is_some() {
+                self.yard.went(self.tag.bytes);
+            }
+            Ok(array)
+        })
     }
 }
 
@@ -231,29 +256,23 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
     }
 
     fn write_back(&self) -> Result<()> {
-        let state = self.state.try_write();
-        state.map_or(Ok(()), |mut state| self.watch(|| self.copy_out(&mut state)))
+        let write = |mut state: RwLockWriteGuard<'_, State<T, D>>| self.watch(|| self.copy_out(&mut state));
+        telling(|| self.state.try_write().map_or(Ok(()), write))
     }
 
     fn evict(&self) -> Result<u64> {
-        let Some(mut state) = self.state.try_write() else { return Ok(0) };
-        if !state.may_leave() {
-            self.watch(|| self.copy_out(&mut state).and_then(|()| state.settle()))?;
-        }
-        let Some(array) = state.here.take() else { return Ok(0) };
-        drop(array);
-        self.yard.went(self.tag.bytes);
-        self.yard.count(|moves| _ = moves.evictions.fetch_add(1, Relaxed));
-        Ok(self.tag.bytes)
+        telling(|| self.leave())
     }
 
     fn bring(&self) -> Result<bool> {
-        let Some(mut state) = self.state.try_write() else { return Ok(false) };
-        let is_away = state.here.is_none();
-        if is_away {
-            self.watch(|| self.come(&mut state))?;
-        }
-        Ok(is_away)
+        telling(|| {
+            let Some(mut state) = self.state.try_write() else { return Ok(false) };
+            let is_away = state.here.is_none();
+            if is_away {
+                self.watch(|| self.come(&mut state))?;
+            }
+            Ok(is_away)
+        })
     }
 
     fn keep(&self, error: Error) {

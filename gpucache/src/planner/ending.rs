@@ -5,10 +5,14 @@ use std::time::{Duration, Instant};
 use super::Planner;
 use super::backoff::{Backoff, Pace};
 use super::curiosity::Curiosity;
+#[cfg(feature = "tracing")]
+use super::effects::News;
 use super::effects::{Effects, Trim};
 use super::fate::{Course, Fate, Findings};
 use super::footprint::Footprint;
 use super::learner::Learner;
+#[cfg(feature = "tracing")]
+use crate::base::subscriber::is_heard;
 use crate::device::Stream;
 use crate::home::Shared;
 use crate::plan::Scratch;
@@ -208,9 +212,23 @@ impl Planner {
             self.look_again();
             self.footprint.begin_anew();
             self.carry.follow(self.plans.carry());
+            #[cfg(feature = "tracing")]
+            self.note_layout();
         }
         if self.arena.as_ref().is_some_and(|arena| arena.bytes < self.plans.bytes()) {
             self.vacate(shared);
+        }
+    }
+
+    /// Has the layout told that the entry which ends goes by.
+    #[cfg(feature = "tracing")]
+    fn note_layout(&mut self) {
+        if is_heard()
+            && let Some(draft) = self.plans.last_draft()
+        {
+            let allocations = self.learning.learner.recorded().map(|log| u64::from(log.len()));
+            let (positions, bytes, bound_bytes) = (draft.positions(), draft.height(), draft.bound());
+            self.effects.news.push(News::LaidOut { positions, bytes, bound_bytes, allocations });
         }
     }
 

@@ -25,7 +25,7 @@
 //! | `curiosity` | which entries are recorded though there is a plan |
 //! | `refused` | when an arena is asked for again |
 //! | `backoff` | waits that grow |
-//! | `effects` | what others are to do |
+//! | `effects` | what others are to do, and to tell |
 
 mod arena;
 mod backoff;
@@ -52,6 +52,8 @@ use crate::record::{ArenaId, Door, DropPath, Stack};
 use arena::{Arena, Escaped};
 use carry::Carry;
 pub(crate) use carry::Growth;
+#[cfg(feature = "tracing")]
+pub(crate) use effects::News;
 pub(crate) use effects::{Begin, Effects, Trim, Vacated};
 use ending::Learning;
 use fate::Course;

@@ -109,6 +109,8 @@ impl Planner {
         facts.note(Fact::Aside, entry, self.entry.aside, 0);
         facts.note(Fact::Blocked, entry, course.seen.blocked + self.entry.displaced, 0);
         facts.show(Fact::Blocked, entry, noted.blocked);
+        #[cfg(feature = "tracing")]
+        self.effects.note_deviation(course.seen, noted.odd.or(noted.blocked));
         if let Some(odd) = noted.odd {
             let Deviations { extra, missing, reordered, larger, .. } = course.seen;
             // Where sizes differ alone, what was not expected stands in the place of what is missing.

@@ -107,6 +107,12 @@ impl Plans {
         self.drafts().map(Draft::positions).max().unwrap_or(0)
     }
 
+    /// How the plan lies that the last entry went by.
+    #[cfg(feature = "tracing")]
+    pub(super) fn last_draft(&self) -> Option<&Draft> {
+        self.plans.get(self.last).and_then(|plan| plan.draft.as_ref())
+    }
+
     fn drafts(&self) -> impl Iterator<Item = &Draft> {
         self.plans.iter().filter_map(|plan| plan.draft.as_ref())
     }

@@ -4,6 +4,8 @@ use super::ask::Asked;
 use super::reclaim;
 use crate::base::error::Error;
 use crate::base::shortage::Shortage;
+#[cfg(feature = "tracing")]
+use crate::base::subscriber::TARGET;
 use crate::device::process;
 use crate::range::DeviceRange;
 
@@ -29,5 +31,31 @@ pub(crate) fn told(error: Error, asked: &Asked<'_>) -> Error {
         shortage.idle_bytes = occupancy.reserved.saturating_sub(occupancy.live);
         shortage.longest_free_bytes = range.longest_free();
     }
-    error.with_shortage(shortage.held_by(reclaim::holdings(stream.memory_id())))
+    let error = error.with_shortage(shortage.held_by(reclaim::holdings(stream.memory_id())));
+    #[cfg(feature = "tracing")]
+    tell(&error, stream.memory_id());
+    error
+}
+
+/// Tells a subscriber of `tracing` what is returned to the program too.
+#[cfg(feature = "tracing")]
+fn tell(error: &Error, device: u64) {
+    let Some(Shortage { bytes, scope, scope_site, bound, most_bytes, held_bytes, live_bytes, idle_bytes, .. }) =
+        error.shortage()
+    else {
+        return;
+    };
+    tracing::warn!(
+        target: TARGET,
+        scope = scope.as_deref(),
+        device,
+        bytes,
+        %bound,
+        most_bytes,
+        held_bytes,
+        live_bytes,
+        idle_bytes,
+        site = scope_site.map(display),
+        "out of memory"
+    );
 }

@@ -1,10 +1,14 @@
 //! What the ladder did, kept for each device, and told to the scope that asked.
 
+#[cfg(feature = "tracing")]
+use std::fmt;
 use std::sync::{Arc, PoisonError, Weak};
 
 use super::ask::Asked;
 use super::climbs::Climbs;
 use super::ladder::Rung;
+#[cfg(feature = "tracing")]
+use crate::base::subscriber::TARGET;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::process;
 use crate::device::{Device, Memory};
@@ -62,12 +66,25 @@ impl Tally {
             None => self.0.failed = 1,
         }
         self.count(asked);
+        #[cfg(feature = "tracing")]
+        self.tell(asked, served.map_or("none", Rung::name));
     }
 
     /// Nothing idle served it, and more than the soft limit is to be held.
     pub(super) fn end_beyond(mut self, asked: &Asked<'_>) {
         self.0.beyond_soft = 1;
         self.count(asked);
+        #[cfg(feature = "tracing")]
+        self.tell(asked, "none, beyond the soft limit");
+    }
+
+    /// Tells a subscriber of `tracing`, once no lock is held.
+    #[cfg(feature = "tracing")]
+    fn tell(&self, asked: &Asked<'_>, served_by: &str) {
+        let (device, bytes, freed_bytes) = (asked.stream.memory_id(), asked.bytes, self.freed_bytes());
+        let name = asked.holder.and_then(|holder| holder.name());
+        let (scope, gave) = (name.as_deref(), Gave(&self.0));
+        tracing::debug!(target: TARGET, scope, device, bytes, served_by, %gave, freed_bytes, "climb for memory");
     }
 
     /// For the scope that asked, and for the device.
@@ -85,5 +102,20 @@ impl Tally {
         if let Some((_, sum)) = tallies.get_mut(place) {
             sum.add(&self.0);
         }
+    }
+}
+
+/// The rungs on which somebody gave something, with the bytes of each.
+#[cfg(feature = "tracing")]
+struct Gave<'a>(&'a Climbs);
+
+#[cfg(feature = "tracing")]
+impl fmt::Display for Gave<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gave = Rung::ALL.into_iter().filter(|&rung| self.0.of(rung).freed_bytes > 0);
+        gave.enumerate().try_for_each(|(place, rung)| {
+            let comma = if place > 0 { ", " } else { "" };
+            write!(f, "{comma}{rung}: {}", self.0.of(rung).freed_bytes)
+        })
     }
 }

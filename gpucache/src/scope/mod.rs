@@ -1,6 +1,8 @@
 //! Scopes by name: as values, which the macros expand to, and what can be done with a name.
 
 mod name;
+#[cfg(feature = "tracing")]
+mod shown;
 mod stack;
 mod value;
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::base::amounts::{Bytes, Count};
+#[cfg(feature = "tracing")]
+use crate::base::subscriber::TARGET;
 use crate::cache::registry::NamedCaches;
 use crate::cache::{Cache, Known};
 use crate::doctor::{self, Diagnosis, Siblings};
@@ -117,7 +119,10 @@ pub fn invalidate_all() -> Invalidated {
 fn invalidate_scope(scope: &NamedCaches) -> Invalidated {
     let held = scope.stats();
     scope.caches().into_iter().for_each(Cache::invalidate);
-    Invalidated { is_known: true, bytes: held.idle_bytes.max(held.spare_bytes), busy_blocks: held.busy_blocks }
+    let (bytes, busy_blocks) = (held.idle_bytes.max(held.spare_bytes), held.busy_blocks);
+    #[cfg(feature = "tracing")]
+    tracing::debug!(target: TARGET, scope = &**scope.name(), bytes, busy_blocks, "invalidation");
+    Invalidated { is_known: true, bytes, busy_blocks }
 }
 
 /// The names of all scopes, in no order: those that were ever entered, but for names that were forgotten as nobody came back to

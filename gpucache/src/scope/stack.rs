@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+#[cfg(feature = "tracing")]
+use super::shown::Shown;
 use crate::cache::current::{self, Current};
 use crate::cache::registry::{self, NamedCaches};
 use crate::cache::{Cache, Recycle, Terms};
@@ -42,6 +44,9 @@ use crate::trace;
 pub struct ScopeGuard {
     /// Names the entry on the stack; `None` if the thread is too far into its end to have one.
     entry: Option<u64>,
+    /// Ends once the scope is left. `None` where no tool would show it.
+    #[cfg(feature = "tracing")]
+    _shown: Option<Shown>,
     this_thread: PhantomData<*const ()>,
 }
 
@@ -88,14 +93,26 @@ impl ScopeGuard {
         (terms, placement): (Terms, Option<Placement>),
         visit: Visit,
     ) -> ScopeGuard {
-        ScopeGuard::of(|stack| {
+        #[cfg(feature = "tracing")]
+        let shown = Shown::begin(name);
+        let guard = ScopeGuard::of(|stack| {
             let cache = stack.cache(name, site);
             cache.enter(terms, visit);
             if trace::is_on() {
                 cache.note_entered();
             }
             stack.push(Some(Current { cache, terms }), placement)
-        })
+        });
+        #[cfg(feature = "tracing")]
+        let guard = guard.showing(shown);
+        guard
+    }
+
+    /// The same, as other tools show it.
+    #[cfg(feature = "tracing")]
+    fn showing(mut self, shown: Option<Shown>) -> ScopeGuard {
+        self._shown = shown;
+        self
     }
 
     /// Leaves all scopes until the guard goes: arrays are plain allocations then, freed when they are dropped. The value form
@@ -118,7 +135,12 @@ impl ScopeGuard {
     }
 
     fn of(push: impl FnOnce(&Stack) -> u64) -> ScopeGuard {
-        ScopeGuard { entry: STACK.try_with(push).ok(), this_thread: PhantomData }
+        ScopeGuard {
+            entry: STACK.try_with(push).ok(),
+            #[cfg(feature = "tracing")]
+            _shown: None,
+            this_thread: PhantomData,
+        }
     }
 }
 
@@ -220,7 +242,7 @@ impl Stack {
         set_scoped(inside.find_map(|entry| entry.placement));
         drop(entries);
         // SAFETY: an entry entered its cache before it came onto the stack, and leaves it after it was taken off and
-        // this was called again.
+        // this was called again: by its guard, or by the end of its cache's thread.
         unsafe { current::set(top, bottom) };
     }
 }
@@ -238,9 +260,9 @@ fn terms_of_open(entries: &[Entry], cache: &'static Cache) -> Option<Terms> {
 impl Drop for Stack {
     /// The end of the thread: its caches wait for the next one, and what is busy goes back there when it is dropped.
     fn drop(&mut self) {
-        // SAFETY: nobody serves this thread any more.
-        unsafe { current::set(None, None) };
-        set_scoped(None);
+        // Nobody serves this thread any more.
+        drop(self.entries.take());
+        self.serve_from_top();
         if thread_is_main() {
             return process_exits_now();
         }

@@ -13,6 +13,8 @@ mod errors;
 mod known;
 mod lent;
 mod memory;
+#[cfg(feature = "tracing")]
+pub(crate) mod nvtx;
 mod order;
 mod own_calls;
 mod pages;

@@ -1,0 +1,15 @@
+//! What all that is told by the crate `tracing` has in common: whose it is, and whether anybody hears it.
+//!
+//! A subscriber is code of the program, which may enter scopes and allocate. So nothing is told under a lock, or while the
+//! owner's side of a cache is borrowed: it is kept until then.
+
+use tracing::level_filters::LevelFilter;
+
+/// The target of every span and event.
+pub(crate) const TARGET: &str = "gpucache";
+
+/// Whether any subscriber may want events, so that one is worth keeping until it can be told: one relaxed load.
+#[inline]
+pub(crate) fn is_heard() -> bool {
+    LevelFilter::current() >= LevelFilter::DEBUG
+}

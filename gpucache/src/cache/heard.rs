@@ -1,0 +1,67 @@
+//! What a subscriber of `tracing` is told of a scope's plans: that there is another layout, that an entry deviated, that the memory
+//! of plans came or grew.
+//!
+//! A subscriber is code of the program: it is told where nothing is borrowed and nothing is on its way to the range.
+
+use super::owner::Owner;
+use crate::base::subscriber::TARGET;
+use crate::home::{Deviations, Sample};
+use crate::planner::News;
+
+impl Owner {
+    /// Tells what became of plans in an entry.
+    #[cold]
+    pub(super) fn tell(&self, news: &News) {
+        let name = self.scope_name();
+        let scope = name.as_deref().unwrap_or_default();
+        match *news {
+            News::LaidOut { positions, bytes, bound_bytes, allocations } => {
+                let share = allocations.map(|allocations| positions as f64 / allocations.max(1) as f64);
+                tracing::debug!(target: TARGET, scope, positions, bytes, bound_bytes, share, "plan laid out");
+            }
+            News::Deviated { seen, first } => tell_deviation(scope, seen, first.as_ref()),
+        }
+    }
+
+    /// Tells that plans have another arena than they had before, if they have one now.
+    #[cold]
+    pub(super) fn tell_arena(&self, device: u64) {
+        let bytes = self.shared.counters.plan.block.get();
+        if bytes == 0 {
+            return;
+        }
+        let before_bytes = self.with(|local, _| std::mem::replace(&mut local.last_arena, bytes));
+        let name = self.scope_name();
+        let scope = name.as_deref().unwrap_or_default();
+        tracing::debug!(target: TARGET, scope, device, bytes, before_bytes, "arena reserved");
+    }
+
+    /// Tells how long the ring is that has grown.
+    #[cold]
+    pub(super) fn tell_ring(&self, device: u64) {
+        let (name, bytes) = (self.scope_name(), self.shared.counters.plan.ring.get());
+        tracing::debug!(target: TARGET, scope = name.as_deref().unwrap_or_default(), device, bytes, "ring grew");
+    }
+}
+
+fn tell_deviation(scope: &str, seen: Deviations, first: Option<&Sample>) {
+    let Deviations { extra, missing, reordered, larger, blocked } = seen;
+    let expected = first.and_then(|first| first.expected);
+    tracing::debug!(
+        target: TARGET,
+        scope,
+        extra,
+        missing,
+        reordered,
+        larger,
+        blocked,
+        number = first.map(|first| first.number),
+        dtype = first.map(|first| first.type_name),
+        shape = first.map(|first| debug(first.shape.dims().0)),
+        bytes = first.map(|first| first.bytes),
+        least_expected_bytes = expected.map(|(least, _)| least),
+        most_expected_bytes = expected.map(|(_, most)| most),
+        site = first.and_then(|first| first.site).map(display),
+        "deviation from the plan"
+    );
+}

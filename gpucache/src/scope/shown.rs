@@ -1,0 +1,42 @@
+//! An entry of a scope as other tools show it: a span of the crate `tracing`, and with CUDA an NVTX range.
+
+use std::panic::AssertUnwindSafe;
+
+use tracing::span::EnteredSpan;
+
+use crate::base::subscriber::{TARGET, is_heard};
+#[cfg(feature = "cuda")]
+use crate::device::nvtx;
+
+/// What the calling thread is in until this is dropped. A subscriber is told before the scope is entered, and once it is left.
+#[derive(Debug)]
+pub(super) struct Shown {
+    /// First, so that it ends within the span.
+    #[cfg(feature = "cuda")]
+    _range: Option<nvtx::Range>,
+    /// Who catches a panic of the scope's block sees nothing of the span that could be half done.
+    _span: AssertUnwindSafe<EnteredSpan>,
+}
+
+impl Shown {
+    /// Shows an entry of the scope of this name; `None`, after a load for each, where neither a subscriber nor the library of
+    /// ranges is there.
+    #[inline]
+    pub(super) fn begin(name: &str) -> Option<Shown> {
+        #[cfg(feature = "cuda")]
+        let is_seen = is_heard() || nvtx::is_there();
+        #[cfg(not(feature = "cuda"))]
+        let is_seen = is_heard();
+        is_seen.then(|| Shown::begin_heard(name))
+    }
+
+    #[inline(never)]
+    fn begin_heard(name: &str) -> Shown {
+        let span = tracing::debug_span!(target: TARGET, "gpucache.scope", scope = name).entered();
+        Shown {
+            #[cfg(feature = "cuda")]
+            _range: nvtx::Range::begin(name),
+            _span: AssertUnwindSafe(span),
+        }
+    }
+}
