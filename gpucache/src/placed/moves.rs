@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::speed::Speed;
+use super::speed::{Speed, nanoseconds};
 use crate::base::amounts::{Bytes, Count};
 
 /// What arrays that may rest on the host did so far: on a device, of [`placed_stats`](super::placed_stats), or in the entries of a
@@ -143,11 +143,6 @@ pub(super) struct Moves {
     waited: AtomicU64,
     copying: AtomicU64,
     layout: AtomicU64,
-}
-
-/// As many as a counter has, which is enough for centuries.
-pub(super) fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Moves {

@@ -7,7 +7,10 @@ use std::array::from_fn;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::moves::nanoseconds;
+/// As many as a counter has, which is enough for centuries.
+pub(super) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// From so many bytes on, by their logarithm, a copy takes much longer than it takes to begin.
 const LARGE: usize = 20;

@@ -141,8 +141,7 @@ impl Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Device;
-    use crate::prelude::*;
+    use crate::device::{Device, Host};
 
     #[test]
     fn what_is_over_is_counted_where_nobody_asks() {

@@ -76,7 +76,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::prelude::*;
+    use crate::device::{Device, Host};
 
     #[test]
     fn work_is_timed_without_what_was_waited_for() {
