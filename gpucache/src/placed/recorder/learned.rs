@@ -19,11 +19,10 @@ pub(super) struct Learned {
     pub(super) uses: Vec<Seen>,
     /// The next use when each of them had ended.
     until: Vec<u32>,
-    /// The index of each array, and the array.
+    /// Each array, by its index.
     pub(super) arrays: Vec<(Name, Weak<dyn Rests>, u64)>,
-    index: HashMap<Name, u32>,
-    /// The last use of each array, by its place.
-    last: Vec<u32>,
+    /// The index of each array, and the place of its last use.
+    index: HashMap<Name, (u32, u32)>,
     pub(super) yard: Option<Arc<Yard>>,
     /// The least room that there was for all arrays.
     pub(super) room: u64,
@@ -39,14 +38,14 @@ pub(super) struct Learned {
 impl Learned {
     /// An entry whose uses are known already, up to now.
     pub(super) fn of(uses: Vec<Seen>, arrays: Vec<(Name, Weak<dyn Rests>, u64)>) -> Learned {
-        let index: HashMap<Name, u32> = arrays.iter().zip(0..).map(|((name, ..), index)| (*name, index)).collect();
+        // One that was not used yet has no last use.
+        let unused = arrays.iter().zip(0..).map(|((name, ..), index)| (*name, (index, u32::MAX)));
+        let mut index: HashMap<Name, (u32, u32)> = unused.collect();
         let until = (1..=uses.len() as u32).collect();
-        // Of an array that was not used yet the next use is the last one, or there is none.
-        let mut last = vec![u32::MAX; arrays.len()];
         for (seen, place) in uses.iter().zip(0..) {
-            index.get(&seen.name).into_iter().for_each(|&array| last[array as usize] = place);
+            index.get_mut(&seen.name).into_iter().for_each(|(_, last)| *last = place);
         }
-        Learned { uses, until, arrays, index, last, ..Learned::default() }
+        Learned { uses, until, arrays, index, ..Learned::default() }
     }
 
     /// Another use. Its place, if it is written down.
@@ -67,19 +66,18 @@ impl Learned {
         self.uses.push(seen);
         self.until.push(self.uses.len() as u32);
         let (place, next) = (self.uses.len() as u32 - 1, self.arrays.len() as u32);
-        let array = *self.index.entry(seen.name).or_insert(next);
-        if array == next {
+        let (array, last) = self.index.entry(seen.name).or_insert((next, place));
+        *last = place;
+        if *array == next {
             let known: Arc<dyn Rests> = slot.clone();
             self.arrays.push((seen.name, Arc::downgrade(&known), slot.tag().bytes));
-            self.last.push(place);
         }
-        self.last[array as usize] = place;
         Some(place)
     }
 
     /// An array is gone: its last use lasted until now.
     pub(super) fn gone(&mut self, name: Name) {
-        let last = self.index.get(&name).map(|&array| self.last[array as usize]);
+        let last = self.index.get(&name).map(|(_, last)| *last);
         last.into_iter().for_each(|place| self.end_use(place));
     }
 
@@ -129,7 +127,7 @@ impl Learned {
 
     /// As the pure part wants it. How long each use takes is not known: as long as its bytes are many, a matrix being read once.
     pub(super) fn order(&self, seconds: f64) -> Order {
-        let place = |use_: &Seen| self.index.get(&use_.name).copied().unwrap_or(0);
+        let place = |use_: &Seen| self.index.get(&use_.name).map_or(0, |(array, _)| *array);
         let bytes: Vec<u64> = self.arrays.iter().map(|(_, _, bytes)| *bytes).collect();
         let seen = self.uses.iter().zip(&self.until);
         let uses: Vec<Use> =
