@@ -167,10 +167,10 @@ fn a_handler_asks_for_the_array_that_is_on_its_way() {
 fn small_arrays_tell_nothing_of_how_long_large_copies_take() {
     let _turn = turn();
     let host = Host::new_stream().unwrap();
-    for bytes in [0, 64] {
-        let small = arrays(&host, 1, bytes);
+    let small = [0, 64].map(|bytes| arrays(&host, 1, bytes));
+    for small in &small {
         small[0].choose_placement(Placement::Host);
-        (0..1000).for_each(|_| use_all(&small));
+        (0..1000).for_each(|_| use_all(small));
     }
     limit(&host, u64::MAX);
     trim(&host).unwrap();
