@@ -81,6 +81,10 @@ impl<T: Element> Away<T> {
         Ok(Copied { copy: Array { block, typed: PhantomData }, fence, span })
     }
 
+    pub(crate) fn shape(&self) -> &[usize] {
+        self.block.dims()
+    }
+
     /// Gives the elements another shape, of as many.
     pub(crate) fn reshape(&mut self, dims: &[usize]) {
         self.block.reshape(dims);

@@ -43,8 +43,8 @@ thread_local! {
     static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
     /// The cache of `CURRENT`, if it keeps blocks and no trace was on when it came to stand there.
     static KEEPING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
-    /// The cache of the outermost scope.
-    static OUTERMOST: Cell<Option<&'static Cache>> = const { Cell::new(None) };
+    /// The cache of the outermost scope, and the entry that it was in when the thread came there.
+    static OUTERMOST: Cell<Option<(&'static Cache, Entry)>> = const { Cell::new(None) };
     /// The cache of `CURRENT`, if it plans and no trace was on when it came to stand there.
     static PLANNING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
 }
@@ -54,7 +54,11 @@ thread_local! {
 /// # Safety
 /// This thread has entered the cache and does not leave it before another call replaces it.
 pub(crate) unsafe fn set(current: Option<Current>, outermost: Option<Current>) {
-    OUTERMOST.set(outermost.map(|outermost| outermost.cache));
+    OUTERMOST.set(outermost.map(|Current { cache, .. }| {
+        // Inside of it the scope may be entered again, which begins no other outermost entry.
+        let known = OUTERMOST.get().filter(|(known, _)| std::ptr::eq(*known, cache));
+        known.unwrap_or_else(|| (cache, Entry::of(cache)))
+    }));
     CURRENT.set(current);
     // While a trace is on, nothing is served but by the ways that tell it.
     let is_traced = trace::is_on();
@@ -173,12 +177,12 @@ impl Entry {
 /// The entry of the outermost scope that the thread is in.
 #[inline]
 pub(crate) fn outermost() -> Option<Entry> {
-    OUTERMOST.get().map(Entry::of)
+    OUTERMOST.get().map(|(_, entry)| entry)
 }
 
 /// The name of the outermost scope that the thread is in.
 pub(crate) fn outermost_name() -> Option<Arc<str>> {
-    OUTERMOST.get()?.scope_name()
+    OUTERMOST.get()?.0.scope_name()
 }
 
 /// The entry that the thread is in, or [`Entry::NONE`].

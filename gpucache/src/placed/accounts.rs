@@ -1,6 +1,6 @@
 //! Who moves: the thread, and the scope that it is in, by its name.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::{Arc, PoisonError};
 
 use hashbrown::HashMap;
@@ -12,6 +12,8 @@ use crate::cache::registry::NamedCaches;
 
 thread_local! {
     static MOVED: Cell<u64> = const { Cell::new(0) };
+    /// What the thread does now is of this account, whatever scope it is in.
+    static ACTING: RefCell<Option<Arc<Moves>>> = const { RefCell::new(None) };
 }
 
 /// Bytes that the calling thread has moved so far, in and out.
@@ -31,8 +33,20 @@ fn accounts() -> MutexGuard<'static, Accounts> {
     ACCOUNTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Has what is done in `act` count for an account, if there is one: the thread may be in another scope by now.
+pub(super) fn acting_for<R>(account: Option<Arc<Moves>>, act: impl FnOnce() -> R) -> R {
+    let set = |account| ACTING.try_with(|acting| acting.replace(account)).ok().flatten();
+    let outer = set(account);
+    let answer = act();
+    set(outer);
+    answer
+}
+
 /// That of the outermost scope that the thread is in.
 pub(super) fn of_thread() -> Option<Arc<Moves>> {
+    if let Ok(Some(acting)) = ACTING.try_with(|acting| acting.borrow().clone()) {
+        return Some(acting);
+    }
     let name = current::outermost_name()?;
     let mut accounts = accounts();
     if let Some(moves) = accounts.get(&name) {

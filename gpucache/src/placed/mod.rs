@@ -11,6 +11,7 @@
 //! | `guard` | [`Fetched`], [`FetchedMut`]: an array that stays on the device meanwhile |
 //! | `slot` | where an array is, and how it moves |
 //! | `yard` | the slots of a device: its lanes, its room, and who leaves |
+//! | `yards` | those of all devices |
 //! | `recorder` | which entry a use is of, and whether it goes as expected |
 //! | `recorder::learned` | an entry that is written down |
 //! | `recorder::followed` | an entry that goes by a known order, and makes the moves that are due |
@@ -22,6 +23,7 @@
 //! | `moves` | what was moved, counted: [`PlacedStats`] |
 //! | `accounts` | who moved it: the thread, and its scope |
 //! | `waits` | how long streams waited for it |
+//! | `speed` | how long copies take |
 //! | `sampling` | which entries that is timed in |
 //! | `told` | what a subscriber of `tracing` hears of moves |
 
@@ -35,9 +37,11 @@ mod recorder;
 mod sampling;
 mod side;
 mod slot;
+mod speed;
 mod told;
 mod waits;
 mod yard;
+mod yards;
 
 pub use guard::{Fetched, FetchedMut};
 pub use moves::PlacedStats;

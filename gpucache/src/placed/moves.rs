@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use super::speed::{Speed, nanoseconds};
 use crate::base::amounts::{Bytes, Count};
 
 /// What arrays that may rest on the host did so far: on a device, of [`placed_stats`](super::placed_stats), or in the entries of a
@@ -43,7 +44,7 @@ pub struct PlacedStats {
     /// [`Backend::mark`](crate::device::Backend::mark) tells no time.
     ///
     /// An entry that goes by a known order is timed in the first two by the same moves, and then in one of sixteen; those between count
-    /// as much as the last one that was timed.
+    /// as much as the last one that was timed, and no more than the time from their begin to that of the next one.
     pub waited: Duration,
     /// How long all copies took: those that were not timed as long as others did before, by their bytes.
     pub copying: Duration,
@@ -136,20 +137,13 @@ pub(super) struct Moves {
     pub(super) scheduled_bytes: AtomicU64,
     pub(super) bound_bytes: AtomicU64,
     pub(super) resident: AtomicU64,
+    pub(super) speed: Speed,
     /// How much may be on the device before more is told to be needed.
     pub(super) most_told: AtomicU64,
-    /// The bytes of copies that were timed, and the nanoseconds that they took.
-    timed_bytes: AtomicU64,
-    timed: AtomicU64,
     /// In nanoseconds.
     waited: AtomicU64,
     copying: AtomicU64,
     layout: AtomicU64,
-}
-
-/// As many as a counter has, which is enough for centuries.
-pub(super) fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Moves {
@@ -163,24 +157,6 @@ impl Moves {
 
     pub(super) fn add_copying(&self, time: Duration) {
         self.copying.fetch_add(nanoseconds(time), Relaxed);
-    }
-
-    /// A copy of so many bytes was timed.
-    pub(super) fn note_timed(&self, bytes: u64, time: Duration) {
-        self.timed_bytes.fetch_add(bytes, Relaxed);
-        self.timed.fetch_add(nanoseconds(time), Relaxed);
-    }
-
-    /// How long a copy of so many bytes takes, by those that were timed; nothing where none was.
-    pub(super) fn usual_time(&self, bytes: u64) -> Duration {
-        let [timed_bytes, timed] = [&self.timed_bytes, &self.timed].map(|count| count.load(Relaxed) as f64);
-        Duration::from_nanos((timed * bytes as f64 / timed_bytes.max(1.0)) as u64)
-    }
-
-    /// Bytes a second of copies, by those that were timed.
-    pub(super) fn bytes_per_second(&self) -> Option<f64> {
-        let [bytes, nanoseconds] = [&self.timed_bytes, &self.timed].map(|count| count.load(Relaxed) as f64);
-        (nanoseconds > 0.0).then(|| bytes * 1e9 / nanoseconds)
     }
 
     /// Without what is held of the host's memory.

@@ -11,7 +11,8 @@ use super::placement::{self, Placement};
 use super::recorder::{self, Noted};
 use super::slot::{Slot, gone};
 use super::told::{self, telling};
-use super::yard::{self, Rests};
+use super::yard::Rests;
+use super::yards;
 use crate::array::{Array, Element, Shape};
 use crate::base::error::Result;
 use crate::device::Device;
@@ -68,7 +69,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     }
 
     fn with(array: Array<T, D>, placement: Placement) -> Self {
-        let yard = yard::of(array.device().stream_handle());
+        let yard = yards::of(array.device().stream_handle());
         let dims = array.shape().to_vec();
         Placed { slot: Slot::new(yard, array, placement), dims }
     }
@@ -90,7 +91,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         let dims = shape.dims();
         let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
         recorder::make_way();
-        yard::of(device.stream_handle()).make_room(bytes as u64);
+        yards::of(device.stream_handle()).make_room(bytes as u64);
         Ok(Placed::with(Array::zeros_of_no_scope(device, dims)?, placement::of_thread()))
     }
 
@@ -98,7 +99,8 @@ impl<T: Element, D: Device> Placed<T, D> {
     ///
     /// # Errors
     /// [`is_out_of_memory`](crate::Error::is_out_of_memory) if nothing else may leave for it; [`is_unavailable`](crate::Error::is_unavailable) if it
-    /// is away and a graph is captured; a failure of the device. The array stays where it is then.
+    /// is away and a graph is captured, or in a handler ([`on_pressure`](crate::on_pressure)) of the shortage that it met itself on its way;
+    /// a failure of the device. The array stays where it is then.
     ///
     /// ```
     /// use gpucache::{Placed, prelude::*};
@@ -112,7 +114,8 @@ impl<T: Element, D: Device> Placed<T, D> {
     pub fn fetch(&self) -> Result<Fetched<'_, T, D>> {
         let noted = self.note_use(Access::Read);
         if self.ends_plainly(noted)
-            && let Ok(array) = RwLockReadGuard::try_map(self.slot.read(), |state| state.settled())
+            && let Some(state) = self.slot.try_read()
+            && let Ok(array) = RwLockReadGuard::try_map(state, |state| state.settled())
         {
             return Ok(Fetched { array, _ending: None });
         }
@@ -123,7 +126,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     #[inline(never)]
     fn fetch_anyhow(&self, noted: Option<Noted>) -> Result<Fetched<'_, T, D>> {
         loop {
-            if let Ok(array) = RwLockReadGuard::try_map(self.slot.read(), |state| state.settled()) {
+            if let Ok(array) = RwLockReadGuard::try_map(self.slot.read()?, |state| state.settled()) {
                 return Ok(Fetched { array, _ending: self.ending(noted) });
             }
             self.come()?;
@@ -334,7 +337,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     pub fn reshape(mut self, shape: impl Shape) -> Result<Self> {
         // Asked once: what safe code answers the second time may be another shape.
         let dims = shape.dims();
-        self.slot.reshape(dims, &self.dims)?;
+        self.slot.reshape(dims)?;
         self.dims = dims.to_vec();
         Ok(self)
     }

@@ -232,7 +232,7 @@ impl Recorder {
         (self.begun, self.born) = (Instant::now(), 0);
         self.account = accounts::of_thread();
         let known = self.scopes.entry(entry.scope()).or_default().known.take();
-        let known = known.and_then(|mut followed| followed.begin(entry).then_some(followed));
+        let known = known.and_then(|mut followed| followed.begin(entry, self.account.clone()).then_some(followed));
         self.now = known.map_or_else(record_anew, Now::Following);
     }
 
@@ -242,7 +242,8 @@ impl Recorder {
         let scope = self.scopes.entry(entry.scope()).or_default();
         match std::mem::replace(&mut self.now, Now::Recording(Learned::default())) {
             Now::Following(mut followed) => {
-                if followed.end() {
+                // It ended before the thread came to where it is now.
+                if accounts::acting_for(self.account.clone(), || followed.end()) {
                     scope.known = Some(followed);
                 } else {
                     followed.count(|moves| _ = moves.mispredictions.fetch_add(1, Relaxed));

@@ -1,11 +1,11 @@
 //! Which entries of a known order are timed, and what the others count as.
 //!
 //! The first entries by new moves are timed, and then one in sixteen. An entry that is not counts as much as the last one that was,
-//! once all of that is over.
+//! once all of that is over, but no more than the time that it took itself.
 
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::cache::current::{self, Entry};
@@ -90,8 +90,11 @@ pub(super) struct Sampling {
     /// Entries by these moves.
     entries: u64,
     last: Option<Arc<Sample>>,
-    /// Entries that were not timed, and do not count yet.
-    owed: u32,
+    /// Entries that were not timed, and of which it is not known yet what they count as.
+    unknown: u32,
+    /// What is known to be counted, and was not yet; and when the last entry began.
+    owed: Duration,
+    begun: Option<Instant>,
 }
 
 impl Sampling {
@@ -104,10 +107,12 @@ impl Sampling {
     pub(super) fn begin(&mut self, entry: Entry) -> Duration {
         self.entries += 1;
         let is_timed = self.entries <= FIRST || self.entries.is_multiple_of(EVERY);
-        let due = if is_timed { Duration::ZERO } else { self.owe() };
+        let due = self.pay();
         let sample = is_timed.then(Arc::<Sample>::default);
         if is_timed {
-            self.last.clone_from(&sample);
+            (self.last, self.owed) = (sample.clone(), Duration::ZERO);
+        } else {
+            self.unknown += 1;
         }
         let _ = KNOWN.try_with(|known| known.replace(Some((entry, sample))));
         due
@@ -119,9 +124,37 @@ impl Sampling {
         self.last.clone().filter(|_| self.entries == FIRST)
     }
 
-    fn owe(&mut self) -> Duration {
-        self.owed += 1;
-        let waits = self.last.as_ref().and_then(|last| last.waits());
-        waits.map_or(Duration::ZERO, |waits| waits.iter().sum::<Duration>() * std::mem::take(&mut self.owed))
+    /// What those before this entry waited, as far as it is known. An entry that was timed may have been slow, and no other one waited for
+    /// longer than it took.
+    fn pay(&mut self) -> Duration {
+        let now = Instant::now();
+        let passed = self.begun.replace(now).map_or(Duration::ZERO, |begun| now - begun);
+        if let Some(waits) = self.last.as_ref().and_then(|last| last.waits()) {
+            self.owed += waits.iter().sum::<Duration>() * std::mem::take(&mut self.unknown);
+        }
+        let due = self.owed.min(passed);
+        self.owed -= due;
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_that_are_not_timed_wait_for_no_longer_than_they_take() {
+        let (mut sampling, begun) = (Sampling::default(), Instant::now());
+        assert_eq!(sampling.begin(Entry::NONE) + sampling.begin(Entry::NONE), Duration::ZERO);
+        // The last entry that was timed was slow, for a reason that the others do not have.
+        let sample = sampling.second().unwrap();
+        sample.end(sample.begin(), Duration::from_secs(100));
+        let mut entry = || {
+            std::thread::sleep(Duration::from_millis(1));
+            sampling.begin(Entry::NONE)
+        };
+        let counted: Duration = (0..8).map(|_| entry()).sum();
+        let passed = begun.elapsed();
+        assert!(counted <= passed && counted >= Duration::from_millis(6), "{counted:?} of {passed:?}");
     }
 }

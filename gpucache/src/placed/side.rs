@@ -2,7 +2,7 @@
 
 use super::accounts;
 use super::moves::PlacedStats;
-use super::yard;
+use super::yards;
 use crate::device::{Device, Memory};
 use crate::pressure::limits;
 
@@ -21,8 +21,7 @@ pub fn placed_stats(device: &impl Device) -> PlacedStats {
 pub(crate) fn placed_stats_of_memory(memory: &Memory) -> PlacedStats {
     // What was held stays so when no array is left, until it is trimmed.
     let held = || memory.known_host_side().map_or(0, |host| host.meter().held());
-    yard::of_memory(memory.id())
-        .map_or_else(|| PlacedStats { host_bytes: held(), ..PlacedStats::default() }, |yard| yard.stats())
+    PlacedStats { host_bytes: held(), ..yards::stats(memory) }
 }
 
 /// What arrays that may rest on the host did so far in the entries of the scope `name`, over all threads and devices; `None` if none
@@ -40,7 +39,7 @@ pub(crate) fn placed_stats_of_memory(memory: &Memory) -> PlacedStats {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn placed_stats_of(name: impl AsRef<str>) -> Option<PlacedStats> {
-    yard::settle_all();
+    yards::settle_all();
     accounts::find(name.as_ref()).map(|moves| moves.read())
 }
 

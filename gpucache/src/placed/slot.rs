@@ -3,6 +3,7 @@
 //! Invariants: an array is on the device, or away, or both, and then both are equal unless it was written since it came (`is_clean`).
 //! It leaves only where nobody has it locked, and only once its copy on the host is complete in the order of the streams.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -78,6 +79,11 @@ fn follow<T: Element, D: Device>(array: &mut Option<Array<T, D>>, copy: &mut Opt
     Ok(())
 }
 
+thread_local! {
+    /// The slot that the thread has locked for a move, which may call what the program registered for a shortage.
+    static MOVED: Cell<u64> = const { Cell::new(0) };
+}
+
 static NEXT_SLOT: AtomicU64 = AtomicU64::new(1);
 
 impl<T: Element, D: Device> Slot<T, D> {
@@ -105,11 +111,23 @@ impl<T: Element, D: Device> Slot<T, D> {
         &self.device
     }
 
-    /// The state, for somebody who reads the array.
+    /// The state, for somebody who reads the array, unless it moves.
     #[inline]
-    pub(super) fn read(&self) -> RwLockReadGuard<'_, State<T, D>> {
+    pub(super) fn try_read(&self) -> Option<RwLockReadGuard<'_, State<T, D>>> {
         // Not behind a writer that waits: the thread may have the array lent already.
-        self.state.read_recursive()
+        self.state.try_read_recursive()
+    }
+
+    /// The same, once it does not move any more.
+    ///
+    /// # Errors
+    /// [`is_unavailable`](Error::is_unavailable) if it is this thread that moves it.
+    pub(super) fn read(&self) -> Result<RwLockReadGuard<'_, State<T, D>>> {
+        if MOVED.get() == self.tag.id {
+            let detail = "a handler of the shortage that it met asks for the array on its way";
+            return Err(Error::unavailable("a fetch", detail, "have the handler use other arrays"));
+        }
+        Ok(self.state.read_recursive())
     }
 
     pub(super) fn try_write(&self) -> Option<RwLockWriteGuard<'_, State<T, D>>> {
@@ -149,7 +167,10 @@ impl<T: Element, D: Device> Slot<T, D> {
 
     /// Makes a move that work of the array's stream may have to wait for.
     fn watch<R>(&self, act: impl FnOnce() -> R) -> R {
-        self.yard.waits.watch(self.device.stream_handle(), act)
+        let outer = MOVED.replace(self.tag.id);
+        let answer = self.yard.waits.watch(&self.yard.moves, self.device.stream_handle(), act);
+        MOVED.set(outer);
+        answer
     }
 
     /// The same for somebody who asks for the array now: its stream comes behind the copy.
@@ -200,9 +221,11 @@ impl<T: Element, D: Device> Slot<T, D> {
     ///
     /// # Errors
     /// [`is_invalid_shape`](Error::is_invalid_shape) for a shape of another number of them; the array is as it was then.
-    pub(super) fn reshape(&self, dims: &[usize], before: &[usize]) -> Result<()> {
-        same_elements::<T>(dims, before)?;
+    pub(super) fn reshape(&self, dims: &[usize]) -> Result<()> {
         let state = &mut *self.state.write();
+        // Of the array that is there now: another one may have been put in its place by way of a guard.
+        let before = state.here.as_ref().map(|here| here.shape()).or(state.away.as_ref().map(|away| away.shape()));
+        same_elements::<T>(dims, before.ok_or_else(gone)?)?;
         if let Some(here) = state.here.take() {
             state.here = Some(here.reshape(dims)?);
         }

@@ -67,13 +67,36 @@ fn take_over<W>(open: &mut VecDeque<Timed<W>>, mut act: impl FnMut(&Timed<W>, Du
     }
 }
 
+impl Open {
+    /// Counts what is over by now.
+    fn settle(&mut self, device: &Moves) {
+        take_over(&mut self.waits, |timed, length| {
+            timed.count(device, |moves| moves.add_waited(length));
+            timed.what.iter().for_each(|(sample, stretch)| sample.end(*stretch, length));
+        });
+        take_over(&mut self.copies, |timed, length| {
+            timed.count(device, |moves| moves.add_copying(length));
+            device.speed.note(timed.what, length);
+        });
+    }
+
+    /// Whether there is room for another one of either kind, once what is over by now is counted: a program need not ask.
+    fn make_room(&mut self, device: &Moves) -> bool {
+        let is_full = |open: &Open| open.waits.len().max(open.copies.len()) >= MOST_OPEN;
+        if is_full(self) {
+            self.settle(device);
+        }
+        !is_full(self)
+    }
+}
+
 impl Waits {
     fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a move that work of `stream` may have to wait for, and times for how long it does.
-    pub(super) fn watch<R>(&self, stream: &Stream, act: impl FnOnce() -> R) -> R {
+    pub(super) fn watch<R>(&self, device: &Moves, stream: &Stream, act: impl FnOnce() -> R) -> R {
         let Some(sample) = sampling::current() else { return act() };
         let outer = WATCHED.replace(stream.id());
         if outer == stream.id() {
@@ -82,24 +105,28 @@ impl Waits {
         let (answer, span) = Span::around(stream, act);
         WATCHED.set(outer);
         if let Some(span) = span {
-            let mut open = self.open();
-            if open.waits.len() < MOST_OPEN {
-                let what = sample.map(|sample| (sample.clone(), sample.begin()));
-                open.waits.push_back(Timed { span, scope: accounts::of_thread(), what });
-            }
+            self.add_wait(device, span, sample);
         }
         answer
+    }
+
+    fn add_wait(&self, device: &Moves, span: Span, sample: Option<Arc<Sample>>) {
+        let mut open = self.open();
+        if open.make_room(device) {
+            let what = sample.map(|sample| (sample.clone(), sample.begin()));
+            open.waits.push_back(Timed { span, scope: accounts::of_thread(), what });
+        }
     }
 
     /// A copy was put on a lane, which takes as long as `span`, or as long as others of as many bytes where that is not timed.
     pub(super) fn copies(&self, device: &Moves, span: Option<Span>, bytes: u64) {
         let (mut open, scope) = (self.open(), accounts::of_thread());
         match span {
-            Some(span) if open.copies.len() < MOST_OPEN => {
+            Some(span) if open.make_room(device) => {
                 open.copies.push_back(Timed { span, scope, what: bytes });
             }
             _ => {
-                let length = device.usual_time(bytes);
+                let length = device.speed.usual_time(bytes);
                 scope.as_deref().into_iter().chain([device]).for_each(|moves| moves.add_copying(length));
             }
         }
@@ -107,14 +134,23 @@ impl Waits {
 
     /// Counts what is over by now.
     pub(super) fn settle(&self, device: &Moves) {
-        let open = &mut *self.open();
-        take_over(&mut open.waits, |timed, length| {
-            timed.count(device, |moves| moves.add_waited(length));
-            timed.what.iter().for_each(|(sample, stretch)| sample.end(*stretch, length));
-        });
-        take_over(&mut open.copies, |timed, length| {
-            timed.count(device, |moves| moves.add_copying(length));
-            device.note_timed(timed.what, length);
-        });
+        self.open().settle(device);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Device, Host};
+
+    #[test]
+    fn what_is_over_is_counted_where_nobody_asks() {
+        let (host, waits, moves) = (Host::new(), Waits::default(), Moves::default());
+        let stream = host.stream_handle();
+        (0..MOST_OPEN).for_each(|_| waits.watch(&moves, stream, || ()));
+        let long = Duration::from_millis(50);
+        waits.watch(&moves, stream, || std::thread::sleep(long));
+        waits.settle(&moves);
+        assert!(moves.read().waited >= long, "{:?}", moves.read().waited);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A victim is what was used least recently. What is locked stays, and what rests on the device always.
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -13,7 +14,6 @@ use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 use crate::device::{Lane, Memory, Stream};
 use crate::pressure::demand::{self, Told};
-use crate::pressure::spill;
 use crate::range::DeviceRange;
 
 /// What a yard knows of a slot, whatever its elements and device.
@@ -68,71 +68,40 @@ pub(super) struct Yard {
     host: Arc<Memory>,
     lanes: OnceLock<Lanes>,
     slots: Mutex<Vec<Weak<dyn Rests>>>,
+    /// Who leaves next is at the end: all slots, with the times of their last use, as they were when this was made.
+    victims: Mutex<Vec<(u64, Weak<dyn Rests>)>>,
     /// Counts fetches.
     clock: AtomicU64,
-    pub(super) moves: Moves,
+    pub(super) moves: Arc<Moves>,
     pub(super) waits: Waits,
     /// What the device was told that arrays are likely to need again.
     told: Mutex<Told>,
-}
-
-type Yards = Vec<(u64, Weak<Yard>)>;
-
-fn yards() -> MutexGuard<'static, Yards> {
-    static YARDS: Mutex<Yards> = Mutex::new(Vec::new());
-    YARDS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Counts what is over by now of what was timed on any device.
-pub(super) fn settle_all() {
-    let known: Vec<Arc<Yard>> = yards().iter().filter_map(|(_, yard)| yard.upgrade()).collect();
-    known.iter().for_each(|yard| yard.settle());
-}
-
-/// The yard of the device of this number, if any array of it was placed that lives.
-pub(super) fn of_memory(id: u64) -> Option<Arc<Yard>> {
-    yards().iter().find(|(memory, _)| *memory == id).and_then(|(_, yard)| yard.upgrade())
-}
-
-/// The yard of a device.
-pub(super) fn of(stream: &Stream) -> Arc<Yard> {
-    if let Some(yard) = of_memory(stream.memory_id()) {
-        return yard;
-    }
-    let yard = Arc::new(Yard {
-        stream: stream.clone(),
-        host: stream.memory().host_side().clone(),
-        lanes: OnceLock::new(),
-        slots: Mutex::default(),
-        clock: AtomicU64::new(0),
-        moves: Moves::default(),
-        waits: Waits::default(),
-        told: Mutex::default(),
-    });
-    spill::register(spill_of);
-    let mut yards = yards();
-    // Another thread may have been faster.
-    if let Some(other) = yards.iter().find(|(id, _)| *id == stream.memory_id()).and_then(|(_, yard)| yard.upgrade()) {
-        return other;
-    }
-    yards.retain(|(_, yard)| yard.strong_count() > 0);
-    yards.push((stream.memory_id(), Arc::downgrade(&yard)));
-    yard
 }
 
 impl Drop for Yard {
     fn drop(&mut self) {
         let told = *self.told.get_mut().unwrap_or_else(PoisonError::into_inner);
         demand::tell(told, Told::default());
+        self.moves.most_told.store(0, Relaxed);
+        self.settle();
     }
 }
 
-/// Has arrays of a device leave until so many bytes are free, or none may leave any more. Returns the bytes.
-fn spill_of(memory: u64, bytes: u64) -> u64 {
-    of_memory(memory).map_or(0, |yard| yard.evict(bytes))
-}
-
 impl Yard {
+    pub(super) fn new(stream: &Stream, host: Arc<Memory>, moves: Arc<Moves>) -> Yard {
+        Yard {
+            stream: stream.clone(),
+            host,
+            lanes: OnceLock::new(),
+            slots: Mutex::default(),
+            victims: Mutex::default(),
+            clock: AtomicU64::new(0),
+            moves,
+            waits: Waits::default(),
+            told: Mutex::default(),
+        }
+    }
+
     /// So many bytes more are on the device. What was there at once is likely to be again, and pages are not given back meanwhile.
     pub(super) fn came(&self, bytes: u64) {
         let resident = self.moves.resident.fetch_add(bytes, Relaxed) + bytes;
@@ -189,6 +158,9 @@ impl Yard {
         let mut slots = self.slots();
         if slots.len() == slots.capacity() {
             slots.retain(|slot| slot.strong_count() > 0);
+            // As many have to come before they are looked through again.
+            let alive = slots.len();
+            slots.reserve(alive);
         }
         slots.push(slot);
     }
@@ -211,18 +183,40 @@ impl Yard {
 
     /// Has what was used least recently leave, until so many bytes are free or none may leave any more. Returns the bytes.
     #[cold]
-    fn evict(&self, bytes: u64) -> u64 {
-        // Not under the lock: to leave may take a while, and what leaves may be dropped by now.
-        let mut slots: Vec<Arc<dyn Rests>> = self.slots().iter().filter_map(Weak::upgrade).collect();
-        slots.retain(|slot| slot.tag().placement.get() != Placement::Device);
-        slots.sort_by_cached_key(|slot| slot.tag().used.load(Relaxed));
+    pub(super) fn evict(&self, bytes: u64) -> u64 {
+        let freed = self.evict_lined_up(bytes);
+        if freed >= bytes {
+            return freed;
+        }
+        self.line_up();
+        freed + self.evict_lined_up(bytes - freed)
+    }
+
+    fn victims(&self) -> MutexGuard<'_, Vec<(u64, Weak<dyn Rests>)>> {
+        self.victims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sorts all slots by their last use, once for many that leave: whoever is used meanwhile is behind all that are not.
+    fn line_up(&self) {
+        let timed = |slot: &Weak<dyn Rests>| Some((slot.upgrade()?.tag().used.load(Relaxed), slot.clone()));
+        let slots = self.slots().clone();
+        let mut victims: Vec<_> = slots.iter().filter_map(timed).collect();
+        victims.sort_by_key(|(used, _)| Reverse(*used));
+        *self.victims() = victims;
+    }
+
+    fn evict_lined_up(&self, bytes: u64) -> u64 {
+        let next = || self.victims().pop();
         let mut freed = 0;
-        for slot in slots {
-            if freed >= bytes {
-                break;
+        while freed < bytes
+            && let Some((used, slot)) = next()
+        {
+            let Some(slot) = slot.upgrade() else { continue };
+            let tag = slot.tag();
+            if tag.used.load(Relaxed) == used && tag.placement.get() != Placement::Device {
+                // What fails leaves the array where it is, and the next one may go.
+                freed += slot.evict().unwrap_or(0);
             }
-            // What fails leaves the array where it is, and the next one may go.
-            freed += slot.evict().unwrap_or(0);
         }
         freed
     }
@@ -250,8 +244,8 @@ impl Yard {
 
     pub(super) fn stats(&self) -> PlacedStats {
         self.settle();
-        let (host_bytes, lanes) = (self.host.meter().held(), self.lanes.get());
+        let lanes = self.lanes.get();
         let pageable_bytes = lanes.map_or(0, |lanes| lanes.outward.pageable_bytes());
-        PlacedStats { host_bytes, pageable_bytes, ..self.moves.read() }
+        PlacedStats { pageable_bytes, ..self.moves.read() }
     }
 }

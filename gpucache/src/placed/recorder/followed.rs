@@ -12,6 +12,7 @@ use crate::base::error::Result;
 use crate::cache::current::Entry;
 use crate::placed::accounts;
 use crate::placed::moves::Moves;
+use crate::placed::placement::Placement;
 use crate::placed::sampling::Sampling;
 use crate::placed::yard::{Rests, Yard};
 use crate::placement::What;
@@ -27,6 +28,8 @@ pub(super) struct Followed {
     uses: Vec<Expected>,
     arrays: Vec<(Name, Weak<dyn Rests>, u64)>,
     table: Timetable,
+    /// The room that there was when this was made.
+    room: u64,
     /// Times the entry, to find better moves.
     pacer: Option<Pacer>,
     /// The next use.
@@ -59,7 +62,8 @@ impl Followed {
         let mut followed = Followed {
             uses: uses.collect(),
             arrays: learned.arrays.clone(),
-            table: Timetable::new(order, learned.room),
+            table: Timetable::new(order, learned.room_for_moves()),
+            room: learned.room,
             pacer: None,
             place: 0,
             next: 0,
@@ -81,7 +85,7 @@ impl Followed {
     /// Computes moves, for a link as it was measured.
     fn lay_out<R>(&mut self, compute: impl FnOnce(&mut Timetable, Option<f64>) -> R) -> R {
         let begun = Instant::now();
-        let measured = self.yard.as_ref().and_then(|yard| yard.moves.bytes_per_second());
+        let measured = self.yard.as_ref().and_then(|yard| yard.moves.speed.bytes_per_second());
         let answer = compute(&mut self.table, measured);
         let took = begun.elapsed();
         self.count(|moves| moves.add_layout(took));
@@ -105,7 +109,7 @@ impl Followed {
 
     /// Counts something for the device and the scope.
     pub(super) fn count(&self, count: impl Fn(&Moves)) {
-        let device = self.yard.as_ref().map(|yard| &yard.moves);
+        let device = self.yard.as_ref().map(|yard| &*yard.moves);
         device.into_iter().chain(self.account.as_deref()).for_each(count);
     }
 
@@ -114,8 +118,10 @@ impl Followed {
     }
 
     /// An entry begins. Whether it is to be followed: not where arrays had to leave meanwhile, of which no move knows.
-    pub(super) fn begin(&mut self, entry: Entry) -> bool {
+    pub(super) fn begin(&mut self, entry: Entry, account: Option<Arc<Moves>>) -> bool {
         (self.place, self.next) = (0, 0);
+        // A cache whose name is forgotten serves another one.
+        self.account = account;
         self.moved = accounts::moved_by_thread();
         self.yard.iter().for_each(|yard| yard.settle());
         self.take_pace();
@@ -127,8 +133,14 @@ impl Followed {
         self.count(|moves| moves.add_waited(waited));
         (self.demanded, self.entries) = (self.demanded(), self.entries.saturating_add(1));
         self.find_due();
-        let evictions = self.yard.as_ref().map_or(0, |yard| yard.evictions());
-        !self.table.moves().is_empty() || evictions == self.evictions
+        !self.table.moves().is_empty() || self.needs_no_moves()
+    }
+
+    /// Whether nothing is known to have to leave: nothing did since, or all was found to fit where there is as much room as then, so
+    /// that what leaves does so for others, or since it rests on the host.
+    fn needs_no_moves(&self) -> bool {
+        let Some(yard) = &self.yard else { return true };
+        yard.evictions() == self.evictions || self.table.fits() && yard.room() >= self.room
     }
 
     /// A use is about to be made, behind the moves that are due before it. Whether it is the expected one; nothing is done otherwise.
@@ -238,6 +250,8 @@ impl Followed {
 fn carry_out(slot: &dyn Rests, what: What) -> Result<()> {
     match what {
         What::WriteBack => slot.write_back(),
+        // It may have been given that place since.
+        What::Evict if slot.tag().placement.get() == Placement::Device => Ok(()),
         What::Evict => slot.evict().map(|_| ()),
         What::Prefetch => {
             if slot.bring()? {

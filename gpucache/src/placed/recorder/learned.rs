@@ -6,6 +6,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 
 use super::{Name, Seen};
+use crate::placed::placement::Placement;
 use crate::placed::yard::{Rests, Yard};
 use crate::placement::{Access, Order, Use};
 
@@ -18,9 +19,10 @@ pub(super) struct Learned {
     pub(super) uses: Vec<Seen>,
     /// The next use when each of them had ended.
     until: Vec<u32>,
-    /// The index of each array, and the array.
+    /// Each array, by its index.
     pub(super) arrays: Vec<(Name, Weak<dyn Rests>, u64)>,
-    index: HashMap<Name, u32>,
+    /// The index of each array, and the place of its last use.
+    index: HashMap<Name, (u32, u32)>,
     pub(super) yard: Option<Arc<Yard>>,
     /// The least room that there was for all arrays.
     pub(super) room: u64,
@@ -36,8 +38,13 @@ pub(super) struct Learned {
 impl Learned {
     /// An entry whose uses are known already, up to now.
     pub(super) fn of(uses: Vec<Seen>, arrays: Vec<(Name, Weak<dyn Rests>, u64)>) -> Learned {
-        let index = arrays.iter().zip(0..).map(|((name, ..), index)| (*name, index)).collect();
+        // One that was not used yet has no last use.
+        let unused = arrays.iter().zip(0..).map(|((name, ..), index)| (*name, (index, u32::MAX)));
+        let mut index: HashMap<Name, (u32, u32)> = unused.collect();
         let until = (1..=uses.len() as u32).collect();
+        for (seen, place) in uses.iter().zip(0..) {
+            index.get_mut(&seen.name).into_iter().for_each(|(_, last)| *last = place);
+        }
         Learned { uses, until, arrays, index, ..Learned::default() }
     }
 
@@ -58,18 +65,20 @@ impl Learned {
         self.evicted = evictions - self.evictions;
         self.uses.push(seen);
         self.until.push(self.uses.len() as u32);
-        let next = self.arrays.len() as u32;
-        if *self.index.entry(seen.name).or_insert(next) == next {
+        let (place, next) = (self.uses.len() as u32 - 1, self.arrays.len() as u32);
+        let (array, last) = self.index.entry(seen.name).or_insert((next, place));
+        *last = place;
+        if *array == next {
             let known: Arc<dyn Rests> = slot.clone();
             self.arrays.push((seen.name, Arc::downgrade(&known), slot.tag().bytes));
         }
-        Some(self.uses.len() as u32 - 1)
+        Some(place)
     }
 
     /// An array is gone: its last use lasted until now.
     pub(super) fn gone(&mut self, name: Name) {
-        let last = self.uses.iter().rposition(|seen| seen.name == name);
-        last.into_iter().for_each(|place| self.end_use(place as u32));
+        let last = self.index.get(&name).map(|(_, last)| *last);
+        last.into_iter().for_each(|place| self.end_use(place));
     }
 
     /// The use at a place has ended, before the next one.
@@ -103,9 +112,22 @@ impl Learned {
         (length - 2.0 * self.evicted as f64 * mean / bytes_per_second).max(length / 4.0)
     }
 
+    /// The bytes that may leave of each array: none of what rests on the device always.
+    fn movable(&self) -> Vec<u64> {
+        let stays = |slot: Arc<dyn Rests>| slot.tag().placement.get() == Placement::Device;
+        let movable = |slot: &Weak<dyn Rests>, bytes| if slot.upgrade().is_some_and(stays) { 0 } else { bytes };
+        self.arrays.iter().map(|(_, slot, bytes)| movable(slot, *bytes)).collect()
+    }
+
+    /// The room that is left beside what rests on the device always.
+    pub(super) fn room_for_moves(&self) -> u64 {
+        let stays = self.arrays.iter().zip(self.movable()).map(|((_, _, bytes), movable)| bytes - movable);
+        self.room.saturating_sub(stays.sum())
+    }
+
     /// As the pure part wants it. How long each use takes is not known: as long as its bytes are many, a matrix being read once.
     pub(super) fn order(&self, seconds: f64) -> Order {
-        let place = |use_: &Seen| self.index.get(&use_.name).copied().unwrap_or(0);
+        let place = |use_: &Seen| self.index.get(&use_.name).map_or(0, |(array, _)| *array);
         let bytes: Vec<u64> = self.arrays.iter().map(|(_, _, bytes)| *bytes).collect();
         let seen = self.uses.iter().zip(&self.until);
         let uses: Vec<Use> =
@@ -118,6 +140,6 @@ impl Learned {
             done += work(each);
             at
         });
-        Order { at: at.collect(), bytes: bytes.clone(), uses: uses.clone(), length: seconds, dies: self.dies.clone() }
+        Order { at: at.collect(), bytes: self.movable(), uses: uses.clone(), length: seconds, dies: self.dies.clone() }
     }
 }

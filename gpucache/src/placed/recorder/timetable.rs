@@ -34,6 +34,11 @@ impl Timetable {
         self.found.as_ref().map_or(&[], |found| &found.moves)
     }
 
+    /// Whether the room was found to suffice without a move.
+    pub(super) fn fits(&self) -> bool {
+        self.found.as_ref().is_some_and(|found| found.moves.is_empty())
+    }
+
     fn budget(&self) -> u64 {
         self.room - self.room / SPARE_SHARE * self.spared
     }

@@ -1,0 +1,223 @@
+//! Arrays that may rest on the host, attacked: by orders that nobody would write, by numbers of arrays, uses and moves that few
+//! programs have, and by questions about all that.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::{Arc, mpsc::channel};
+use std::time::{Duration, Instant};
+
+use gpucache::device::{Device, Virtual};
+use gpucache::{
+    Placed, Placement, Scope, cache_scope, limit, on_pressure, placed_stats, placed_stats_of, prelude::*, trim,
+};
+use gpucache_tests::turn;
+
+const PAGE: usize = 2 << 20;
+
+type Bytes = Placed<u8, Virtual>;
+
+/// A device without a clock, of which so many pages may be in use.
+fn device(pages: usize) -> Virtual {
+    let device = Virtual::new(1 << 40);
+    limit(&device, (pages * PAGE) as u64);
+    device
+}
+
+fn arrays<D: Device>(device: &D, count: usize, bytes: usize) -> Vec<Placed<u8, D>> {
+    (0..count).map(|_| Placed::zeros(device, bytes).unwrap()).collect()
+}
+
+fn use_all<D: Device>(arrays: &[Placed<u8, D>]) {
+    arrays.iter().for_each(|array| drop(array.fetch().unwrap()));
+}
+
+/// How often an array was away when another thread asked for it, which no order of this thread knows of.
+fn is_away(array: &Bytes) -> u64 {
+    let look = || {
+        let before = placed_stats(array.device()).demanded;
+        drop(array.fetch().unwrap());
+        placed_stats(array.device()).demanded - before
+    };
+    std::thread::scope(|threads| threads.spawn(look).join().unwrap())
+}
+
+#[test]
+fn what_rests_on_the_device_does_not_leave_by_a_known_order() {
+    for since in [0, 4] {
+        let device = device(8);
+        let (arrays, scope) = (arrays(&device, 12, PAGE), Scope::new("rests_on_the_device"));
+        let last = &arrays[11];
+        for entry in 0..9 {
+            if entry == since {
+                last.set_placement(Placement::Device).unwrap();
+            }
+            let mut away = 0;
+            scope.run(|| {
+                for array in &arrays {
+                    drop(array.fetch().unwrap());
+                    away += if entry < since { 0 } else { is_away(last) };
+                }
+            });
+            assert_eq!(away, 0, "entry {entry}, with its place since {since}");
+        }
+        assert!(placed_stats(&device).prefetched > 0);
+    }
+}
+
+#[test]
+fn what_moved_is_told_when_no_array_is_left() {
+    let device = device(8);
+    let some = arrays(&device, 12, PAGE);
+    use_all(&some);
+    let before = placed_stats(&device);
+    assert!(before.bytes_in > 0);
+    drop(some);
+    let after = placed_stats(&device);
+    assert_eq!((after.bytes_in, after.demanded, after.resident_bytes), (before.bytes_in, before.demanded, 0));
+    use_all(&arrays(&device, 12, PAGE));
+    assert_eq!(placed_stats(&device).bytes_in, 2 * before.bytes_in, "of arrays that came later too");
+}
+
+/// The moves behind the last use of an entry are made when the next one begins, of whatever scope.
+#[test]
+fn what_an_entry_moves_at_its_end_is_of_its_scope() {
+    let device = device(8);
+    let arrays = arrays(&device, 12, PAGE);
+    let (all, last) = (Scope::new("moves_at_its_end"), Scope::new("moves_nothing_at_its_end"));
+    for _ in 0..20 {
+        all.run(|| use_all(&arrays));
+        last.run(|| use_all(&arrays[11..]));
+    }
+    let [all, last] = [all, last].map(|scope| placed_stats_of(scope.name()).unwrap());
+    assert!(all.prefetched > 0);
+    assert_eq!((last.prefetched, last.evictions, last.bytes_in), (0, 0, last.bytes_demanded), "{last}");
+}
+
+#[test]
+fn where_all_fits_moves_are_computed_once() {
+    let (roomy, narrow) = (device(100), device(16));
+    let some = arrays(&roomy, 30, PAGE);
+    some[0].choose_placement(Placement::Host);
+    let two = [arrays(&narrow, 12, PAGE), arrays(&narrow, 12, PAGE)];
+    let (leaves, first, second) = (Scope::new("one_leaves"), Scope::new("in_turn_0"), Scope::new("in_turn_1"));
+    let entry = || {
+        leaves.run(|| use_all(&some));
+        first.run(|| use_all(&two[0]));
+        second.run(|| use_all(&two[1]));
+    };
+    let computed = || [&roomy, &narrow].map(|device| placed_stats(device).layout_time);
+    (0..6).for_each(|_| entry());
+    let before = computed();
+    (0..10).for_each(|_| entry());
+    assert_eq!(computed(), before);
+    // Until there is less room.
+    limit(&roomy, (20 * PAGE) as u64);
+    (0..4).for_each(|_| entry());
+    assert!(computed()[0] > before[0]);
+}
+
+#[test]
+fn a_scope_that_is_entered_again_inside_has_one_order() {
+    fn down(arrays: &[Bytes]) {
+        let Some((first, rest)) = arrays.split_first() else { return };
+        cache_scope!(down, {
+            drop(first.fetch().unwrap());
+            down(rest);
+        });
+    }
+    let device = device(8);
+    let arrays = arrays(&device, 12, PAGE);
+    (0..8).for_each(|_| down(&arrays));
+    let stats = placed_stats(&device);
+    assert!(stats.prefetched > 0 && stats.mispredictions == 0, "{stats}");
+}
+
+#[test]
+fn another_array_in_its_place_keeps_its_own_shape() {
+    let host = Host::new();
+    for placement in [Placement::Host, Placement::Device] {
+        let mut placed = Placed::<u8, _>::zeros(&host, [32, 32]).unwrap();
+        *placed.fetch_mut().unwrap() = Array::from_slice(&host, 3, &[1, 2, 3]).unwrap();
+        placed.set_placement(placement).unwrap();
+        assert_eq!(placed.to_vec().unwrap(), [1, 2, 3]);
+        assert!(placed.reshape(1024).unwrap_err().is_invalid_shape(), "{placement:?}");
+    }
+}
+
+#[test]
+fn a_handler_asks_for_the_array_that_is_on_its_way() {
+    let (done, ended) = channel();
+    std::thread::spawn(move || {
+        let device = device(2);
+        let array = Arc::new(arrays(&device, 1, PAGE).remove(0));
+        array.set_placement(Placement::Host).unwrap();
+        let full = arrays(&device, 2, PAGE);
+        full.iter().for_each(|array| array.choose_placement(Placement::Device));
+        let (own, answer) = (array.clone(), done.clone());
+        let _handler = on_pressure(&device, move |_| answer.send(own.fetch().unwrap_err().is_unavailable()).unwrap());
+        let is_short = array.fetch().unwrap_err().is_out_of_memory();
+        drop(full);
+        done.send(is_short && array.fetch().is_ok()).unwrap();
+    });
+    for _ in 0..2 {
+        assert!(ended.recv_timeout(Duration::from_secs(20)).expect("it waits for itself"));
+    }
+}
+
+#[test]
+fn small_arrays_tell_nothing_of_how_long_large_copies_take() {
+    let _turn = turn();
+    let host = Host::new_stream().unwrap();
+    let small = [0, 64].map(|bytes| arrays(&host, 1, bytes));
+    for small in &small {
+        small[0].choose_placement(Placement::Host);
+        (0..1000).for_each(|_| use_all(small));
+    }
+    limit(&host, u64::MAX);
+    trim(&host).unwrap();
+    limit(&host, host.memory().bytes + (4 * PAGE) as u64);
+    let (arrays, scope, begun) = (arrays(&host, 6, PAGE), Scope::new("small_and_large"), Instant::now());
+    let before = placed_stats(&host).copying;
+    (0..12).for_each(|_| scope.run(|| use_all(&arrays)));
+    host.synchronize().unwrap();
+    let (copying, took) = (placed_stats(&host).copying - before, begun.elapsed());
+    limit(&host, u64::MAX);
+    // Both directions at once, and a little of what a busy machine does to one copy that others are told by.
+    assert!(copying < 4 * took, "{copying:?} of {took:?}");
+}
+
+/// The least of some times, which is what it takes where nobody disturbs.
+fn least(mut act: impl FnMut() -> Duration) -> Duration {
+    (0..5).map(|_| act()).min().unwrap()
+}
+
+#[test]
+fn what_is_alive_makes_nothing_dearer_that_comes_and_goes() {
+    let time = |alive: usize| {
+        let device = device(100);
+        let _alive = arrays(&device, alive, 1);
+        least(|| {
+            let begun = Instant::now();
+            (0..100).for_each(|_| drop(arrays(&device, 1, 1)));
+            begun.elapsed()
+        })
+    };
+    // One less than a power of two, so that there is one free place in a list of them.
+    let (few, many) = (time(15), time((1 << 14) - 1));
+    assert!(many < 15 * few, "{few:?}, and with many {many:?}");
+}
+
+#[test]
+fn a_long_entry_makes_no_drop_dearer() {
+    let device = device(1000);
+    let time = || {
+        let some = arrays(&device, 1000, 1);
+        let begun = Instant::now();
+        drop(some);
+        begun.elapsed()
+    };
+    let used = arrays(&device, 1000, 1);
+    let before = least(time);
+    cache_scope!(a_long_entry, { (0..40).for_each(|_| use_all(&used)) });
+    let after = least(time);
+    assert!(after < 15 * before, "{before:?}, and behind it {after:?}");
+}
