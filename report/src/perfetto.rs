@@ -48,7 +48,9 @@ struct Tracks<'r> {
     /// The scopes that each thread is inside of, innermost last.
     entered: BTreeMap<u64, Vec<&'r Event>>,
     alive: HashMap<u64, &'r Event>,
-    live_bytes: BTreeMap<&'r str, u64>,
+    live_bytes: HashMap<&'r str, u64>,
+    /// The same of all scopes.
+    all_bytes: u64,
     end_ns: u64,
 }
 
@@ -70,12 +72,14 @@ impl<'r> Tracks<'r> {
                 self.alive.insert(event.id, event);
                 let live = self.live_bytes.entry(&event.scope).or_default();
                 *live = live.saturating_add(event.bytes);
+                self.all_bytes = self.all_bytes.saturating_add(event.bytes);
                 self.count(event.time_ns, &event.scope);
             }
             Op::Free => {
                 let Some(allocation) = self.alive.remove(&event.id) else { return };
                 let live = self.live_bytes.entry(&allocation.scope).or_default();
                 *live = live.saturating_sub(allocation.bytes);
+                self.all_bytes = self.all_bytes.saturating_sub(allocation.bytes);
                 self.count(event.time_ns, &allocation.scope);
                 self.lived(allocation, event.time_ns);
             }
@@ -104,7 +108,7 @@ impl<'r> Tracks<'r> {
     }
 
     fn count(&mut self, time_ns: u64, scope: &str) {
-        let all = self.live_bytes.values().fold(0u64, |all, live| all.saturating_add(*live));
+        let all = self.all_bytes;
         let live = self.live_bytes.get(scope);
         for (name, bytes) in
             [("live bytes", all), (&*format!("live bytes of {}", title(scope)), live.copied().unwrap_or(0))]

@@ -1,10 +1,14 @@
 //! The log that RMM's `logging_resource_adaptor` writes, which other programs replay.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use crate::run::{Op, Run};
+use crate::run::{Event, Op, Run};
 
 /// Writes the allocations and the frees of a run, in their order: times of day since the trace began, sizes in bytes.
+///
+/// A pointer is where an array lies. The log knows one device, and addresses are those of one: of a run on several, pointers of all but
+/// the first have the device in their highest byte, counted from 1.
 ///
 /// # Errors
 /// Those of the writer.
@@ -21,6 +25,9 @@ use crate::run::{Op, Run};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn write(run: &Run, mut to: impl Write) -> io::Result<()> {
+    let devices: BTreeSet<u64> =
+        run.events.iter().filter(|event| event.op == Op::Allocate).map(|event| event.device).collect();
+    let place = |event: &Event| devices.iter().position(|device| *device == event.device).unwrap_or(0) as u64;
     writeln!(to, "Thread,Time,Action,Pointer,Size,Stream")?;
     for event in &run.events {
         let action = match event.op {
@@ -29,8 +36,8 @@ pub fn write(run: &Run, mut to: impl Write) -> io::Result<()> {
             Op::Short => "allocate failure",
             Op::Enter | Op::Leave => continue,
         };
-        let time = clock(event.time_ns);
-        writeln!(to, "{},{time},{action},{:#x},{},{:#x}", event.thread, event.address, event.bytes, event.stream)?;
+        let (time, pointer) = (clock(event.time_ns), event.address ^ (place(event) << 56));
+        writeln!(to, "{},{time},{action},{pointer:#x},{},{:#x}", event.thread, event.bytes, event.stream)?;
     }
     Ok(())
 }
@@ -58,6 +65,18 @@ mod tests {
         assert_eq!(lines[1], "0,00:00:00:000001,allocate,0x200000,4096,0x1");
         assert_eq!(lines[4], "0,00:00:00:000002,allocate failure,0x0,99999999,0x1");
         assert_eq!(lines[6], "1,00:00:00:000005,free,0x700000,2097152,0x2");
+    }
+
+    #[test]
+    fn pointers_of_two_devices_are_told_apart() {
+        let mut run = example();
+        run.events[2].device = 9;
+        run.events[2].address = run.events[0].address;
+        let mut log = Vec::new();
+        write(&run, &mut log).unwrap();
+        let log = String::from_utf8(log).unwrap();
+        let pointers: Vec<&str> = log.lines().skip(1).take(2).map(|line| line.split(',').nth(3).unwrap()).collect();
+        assert_eq!(pointers, ["0x200000", "0x100000000200000"]);
     }
 
     #[test]

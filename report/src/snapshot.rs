@@ -7,7 +7,7 @@ mod pickle;
 #[cfg(test)]
 mod viewer;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
@@ -58,12 +58,23 @@ pub fn write_json(run: &Run, to: impl Write) -> io::Result<()> {
     Ok(serde_json::to_writer(to, &snapshot(run))?)
 }
 
-/// The snapshot at the end of the run, with its history.
+/// The snapshot at the end of the run, with its history. Devices count from 0, in the order of their numbers.
 fn snapshot(run: &Run) -> Value {
-    let (stretches, alive) = (stretches(run), alive(run));
-    let history = history(run, &stretches);
-    let segments: Vec<Value> = stretches.iter().map(|stretch| segment(stretch, &alive)).collect();
-    json!({ "segments": segments, "device_traces": [history], "allocator_settings": {}, "external_annotations": [] })
+    let devices: BTreeSet<u64> =
+        run.events.iter().filter(|event| is_of_memory(event)).map(|event| event.device).collect();
+    // A run without any has one on which nothing happened, as the viewer looks for the first.
+    let devices = if devices.is_empty() { BTreeSet::from([0]) } else { devices };
+    let (mut segments, mut histories) = (Vec::new(), Vec::new());
+    for (place, device) in devices.into_iter().enumerate() {
+        let (stretches, alive) = (stretches(run, device), alive(run, device));
+        segments.extend(stretches.iter().map(|stretch| segment(place, stretch, &alive)));
+        histories.push(history(run, device, &stretches));
+    }
+    json!({ "segments": segments, "device_traces": histories, "allocator_settings": {}, "external_annotations": [] })
+}
+
+fn is_of_memory(event: &Event) -> bool {
+    matches!(event.op, Op::Allocate | Op::Free | Op::Short)
 }
 
 /// Addresses of whole pages without a gap.
@@ -74,12 +85,12 @@ struct Stretch {
     stream: u64,
 }
 
-/// By its address, what is alive at the end of a run: bytes, and the scopes in which it was allocated.
+/// By its address on a device, what is alive at the end of a run: bytes, and the scopes in which it was allocated.
 type Alive = BTreeMap<u64, (u64, Value)>;
 
-/// The stretches in which arrays lay, by address.
-fn stretches(run: &Run) -> Vec<Stretch> {
-    let allocations = run.events.iter().filter(|event| event.op == Op::Allocate);
+/// The stretches of a device in which arrays lay, by address.
+fn stretches(run: &Run, device: u64) -> Vec<Stretch> {
+    let allocations = run.events.iter().filter(|event| event.op == Op::Allocate && event.device == device);
     let pages = |event: &Event| Stretch {
         begin: event.address / PAGE * PAGE,
         end: event.address.saturating_add(event.bytes.max(1)).div_ceil(PAGE).saturating_mul(PAGE),
@@ -131,11 +142,14 @@ impl Inside {
     }
 }
 
-/// The actions of a trace, in PyTorch's words.
-fn history(run: &Run, stretches: &[Stretch]) -> Vec<Value> {
+/// The actions of a trace on a device, in PyTorch's words.
+fn history(run: &Run, device: u64, stretches: &[Stretch]) -> Vec<Value> {
     let (mut inside, mut history, mut seen) = (Inside::default(), Vec::new(), vec![false; stretches.len()]);
     for event in &run.events {
         inside.take(event);
+        if event.device != device {
+            continue;
+        }
         let frames = inside.frames(event);
         let mut tell = |action: &str, address: u64, bytes: u64| {
             let (stream, time_us) = (event.stream, event.time_ns / 1000);
@@ -167,11 +181,12 @@ fn history(run: &Run, stretches: &[Stretch]) -> Vec<Value> {
     history
 }
 
-fn alive(run: &Run) -> Alive {
+fn alive(run: &Run, device: u64) -> Alive {
     let (mut inside, mut alive) = (Inside::default(), BTreeMap::new());
     for event in &run.events {
         inside.take(event);
         match event.op {
+            _ if event.device != device => {}
             Op::Allocate => _ = alive.insert(event.address, (event.bytes, inside.frames(event))),
             Op::Free => _ = alive.remove(&event.address),
             Op::Enter | Op::Leave | Op::Short => {}
@@ -181,7 +196,7 @@ fn alive(run: &Run) -> Alive {
 }
 
 /// A segment with what is alive in it, and the free stretches between.
-fn segment(stretch: &Stretch, alive: &Alive) -> Value {
+fn segment(device: usize, stretch: &Stretch, alive: &Alive) -> Value {
     let alive = alive.range(stretch.begin..stretch.end);
     let allocated = alive.clone().fold(0u64, |sum, (_, (bytes, _))| sum.saturating_add(*bytes));
     let mut blocks = Vec::new();
@@ -193,7 +208,7 @@ fn segment(stretch: &Stretch, alive: &Alive) -> Value {
     }
     free_until(&mut blocks, end, stretch.end);
     json!({
-        "device": 0, "address": stretch.begin, "total_size": stretch.end - stretch.begin, "allocated_size": allocated,
+        "device": device, "address": stretch.begin, "total_size": stretch.end - stretch.begin, "allocated_size": allocated,
         "active_size": allocated, "requested_size": allocated, "stream": stretch.stream, "segment_type": "large",
         "segment_pool_id": [0, 0], "is_expandable": false, "frames": [], "blocks": blocks,
     })

@@ -434,6 +434,22 @@ mod sick {
 mod healthy {
     use super::*;
 
+    /// Gradients of four batches are added up before each update of the parameters.
+    #[test]
+    fn gradients_that_accumulate() -> Result {
+        let device = device();
+        for entry in 0..120 {
+            cache_scope!(well_accumulating, {
+                train_step(&device, 12, 32)?;
+                if entry % 4 == 3 {
+                    (1..7).try_for_each(|parameter| device.zeros::<f32>(1000 * parameter).map(drop))?;
+                }
+            });
+        }
+        is_healthy("well_accumulating");
+        Ok(())
+    }
+
     #[test]
     fn a_training_step() -> Result {
         for entries in [8, 12, 20, 33, 100] {

@@ -277,3 +277,19 @@ fn a_view_has_a_line_for_each_scope_and_thread() {
     drop(large);
     ["view_large", "view_half"].iter().for_each(|name| _ = invalidate(name));
 }
+
+/// However long a name is and whatever is in it, a line is one line that fits a screen.
+#[test]
+fn any_name_has_one_line() {
+    let _turn = turn();
+    let names = ["two\nlines of \u{1b}[31m".to_owned(), "😀 🎉".to_owned(), "long ".repeat(20_000)];
+    for name in &names {
+        Scope::new(name).run(|| drop(Virtual::new(1 << 30).zeros::<u8>(1000).unwrap()));
+        let told = [top().to_string(), process_stats().to_string(), report_on_drop(name).to_string()];
+        let diagnosis = gpucache::diagnose(name).unwrap().to_string();
+        for line in told.iter().flat_map(|text| text.lines()).chain(diagnosis.lines()) {
+            assert!(line.chars().count() < 250 && !line.contains('\u{1b}') && !line.starts_with("lines of"), "{line}");
+        }
+        let _ = invalidate(name);
+    }
+}

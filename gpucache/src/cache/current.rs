@@ -139,14 +139,20 @@ pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
     give_back_to(KEEPING.get(), record)
 }
 
+/// The proof for one call. The cache has to stand in `KEEPING` or `CURRENT`.
+#[inline(always)]
+fn owner(cache: &'static Cache) -> Owner {
+    // SAFETY: a cache that stands in `KEEPING` or `CURRENT` was entered by this thread, which so owns it, and the proof is gone when
+    // the one call that it is made for returns, before a guard of the thread can leave the scope.
+    unsafe { Owner::assume(cache) }
+}
+
 /// The cache has to stand in `KEEPING` or `CURRENT`.
 #[inline(always)]
 fn give_back_to(keeping: Option<&'static Cache>, record: Box<Record>) -> Option<Box<Record>> {
     match keeping {
         Some(cache) if record.returns_to(cache.door()) => {
-            // SAFETY: a cache that stands in `KEEPING` or `CURRENT` was entered by this thread, which so owns it, and the proof is
-            // gone before a guard of the thread can leave the scope.
-            unsafe { Owner::assume(cache) }.put(record);
+            owner(cache).put(record);
             None
         }
         _ => Some(record),
@@ -211,9 +217,7 @@ pub(crate) fn note_foreign(count: impl FnOnce(&ForeignCounters)) {
 /// A record for `request` from the innermost scope; `None` where no scope keeps blocks, or a trace is on, or was.
 #[inline]
 pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Option<Result<Box<Record>>> {
-    // SAFETY: a cache that stands in `KEEPING` was entered by this thread, which so owns it, and the proof is gone when the one call
-    // that it is made for returns.
-    KEEPING.get().map(|cache| unsafe { Owner::assume(cache) }.allocate(stream, request))
+    KEEPING.get().map(|cache| owner(cache).allocate(stream, request))
 }
 
 /// What the plan of the innermost scope expects next, if this is it, where [`allocate`] has none.
@@ -226,9 +230,7 @@ pub(super) fn planned_beside(stream: &Stream, request: &Request<'_>) -> Option<B
 #[inline(always)]
 pub(super) fn find_beside(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
     let Some(current) = CURRENT.get() else { return supply::from_device(stream, request, None) };
-    // SAFETY: a cache that stands in `CURRENT` was entered by this thread, which so owns it, and the proof is gone when the one call
-    // that it is made for returns.
-    let owner = unsafe { Owner::assume(current.cache) };
+    let owner = owner(current.cache);
     match current.keeping() {
         Some(_) => owner.allocate(stream, request),
         None => owner.allocate_unkept(stream, request),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::cause::Cause;
 use crate::base::amounts::{Bytes, Count};
+use crate::base::shortage::Short;
 use crate::home::Sample;
 
 /// What keeps a scope from being planned, or has it hold more than it needs: of [`diagnose`](crate::diagnose). Shown as text for
@@ -100,7 +101,7 @@ impl Diagnosis {
 
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "scope `{}`", self.scope)?;
+        write!(f, "scope `{}`", Short(&self.scope))?;
         if let Some(site) = self.scope_site.filter(|_| !self.is_healthy()) {
             write!(f, " at {site}")?;
         }

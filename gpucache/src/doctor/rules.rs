@@ -15,7 +15,7 @@ const EARLY: u64 = 8;
 /// What is seen in a smaller share of entries is not told.
 const SELDOM: u64 = 8;
 /// Deviations in a smaller share of entries are not told: work that comes now and then, as a validation.
-const DEVIATING: u64 = 5;
+const DEVIATING: u64 = 3;
 /// Nor is what concerns a smaller share of allocations.
 const FEW: u64 = 128;
 /// What was not seen in so many entries is over.

@@ -189,6 +189,10 @@ impl Planner {
                 self.vacate(shared);
                 self.plans.remove_active(&mut self.hot.cursor);
                 self.carry.follow(self.plans.carry());
+                // Without plans nobody looks for what a ring has served: what is alive in it gets places of its own.
+                if self.plans.is_empty() {
+                    self.vacate_ring(shared);
+                }
                 self.learning.begin_anew(self.entry.number);
             }
             Fate::ForgetAll => {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use crate::base::shortage::Short;
 use crate::cache::registry::NamedCaches;
 use crate::home::ScopeStats;
 
@@ -52,7 +53,7 @@ fn now(name: &str) -> ScopeStats {
 /// The scope's name, and [what it did since](ScopeStats::since) the guard was made.
 impl fmt::Display for StatsGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.name, now(&self.name).since(&self.before))
+        write!(f, "{}: {}", Short(&self.name), now(&self.name).since(&self.before))
     }
 }
 

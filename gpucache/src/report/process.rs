@@ -5,6 +5,7 @@ use std::fmt;
 use super::device::{self, DeviceStats};
 use super::scope::{self, NamedStats};
 use crate::base::amounts::Bytes;
+use crate::base::shortage::Short;
 use crate::base::table::{Align, Table};
 use crate::cache::registry::NamedCaches;
 use crate::device::every;
@@ -113,7 +114,7 @@ impl ProcessStats {
         let mut table = Table::new(std::iter::once(("scope", Align::Left)).chain(columns));
         for NamedStats { name, stats, climbs, .. } in &self.scopes {
             table.row([
-                name.clone(),
+                Short(name).to_string(),
                 stats.entries.to_string(),
                 stats.allocations().to_string(),
                 percent(stats.served.planned_share()),

@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::process::{ProcessStats, percent, process_stats};
 use super::scope::{NamedStats, ThreadStats};
 use crate::base::amounts::Bytes;
+use crate::base::shortage::Short;
 use crate::base::table::{Align, Table};
 use crate::home::ScopeStats;
 
@@ -73,8 +74,8 @@ impl Top {
         let seconds = self.before.as_ref().map(|(_, seconds)| *seconds).filter(|seconds| *seconds > 0.0);
         let rate = seconds.map(|seconds| format!("{:.0}", since.entries as f64 / seconds));
         [
-            scope.name.clone(),
-            thread.clone().unwrap_or_else(|| "(ended)".into()),
+            Short(&scope.name).to_string(),
+            thread.as_deref().map_or_else(|| "(ended)".into(), |name| Short(name).to_string()),
             Bytes(stats.busy_bytes).to_string(),
             Bytes(held(stats)).to_string(),
             bar(stats, most),

@@ -1,6 +1,7 @@
 //! What [`Top`](super::Top) shows, written to a file once a second, without a change of code: `GPUCACHE_WATCH` names it.
 //!
-//! Invariant: whoever opens the file finds a whole reading in it: each is written under another name beside it, and then renamed.
+//! Invariant: whoever opens the file finds a whole reading in it: each is written under another name beside it, and then renamed. What
+//! is there and is no file, as a device or a pipe, is written to and stays what it is.
 
 use std::ffi::OsString;
 use std::fs;
@@ -49,8 +50,11 @@ fn beside(path: &Path) -> PathBuf {
 }
 
 fn write(text: &str, path: &Path, beside: &Path) -> io::Result<()> {
-    let written = fs::write(beside, format!("process {}\n\n{text}\n", std::process::id()));
-    let written = written.and_then(|()| fs::rename(beside, path));
+    let text = format!("process {}\n\n{text}\n", std::process::id());
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return fs::write(path, text);
+    }
+    let written = fs::write(beside, text).and_then(|()| fs::rename(beside, path));
     if written.is_err() {
         // It may not be there; the error that is told is the first one.
         let _ = fs::remove_file(beside);
@@ -61,4 +65,26 @@ fn write(text: &str, path: &Path, beside: &Path) -> io::Result<()> {
 /// Where stderr is closed nobody is left to be told.
 fn tell(path: &Path, error: &io::Error) {
     let _ = writeln!(io::stderr(), "gpucache: {VARIABLE}={}: {error}", path.display());
+}
+
+#[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::FileTypeExt;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_is_not_replaced() {
+        let path = std::env::temp_dir().join(format!("gpucache-watch-{}", std::process::id()));
+        let socket = UnixListener::bind(&path).unwrap();
+        assert!(write("text", &path, &beside(&path)).is_err(), "nobody can write to a socket by its name");
+        assert!(fs::metadata(&path).unwrap().file_type().is_socket());
+        drop(socket);
+        fs::remove_file(&path).unwrap();
+        write("text", &path, &beside(&path)).unwrap();
+        assert!(fs::read_to_string(&path).unwrap().ends_with("text\n"));
+        fs::remove_file(&path).unwrap();
+    }
 }

@@ -3,11 +3,11 @@
 //! Invariant: word `n` of all that were ever written lies at `n` modulo the ring's words. What a reader finds of an event that is being
 //! written, or that was overwritten meanwhile, it leaves out: there are as many words more than are kept as an event has at most.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
+use std::sync::{Arc, PoisonError};
 
 use super::packed::{MOST_WORDS, Packed, Words};
-use crate::base::sync::OnceLock;
+use crate::base::sync::{Mutex, MutexGuard};
 
 /// Words for which memory is taken at once, so that a thread with few events takes little: 16 KB.
 const CHUNK: usize = 2048;
@@ -15,7 +15,9 @@ const CHUNK: usize = 2048;
 type Chunk = [AtomicU64; CHUNK];
 
 pub(super) struct Ring {
-    chunks: Box<[OnceLock<Arc<Chunk>>]>,
+    /// Those that are there, and how many there are at most. The writer locks them only where it goes on in the next one.
+    chunks: Mutex<Vec<Arc<Chunk>>>,
+    most: usize,
     /// Words ever written, and events.
     written: AtomicU64,
     events: AtomicU64,
@@ -44,21 +46,32 @@ impl Ring {
     /// Keeps the newest `capacity` events.
     pub(super) fn new(capacity: usize) -> Arc<Ring> {
         // One more, as the last chunk is not whole while it is written.
-        let chunks = capacity.saturating_mul(MOST_WORDS) / CHUNK + 2;
-        let chunks = (0..chunks).map(|_| OnceLock::new()).collect();
-        Arc::new(Ring { chunks, written: AtomicU64::new(0), events: AtomicU64::new(0), capacity })
+        let most = capacity.saturating_mul(MOST_WORDS) / CHUNK + 2;
+        let (written, events) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Ring { chunks: Mutex::new(Vec::new()), most, written, events, capacity })
     }
 
-    fn chunk(&self, number: usize) -> &Arc<Chunk> {
-        self.chunks[number].get_or_init(|| Arc::new([const { AtomicU64::new(0) }; CHUNK]))
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Chunk>>> {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A chunk that is there, or the next one.
+    fn chunk(&self, number: usize) -> Arc<Chunk> {
+        let mut chunks = self.lock();
+        if number >= chunks.len() {
+            chunks.push(Arc::new([const { AtomicU64::new(0) }; CHUNK]));
+        }
+        chunks[number].clone()
     }
 
     /// The events that are kept, in their order.
     pub(super) fn read(&self) -> Kept {
-        let room = (self.chunks.len() * CHUNK) as u64;
+        let room = self.most.saturating_mul(CHUNK) as u64;
         let (written, all) = (self.written.load(Acquire), self.events.load(Relaxed));
         let first = written.saturating_sub(room);
-        let words: Vec<u64> = (first..written).map(|index| self.word((index % room) as usize)).collect();
+        let chunks = self.lock().clone();
+        let word = |place: usize| chunks.get(place / CHUNK).map_or(0, |chunk| chunk[place % CHUNK].load(Relaxed));
+        let words: Vec<u64> = (first..written).map(|index| word((index % room) as usize)).collect();
         fence(Acquire);
         let overwritten = (self.written.load(Relaxed) + MOST_WORDS as u64).saturating_sub(room).max(first);
         let (mut rest, mut events) = (&words[((overwritten - first) as usize).min(words.len())..], Vec::new());
@@ -69,16 +82,12 @@ impl Ring {
         events.drain(..events.len().saturating_sub(self.capacity));
         Kept { lost: all.saturating_sub(events.len() as u64), events }
     }
-
-    fn word(&self, place: usize) -> u64 {
-        self.chunks[place / CHUNK].get().map_or(0, |chunk| chunk[place % CHUNK].load(Relaxed))
-    }
 }
 
 impl Pen {
     /// For the ring's own thread, once.
     pub(super) fn new(ring: Arc<Ring>) -> Pen {
-        let chunk = ring.chunk(0).clone();
+        let chunk = ring.chunk(0);
         Pen { ring, chunk, number: 0, at: 0, written: 0, events: 0 }
     }
 
@@ -111,8 +120,8 @@ impl Pen {
         fence(Release);
         self.chunk[self.at..].iter().for_each(|word| word.store(0, Relaxed));
         self.end(CHUNK - self.at);
-        self.number = (self.number + 1) % self.ring.chunks.len();
-        self.chunk = self.ring.chunk(self.number).clone();
+        self.number = (self.number + 1) % self.ring.most;
+        self.chunk = self.ring.chunk(self.number);
         self.at = 0;
     }
 }
@@ -163,6 +172,18 @@ mod tests {
             assert_eq!(lost, written - kept);
             assert!(events.iter().map(|event| event.time).eq(written - kept..written), "{capacity} of {written}");
             assert!(events.iter().all(is_whole));
+        }
+    }
+
+    #[test]
+    fn any_capacity_takes_the_memory_of_what_is_written() {
+        for capacity in [1 << 40, usize::MAX / 8, usize::MAX] {
+            let ring = Ring::new(capacity);
+            let mut pen = Pen::new(ring.clone());
+            (0..5000).for_each(|number| write(&mut pen, number));
+            let Kept { events, lost } = ring.read();
+            assert_eq!((events.len(), lost), (5000, 0), "{capacity}");
+            assert!(ring.lock().len() <= 5000 * MOST_WORDS / CHUNK + 2);
         }
     }
 

@@ -160,7 +160,7 @@ pub(super) fn groups(lives: &[Life<'_>], causes: &[Option<Cause>]) -> Vec<Value>
         let Event { scope, dtype, shape, served, bytes, .. } = life.allocation;
         let (arrays, sum) = groups.entry((scope, dtype, shape, cause, served)).or_default();
         *arrays += 1;
-        *sum += bytes;
+        *sum = sum.saturating_add(*bytes);
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
     groups.sort_unstable_by_key(|(key, (_, bytes))| (u64::MAX - bytes, *key));

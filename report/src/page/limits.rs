@@ -24,7 +24,7 @@ pub(super) struct Limited {
 pub(super) fn of(name: &str, run: &Run) -> Vec<Limited> {
     let Ok(history) = History::of(name, run) else { return Vec::new() };
     let held = run.reserved.iter().map(|reserved| reserved.bytes).max().unwrap_or(0).max(history.peak_live_bytes());
-    let limits = SHARES.map(|share| held * share / 100);
+    let limits = SHARES.map(|share| (u128::from(held) * u128::from(share) / 100) as u64);
     let worth = limits.into_iter().filter(|limit| *limit >= history.peak_live_bytes() / 2);
     worth.map_while(|limit| replayed(&history, limit).ok()).collect()
 }

@@ -94,4 +94,14 @@ mod tests {
         assert!(SCRIPTS.iter().all(|script| page.contains(script)) && page.contains(STYLE));
         assert!(["/*style*/", "/*data*/", "/*script*/", "http://", "https://"].iter().all(|text| !page.contains(text)));
     }
+
+    #[test]
+    fn sums_that_no_number_holds_are_the_most_that_one_does() {
+        let mut run = example();
+        run.events.iter_mut().for_each(|event| event.bytes = u64::MAX);
+        run.reserved[0].bytes = u64::MAX;
+        write(&run, "absurd", std::io::sink()).unwrap();
+        run.events.retain(|event| event.id == 0);
+        write(&run, "nothing is alive", std::io::sink()).unwrap();
+    }
 }

@@ -24,7 +24,7 @@ pub(super) fn peak(run: &Run, device: u64) -> Peak {
     let (mut live, mut peak) = (0u64, Peak { event: 0, bytes: 0 });
     for (place, event) in run.events.iter().enumerate().filter(|(_, event)| event.device == device) {
         match event.op {
-            Op::Allocate => live += event.bytes,
+            Op::Allocate => live = live.saturating_add(event.bytes),
             Op::Free => live = live.saturating_sub(event.bytes),
             Op::Enter | Op::Leave | Op::Short => {}
         }
@@ -42,7 +42,7 @@ pub(super) fn holders(lives: &[&Life<'_>], at: usize) -> Vec<Value> {
         let Event { scope, dtype, shape, .. } = life.allocation;
         let (arrays, bytes) = groups.entry((scope, dtype, shape)).or_default();
         *arrays += 1;
-        *bytes += life.allocation.bytes;
+        *bytes = bytes.saturating_add(life.allocation.bytes);
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
     groups.sort_unstable_by_key(|(key, (_, bytes))| (u64::MAX - bytes, *key));

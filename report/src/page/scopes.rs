@@ -42,9 +42,9 @@ pub(super) fn rows(run: &Run, lives: &[Life<'_>]) -> Vec<Value> {
             Op::Free => scope.live = scope.live.saturating_sub(event.bytes),
             _ => {
                 scope.arrays += 1;
-                scope.bytes += event.bytes;
+                scope.bytes = scope.bytes.saturating_add(event.bytes);
                 scope.served[served(&event.served)] += 1;
-                scope.live += event.bytes;
+                scope.live = scope.live.saturating_add(event.bytes);
             }
         }
         scope.peak = scope.peak.max(scope.live);

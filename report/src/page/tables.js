@@ -49,7 +49,7 @@ function showSummary() {
   const tiles = [
     tile("Peak live", bytesText(device.peakLive), `at event ${countText(device.peakEvent)}`),
     isKnown
-      ? tile("Peak reserved", bytesText(device.peakReserved), `${(device.peakReserved / device.peakLive).toFixed(2)} × the peak live`)
+      ? tile("Peak reserved", bytesText(device.peakReserved), `${timesText(device.peakReserved, device.peakLive)} × the peak live`)
       : tile("Peak reserved", "–", "the trace does not tell"),
     tile("Allocations", countText(device.own.length), device.own.length === run.count ? "in all" : `of ${countText(run.count)} on all devices`),
     tile("Served by plan", shareText(planned / arrays), `of ${plural(arrays, "array", "arrays")} in scopes`),
@@ -146,7 +146,7 @@ function showFragmentation() {
   const device = view.device;
   const isKnown = !Number.isNaN(device.peakReserved);
   const held = device.reserved[device.peakEvent];
-  const idle = `${bytesText(held)} were reserved for ${bytesText(device.peakLive)} that were alive at the peak: ${(held / device.peakLive).toFixed(2)} times as much. Reserved over live, drawn up to ${ratioTop} times:`;
+  const idle = `${bytesText(held)} were reserved for ${bytesText(device.peakLive)} that were alive at the peak: ${timesText(held, device.peakLive)} times as much. Reserved over live, drawn up to ${ratioTop} times:`;
   byId("fragmentation-note").textContent = isKnown ? idle : "The trace does not tell what was reserved. One written by a newer version does.";
   byId("ratio").hidden = !isKnown;
   const { count, bytes, longest } = device.holes;

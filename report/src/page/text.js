@@ -20,7 +20,13 @@ function plural(count, one, many) {
   return `${countText(count)} ${count === 1 ? one : many}`;
 }
 
+// How many times as much one is as the other; a dash where that is nothing.
+function timesText(one, other) {
+  return other > 0 ? (one / other).toFixed(2) : "–";
+}
+
 function timeText(ns) {
+  if (!Number.isFinite(ns)) return "–";
   if (ns < 1e3) return `${Math.round(ns)} ns`;
   if (ns < 1e6) return `${significant(ns / 1e3)} µs`;
   if (ns < 1e9) return `${significant(ns / 1e6)} ms`;

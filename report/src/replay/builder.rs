@@ -16,6 +16,8 @@ pub(super) struct Builder {
     free_slots: Vec<u32>,
     slots: u32,
     scopes: Vec<String>,
+    /// The numbers of their names.
+    numbers: HashMap<String, u32>,
     /// What is entered and not left.
     entered: Vec<Option<u32>>,
     live_bytes: u64,
@@ -102,11 +104,13 @@ impl Builder {
 
     /// The number of a scope, which a name that is new gets.
     fn scope(&mut self, name: &str) -> Result<u32, String> {
-        let place = self.scopes.iter().position(|known| known == name).unwrap_or_else(|| {
-            self.scopes.push(name.to_owned());
-            self.scopes.len() - 1
-        });
-        u32::try_from(place).map_err(|_| "too many scopes".to_owned())
+        if let Some(number) = self.numbers.get(name) {
+            return Ok(*number);
+        }
+        let number = u32::try_from(self.scopes.len()).map_err(|_| "too many scopes".to_owned())?;
+        self.scopes.push(name.to_owned());
+        self.numbers.insert(name.to_owned(), number);
+        Ok(number)
     }
 
     /// The slot that was freed last, which is likely still in the processor's cache, or a new one.

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::pickle::pickle;
 use super::snapshot;
+use crate::run::Op;
 use crate::run::tests::example;
 
 /// What the viewer reads of each kind of object.
@@ -61,6 +62,27 @@ fn the_history_is_in_words_of_the_viewer() {
     frames.iter().for_each(|frame| assert_has(frame, &FRAME));
     let frame = |place: usize| (frames[place]["name"].as_str().unwrap(), frames[place]["line"].as_u64().unwrap());
     assert_eq!((frames.len(), frame(0), frame(1)), (2, ("inner", 9), ("train, step", 7)));
+}
+
+/// Addresses are those of one device.
+#[test]
+fn devices_have_segments_and_a_history_each() {
+    let mut run = example();
+    run.events[2].device = 3;
+    run.events[2].address = run.events[0].address;
+    run.events.retain(|event| event.op != Op::Free);
+    let snapshot = snapshot(&run);
+    let segments = list(&snapshot, "segments").iter();
+    let of_segments: Vec<(u64, u64)> = segments
+        .map(|segment| (segment["device"].as_u64().unwrap(), segment["allocated_size"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(of_segments, [(0, 1000), (1, 4096), (1, 2_097_152)]);
+    let allocations = |history: &Value| {
+        let actions = history.as_array().unwrap().iter();
+        actions.filter(|action| action["action"] == "alloc").map(|action| action["size"].as_u64().unwrap()).collect()
+    };
+    let of_histories: Vec<Vec<u64>> = list(&snapshot, "device_traces").iter().map(allocations).collect();
+    assert_eq!(of_histories, [vec![1000], vec![4096, 2_097_152]]);
 }
 
 #[test]
