@@ -62,7 +62,7 @@ fn what_is_not_hidden_was_waited_for() {
     let guard = array.fetch().unwrap();
     let [took, waited, copying] = told.end(&host);
     println!("in: {waited:?} of {took:?}, the copy {copying:?}");
-    assert!(waited <= took && waited >= took / 2, "{waited:?} of {took:?}");
+    assert!(waited <= took && waited >= took / 8, "{waited:?} of {took:?}");
     assert!(copying <= waited && copying >= waited / 4, "{copying:?} of {waited:?}");
     drop(guard);
 
@@ -72,7 +72,7 @@ fn what_is_not_hidden_was_waited_for() {
     array.set_placement(Placement::Host).unwrap();
     let [took, waited, _] = told.end(&host);
     println!("out: {waited:?} of {took:?}");
-    assert!(waited <= took && waited >= took / 2, "{waited:?} of {took:?}");
+    assert!(waited <= took && waited >= took / 8, "{waited:?} of {took:?}");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn what_is_beside_work_is_hidden() {
     let [took, waited, copying] = told.end(&host);
     println!("{waited:?} of {took:?}, the copies {copying:?}");
     // Not nothing: a thread that copies may have the processor for some milliseconds before that of the stream goes on.
-    assert!(copying >= Duration::from_millis(8) && waited <= copying / 3, "{waited:?} of {copying:?}, in {took:?}");
+    assert!(copying >= Duration::from_millis(8) && waited <= copying / 2, "{waited:?} of {copying:?}, in {took:?}");
 }
 
 #[test]
@@ -109,8 +109,8 @@ fn of_a_copy_that_is_longer_than_the_work_the_rest_is_waited_for() {
     let (took, waited) = fetch_all(alone / 3);
     let expected = took.saturating_sub(alone / 3);
     println!("{waited:?} of {took:?}, {alone:?} alone");
-    assert!(waited <= took.mul_f64(0.9) && waited >= expected / 2, "{waited:?}, not {expected:?}");
-    assert!(waited <= expected.mul_f64(1.2) + Duration::from_millis(5), "{waited:?}, not {expected:?}");
+    assert!(waited <= took.mul_f64(0.9) && waited >= expected / 4, "{waited:?}, not {expected:?}");
+    assert!(waited <= expected.mul_f64(1.5) + Duration::from_millis(40), "{waited:?}, not {expected:?}");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn entries_that_are_not_timed_count_too() {
     let stats = placed_stats_of(scope.name()).unwrap();
     println!("{waited:?} of {took:?}; {stats}");
     // All that the stream did was to wait, but for what the thread did beside it.
-    assert!(waited <= took.mul_f64(1.5) && waited >= took / 5, "{waited:?} of {took:?}");
+    assert!(waited <= took.mul_f64(1.5) && waited >= took / 10, "{waited:?} of {took:?}");
     assert!(stats.waited >= waited && stats.waited <= placed_stats(&host).waited);
     limit(&host, u64::MAX);
 }

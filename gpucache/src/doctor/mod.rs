@@ -61,7 +61,7 @@ fn merged(found: impl Iterator<Item = Finding>) -> Vec<Finding> {
         known.of_entries += new.of_entries;
         known.allocations += new.allocations;
         known.share = known.share.max(new.share);
-        known.bytes += new.bytes;
+        known.bytes = known.bytes.saturating_add(new.bytes);
     }
     findings
 }

@@ -63,9 +63,9 @@ impl<'a> Patient<'a> {
         if self.is_frequent(Fact::Unkept, SELDOM) {
             return Some(self.found(Cause::NotRecycled, Fact::Unkept));
         }
-        let held = stats.busy_bytes + stats.idle_bytes;
+        let held = stats.busy_bytes.saturating_add(stats.idle_bytes);
         let waste = held.saturating_sub(stats.high_water_bytes);
-        if *keeps_all && waste > (WASTE * stats.high_water_bytes).max(LITTLE) {
+        if *keeps_all && waste > stats.high_water_bytes.saturating_mul(WASTE).max(LITTLE) {
             return Some(self.whole(Cause::KeyedWaste, waste));
         }
         None
@@ -145,7 +145,8 @@ impl<'a> Patient<'a> {
     fn used_elsewhere(&self) -> Option<Finding> {
         let used = self.lately(Fact::UsedElsewhere);
         let waits = used.bytes / used.entries.max(1);
-        let is_much = used.events >= 2 * used.entries && waits * SELDOM >= self.known.stats.high_water_bytes;
+        let is_much =
+            used.events >= 2 * used.entries && waits.saturating_mul(SELDOM) >= self.known.stats.high_water_bytes;
         let is_used = is_much && self.is_frequent(Fact::UsedElsewhere, SELDOM);
         is_used.then(|| Finding { bytes: waits, ..self.found(Cause::UsedElsewhere, Fact::UsedElsewhere) })
     }

@@ -137,9 +137,10 @@ impl ShapeSample {
 
 impl std::ops::AddAssign for FactCount {
     fn add_assign(&mut self, other: FactCount) {
-        self.entries += other.entries;
-        self.events += other.events;
-        self.bytes += other.bytes;
+        self.entries = self.entries.saturating_add(other.entries);
+        self.events = self.events.saturating_add(other.events);
+        // What was refused counts too, and may be as much as a number says.
+        self.bytes = self.bytes.saturating_add(other.bytes);
     }
 }
 

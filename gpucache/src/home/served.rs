@@ -89,7 +89,7 @@ impl Served {
     pub fn all(&self) -> Amount {
         self.by_service().into_iter().fold(Amount::default(), |sum, (_, one)| Amount {
             allocations: sum.allocations + one.allocations,
-            bytes: sum.bytes + one.bytes,
+            bytes: sum.bytes.saturating_add(one.bytes),
         })
     }
 
@@ -150,7 +150,7 @@ fn cells(in_use: &InUse) -> [String; 2] {
 impl std::ops::AddAssign for Amount {
     fn add_assign(&mut self, other: Amount) {
         self.allocations += other.allocations;
-        self.bytes += other.bytes;
+        self.bytes = self.bytes.saturating_add(other.bytes);
     }
 }
 
@@ -166,8 +166,8 @@ impl std::ops::AddAssign for Served {
 impl std::ops::AddAssign for InUse {
     fn add_assign(&mut self, other: InUse) {
         self.blocks += other.blocks;
-        self.bytes += other.bytes;
-        self.peak_bytes += other.peak_bytes;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.peak_bytes = self.peak_bytes.saturating_add(other.peak_bytes);
     }
 }
 

@@ -60,7 +60,7 @@ impl Planner {
                 return;
             }
             let (events, sum) = self.noted.elsewhere;
-            self.noted.elsewhere = (events + 1, sum + bytes);
+            self.noted.elsewhere = (events + 1, sum.saturating_add(bytes));
             self.noted.example.get_or_insert_with(|| Sample::of(request, 0, None));
             return;
         };
