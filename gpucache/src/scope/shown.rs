@@ -2,7 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 
-use tracing::span::EnteredSpan;
+use tracing::Span;
 
 use crate::base::subscriber::{TARGET, is_heard};
 #[cfg(feature = "cuda")]
@@ -15,7 +15,25 @@ pub(super) struct Shown {
     #[cfg(feature = "cuda")]
     _range: Option<nvtx::Range>,
     /// Who catches a panic of the scope's block sees nothing of the span that could be half done.
-    _span: AssertUnwindSafe<EnteredSpan>,
+    _span: AssertUnwindSafe<Inside>,
+}
+
+/// Inside of a span until this is dropped. Not `tracing`'s own type, which stays on its thread as the guard does by itself: a mistake with
+/// the guard would be told twice.
+#[derive(Debug)]
+struct Inside(Span);
+
+impl Inside {
+    fn of(span: Span) -> Inside {
+        span.with_subscriber(|(id, subscriber)| subscriber.enter(id));
+        Inside(span)
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.with_subscriber(|(id, subscriber)| subscriber.exit(id));
+    }
 }
 
 impl Shown {
@@ -32,11 +50,11 @@ impl Shown {
 
     #[inline(never)]
     fn begin_heard(name: &str) -> Shown {
-        let span = tracing::debug_span!(target: TARGET, "gpucache.scope", scope = name).entered();
+        let span = tracing::debug_span!(target: TARGET, "gpucache.scope", scope = name);
         Shown {
             #[cfg(feature = "cuda")]
             _range: nvtx::Range::begin(name),
-            _span: AssertUnwindSafe(span),
+            _span: AssertUnwindSafe(Inside::of(span)),
         }
     }
 }
