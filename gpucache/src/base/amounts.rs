@@ -1,4 +1,4 @@
-//! Numbers with their units, to be read by people.
+//! Numbers with their units, to be read by people; and their sums.
 
 use std::fmt;
 
@@ -8,6 +8,17 @@ pub(crate) struct Bytes(pub(crate) u64);
 
 /// A number of things, with their name and that of several.
 pub(crate) struct Count(pub(crate) u64, pub(crate) &'static str, pub(crate) &'static str);
+
+/// Adds to a sum of counts or bytes. Beyond the largest number it stays there: it wraps around in no build.
+#[inline]
+pub(crate) fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
+/// The sum of counts or bytes, by [`add`].
+pub(crate) fn total(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    numbers.into_iter().fold(0, u64::saturating_add)
+}
 
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,6 +2,8 @@
 
 pub(crate) mod amounts;
 pub(crate) mod error;
+#[cfg(any(unix, windows))]
+pub(crate) mod output;
 pub(crate) mod shortage;
 #[cfg(feature = "tracing")]
 pub(crate) mod subscriber;

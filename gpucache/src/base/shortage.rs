@@ -113,8 +113,9 @@ impl Holding {
 impl Shortage {
     /// The same with those of the scopes that hold most.
     pub(crate) fn held_by(mut self, mut holdings: Vec<Holding>) -> Shortage {
-        holdings.retain(|one| one.busy_bytes + one.idle_bytes > 0);
-        holdings.sort_by_key(|one| std::cmp::Reverse(one.busy_bytes + one.idle_bytes));
+        let held = |one: &Holding| one.busy_bytes.saturating_add(one.idle_bytes);
+        holdings.retain(|one| held(one) > 0);
+        holdings.sort_by_key(|one| std::cmp::Reverse(held(one)));
         holdings.truncate(MOST_HOLDINGS);
         self.holdings = holdings;
         self

@@ -16,10 +16,12 @@ use crate::range::DeviceRange;
 use crate::record::Request;
 
 impl Owner {
-    /// How much more than its limit the scope would hold with so many bytes more.
+    /// How much more than its limit the scope would hold with so many bytes more. Without a limit that is what a number says, as the
+    /// memory of several devices may be more together: what is counted of the scope then never wraps around.
     fn excess(&self, more: u64) -> u64 {
         let limit = self.with(|local, _| local.limit);
-        self.shared.counters.held_bytes.get().saturating_add(more).saturating_sub(limit)
+        let held = u128::from(self.shared.counters.held_bytes.get()) + u128::from(more);
+        u64::try_from(held.saturating_sub(u128::from(limit))).unwrap_or(u64::MAX)
     }
 
     /// Whether the scope may hold so many bytes more.

@@ -105,7 +105,7 @@ impl Local {
     pub(super) fn hit(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
         // Without bytes there is no list.
         let mut record = self.lists.pop(request, stream).or_else(|| self.pop_empty(request, stream))?;
-        shared.counters.hits.add(1);
+        shared.counters.hit(record.bytes());
         self.hand_out(shared, &mut record, request);
         Some(record)
     }

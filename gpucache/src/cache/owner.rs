@@ -123,15 +123,16 @@ impl Cache {
     /// the cache (its end took it away).
     pub(crate) fn leave(&'static self, open: Option<Terms>) {
         let Some(owner) = self.owner() else { return };
-        if owner.depth() == 1 {
-            owner.take_deferred();
-            owner.attend_stream();
-            owner.end();
-        } else if let Some(terms) = open {
-            owner.with(|local, shared| local.enter(shared, terms));
-            owner.shrink();
-        }
-        owner.exit();
+        owner.exit_after(|owner| {
+            if owner.depth() == 1 {
+                owner.take_deferred();
+                owner.attend_stream();
+                owner.end();
+            } else if let Some(terms) = open {
+                owner.with(|local, shared| local.enter(shared, terms));
+                owner.shrink();
+            }
+        });
         if !self.is_mine() {
             limits::left(|device| self.serves(device));
         }
@@ -246,11 +247,19 @@ impl Owner {
 
     /// Undoes one entry or hold.
     pub(super) fn exit(self) {
-        if self.depth() == 1 {
-            self.tell_demand();
-        }
+        self.exit_after(|_| ());
+    }
+
+    /// The same once `act` is done, also where that panics.
+    pub(super) fn exit_after(self, act: impl FnOnce(&Owner)) {
+        let last = || {
+            act(&self);
+            if self.depth() == 1 {
+                self.tell_demand();
+            }
+        };
         // SAFETY: the thread owns the cache until this returns; the proof is taken by value, so that none is left afterwards.
-        unsafe { self.cache.local.exit(TOKEN.get(), &self.cache) };
+        unsafe { self.cache.local.exit_after(TOKEN.get(), &self.cache, last) };
     }
 
     /// A block from the lists, else from where the device's memory is kept.

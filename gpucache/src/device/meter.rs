@@ -86,7 +86,7 @@ impl MemoryUse {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn times_taken(&self) -> u64 {
-        self.allocations + self.mapped_pieces
+        self.allocations.saturating_add(self.mapped_pieces)
     }
 
     /// How often memory was given back: frees and unmapped pieces.
@@ -102,7 +102,7 @@ impl MemoryUse {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn times_given_back(&self) -> u64 {
-        self.frees + self.unmapped_pieces
+        self.frees.saturating_add(self.unmapped_pieces)
     }
 }
 

@@ -4,8 +4,11 @@
 //! changes nothing.
 #![allow(unsafe_code)]
 
-use std::collections::BTreeMap;
+mod occupancy;
+
 use std::sync::{Arc, PoisonError};
+
+use occupancy::{Occupancy, SPAN, overlaps};
 
 use super::Device;
 use super::backend::copies::Copies;
@@ -13,16 +16,12 @@ use super::backend::{ALIGNMENT, Backend};
 use super::memory::Memory;
 use super::stream::Stream;
 use super::virtual_memory::{Unfinished, VirtualMemory};
+use crate::base::amounts::total;
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 
 /// The unit of mapping, as on CUDA devices, so that a dry run counts what a GPU would hold.
 const VIRTUAL_GRANULARITY: u64 = 2 << 20;
-/// Where addresses begin: far above those of plain allocations, which are counted from 256, so that the two never meet.
-const FIRST_ADDRESS: u64 = 1 << 48;
-/// How many there are: 256 TiB, as a processor of 48 bits has, and far more than any capacity that is worth a dry run.
-const ADDRESSES: u64 = 1 << 48;
-
 /// A device of a given capacity that has addresses and no memory behind them.
 ///
 /// Run a scope on it to learn how much memory it will need, without the GPU that has it: allocations, drops and
@@ -57,20 +56,6 @@ struct Addresses {
     occupancy: Mutex<Occupancy>,
     /// The host's side, of as much as anybody may want, once there are queues for copies.
     host: OnceLock<Arc<Addresses>>,
-}
-
-/// What is mapped and used of the addresses.
-#[derive(Debug, Default)]
-struct Occupancy {
-    /// Pages that are mapped: address to bytes.
-    mapped: BTreeMap<u64, u64>,
-    mapped_bytes: u64,
-    /// Blocks in use: address to bytes.
-    busy: BTreeMap<u64, u64>,
-    /// Plain allocations, and where the next one lies.
-    plain: BTreeMap<u64, u64>,
-    plain_bytes: u64,
-    next_plain: u64,
 }
 
 impl Virtual {
@@ -136,7 +121,7 @@ impl Addresses {
 
     /// Takes `bytes` of the capacity.
     fn take(&self, occupancy: &mut Occupancy, bytes: u64) -> Result<()> {
-        let used = occupancy.mapped_bytes + occupancy.plain_bytes;
+        let used = occupancy.taken();
         match self.capacity.checked_sub(used).is_some_and(|rest| rest >= bytes) {
             true => Ok(()),
             false => {
@@ -148,21 +133,9 @@ impl Addresses {
     }
 }
 
-/// Whether a piece of `pieces` lies in `[address, address + bytes)`, in part or whole.
-fn overlaps(pieces: &BTreeMap<u64, u64>, address: u64, bytes: u64) -> bool {
-    pieces.range(..address + bytes).next_back().is_some_and(|(start, length)| start + length > address)
-}
-
-/// Whether all of `[address, address + bytes)` lies in `pieces`, which may touch each other.
-fn covers(pieces: &BTreeMap<u64, u64>, address: u64, bytes: u64) -> bool {
-    let mut at = address;
-    while at < address + bytes {
-        match pieces.range(..=at).next_back().map(|(start, length)| start + length) {
-            Some(end) if end > at => at = end,
-            _ => return false,
-        }
-    }
-    true
+/// There are bytes, and no stretch of addresses is as long.
+fn none_left(bytes: u64) -> Error {
+    Error::out_of_memory("the virtual device", bytes as usize, "no addresses are left side by side")
 }
 
 fn broken(rule: &'static str, address: u64, bytes: u64) -> Error {
@@ -184,20 +157,20 @@ unsafe impl VirtualMemory for VirtualPages {
     }
 
     fn available(&self) -> Option<u64> {
-        let occupancy = self.0.occupancy();
-        Some(self.0.capacity.saturating_sub(occupancy.mapped_bytes + occupancy.plain_bytes))
+        Some(self.0.capacity.saturating_sub(self.0.occupancy().taken()))
     }
 
     fn reserve(&self) -> Result<(u64, u64)> {
-        Ok((FIRST_ADDRESS, ADDRESSES))
+        Ok((SPAN.start, SPAN.end - SPAN.start))
     }
 
     fn map_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
         let occupancy = &mut *self.0.occupancy();
-        let bytes = pieces.iter().sum();
+        let bytes = total(pieces.iter().copied());
         let in_pages =
             placed(address, pieces).all(|(at, bytes)| (at | bytes).is_multiple_of(VIRTUAL_GRANULARITY) && bytes > 0);
         let taken = match in_pages && !overlaps(&occupancy.mapped, address, bytes) {
+            true if occupancy.is_plain(address, bytes) => Err(none_left(bytes)),
             true => self.0.take(occupancy, bytes),
             false => Err(broken("mapping pages that are mapped, or parts of pages,", address, bytes)),
         };
@@ -209,7 +182,7 @@ unsafe impl VirtualMemory for VirtualPages {
 
     unsafe fn unmap_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
         let occupancy = &mut *self.0.occupancy();
-        let bytes = pieces.iter().sum();
+        let bytes = total(pieces.iter().copied());
         let whole = placed(address, pieces).all(|(at, bytes)| occupancy.mapped.get(&at) == Some(&bytes));
         if !whole || overlaps(&occupancy.busy, address, bytes) {
             let error = broken("unmapping pages that are in use or not mapped", address, bytes);
@@ -226,8 +199,8 @@ unsafe impl VirtualMemory for VirtualPages {
 /// The address and the bytes of each of some pieces, one behind the other.
 fn placed(address: u64, pieces: &[u64]) -> impl Iterator<Item = (u64, u64)> {
     pieces.iter().scan(address, |end, &bytes| {
-        *end += bytes;
-        Some((*end - bytes, bytes))
+        let begin = std::mem::replace(end, end.saturating_add(bytes));
+        Some((begin, bytes))
     })
 }
 
@@ -239,24 +212,13 @@ unsafe impl Backend for Unbacked {
     fn allocate(&self, bytes: usize) -> Result<u64> {
         let (occupancy, bytes) = (&mut *self.0.occupancy(), bytes as u64);
         self.0.take(occupancy, bytes)?;
-        // Below the range's addresses, and never the same twice.
-        let address = ALIGNMENT + occupancy.next_plain;
-        let end = address.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(ALIGNMENT));
-        let none_left = || Error::out_of_memory("the virtual device", bytes as usize, "no addresses are left");
-        occupancy.next_plain = end.ok_or_else(none_left)? - ALIGNMENT;
-        occupancy.plain.insert(address, bytes);
-        occupancy.plain_bytes += bytes;
-        Ok(address)
+        occupancy.allocate(bytes).ok_or_else(|| none_left(bytes))
     }
 
     unsafe fn free(&self, address: u64, bytes: usize) -> Result<()> {
-        let occupancy = &mut *self.0.occupancy();
-        match occupancy.plain.remove(&address) {
-            Some(length) if length == bytes as u64 => {
-                occupancy.plain_bytes -= length;
-                Ok(())
-            }
-            _ => Err(broken("freeing what is not allocated", address, bytes as u64)),
+        match self.0.occupancy().free(address, bytes as u64) {
+            true => Ok(()),
+            false => Err(broken("freeing what is not allocated", address, bytes as u64)),
         }
     }
 
@@ -300,8 +262,7 @@ unsafe impl Backend for Unbacked {
             return Err(broken("handing out memory that is in use", address, bytes));
         }
         occupancy.busy.insert(address, bytes);
-        let backed = covers(&occupancy.mapped, address, bytes) || covers(&occupancy.plain, address, bytes);
-        match backed && address.is_multiple_of(ALIGNMENT) {
+        match occupancy.is_backed(address, bytes) && address.is_multiple_of(ALIGNMENT) {
             true => Ok(()),
             false => Err(broken("handing out memory without pages, or not aligned to 256 bytes,", address, bytes)),
         }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 pub use cause::Cause;
 pub use diagnosis::{Diagnosis, Finding};
 
+use crate::base::amounts::{add, total};
 use crate::cache::Known;
 use rules::Patient;
 
@@ -32,10 +33,10 @@ const FEW_ENTRIES: u64 = 4;
 
 /// What is wrong with a scope of which this is known, thread by thread.
 pub(crate) fn examine(scope: Arc<str>, threads: &[Known], siblings: Siblings) -> Diagnosis {
-    let entries = threads.iter().map(|known| known.stats.entries).sum();
+    let entries = total(threads.iter().map(|known| known.stats.entries));
     let patients: Vec<Patient<'_>> = threads.iter().filter(|known| known.stats.entries > 0).map(Patient::new).collect();
     let mut findings = merged(patients.iter().filter_map(Patient::finding));
-    if siblings.names >= MANY_NAMES && siblings.entries < FEW_ENTRIES * siblings.names {
+    if siblings.names >= MANY_NAMES && siblings.entries / FEW_ENTRIES < siblings.names {
         findings.push(of_names(siblings));
     }
     findings.sort_by(|one, other| affected(other).total_cmp(&affected(one)));
@@ -57,11 +58,11 @@ fn merged(found: impl Iterator<Item = Finding>) -> Vec<Finding> {
             findings.push(new);
             continue;
         };
-        known.entries += new.entries;
-        known.of_entries += new.of_entries;
-        known.allocations += new.allocations;
+        add(&mut known.entries, new.entries);
+        add(&mut known.of_entries, new.of_entries);
+        add(&mut known.allocations, new.allocations);
         known.share = known.share.max(new.share);
-        known.bytes = known.bytes.saturating_add(new.bytes);
+        add(&mut known.bytes, new.bytes);
     }
     findings
 }

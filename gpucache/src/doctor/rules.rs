@@ -103,7 +103,7 @@ impl<'a> Patient<'a> {
         let Known { stats, clock, repeats, .. } = self.known;
         let is_entered = stats.entries >= MANY;
         let causes = [
-            (Cause::Empty, is_entered && stats.allocations() * SELDOM < stats.entries),
+            (Cause::Empty, is_entered && stats.allocations() < stats.entries.div_ceil(SELDOM)),
             (Cause::Nested, is_entered && (1..EARLY).contains(clock)),
             (Cause::LoopInside, (1..=2).contains(clock) && *repeats >= ROUNDS),
         ];
@@ -128,8 +128,8 @@ impl<'a> Patient<'a> {
         let recorded = self.last(Fact::Recorded);
         let [own, other] = [Fact::Recorded, Fact::OtherStream].map(|fact| self.known.facts.lately(fact, recorded));
         let is_other = recorded > 0 && self.last(Fact::OtherStream) == recorded;
-        if is_other && other.events * SELDOM >= own.events + other.events {
-            let share = other.events as f64 / (own.events + other.events) as f64;
+        if is_other && other.events.saturating_mul(SELDOM) >= own.events.saturating_add(other.events) {
+            let share = other.events as f64 / own.events.saturating_add(other.events) as f64;
             return Some(Finding {
                 share,
                 ..self.finding_of(Cause::OtherStreams, Fact::OtherStream, other, own.entries)
@@ -146,7 +146,7 @@ impl<'a> Patient<'a> {
         let used = self.lately(Fact::UsedElsewhere);
         let waits = used.bytes / used.entries.max(1);
         let is_much =
-            used.events >= 2 * used.entries && waits.saturating_mul(SELDOM) >= self.known.stats.high_water_bytes;
+            used.events / 2 >= used.entries && waits.saturating_mul(SELDOM) >= self.known.stats.high_water_bytes;
         let is_used = is_much && self.is_frequent(Fact::UsedElsewhere, SELDOM);
         is_used.then(|| Finding { bytes: waits, ..self.found(Cause::UsedElsewhere, Fact::UsedElsewhere) })
     }
@@ -171,8 +171,9 @@ impl<'a> Patient<'a> {
     /// Whether what outlives its entry is hardly ever dropped, or more and more of it is alive.
     fn piles_up(&self) -> bool {
         let Known { plans, carried_now: now, clock, .. } = self.known;
-        let is_kept = plans.carried >= PILED && now * SELDOM >= plans.carried * (SELDOM - 1);
-        let grows = now * 4 >= plans.carried && self.last(Fact::RingGrew) * 4 >= clock * 3;
+        let is_kept = plans.carried >= PILED && now.saturating_mul(SELDOM) >= plans.carried.saturating_mul(SELDOM - 1);
+        let is_grown = self.last(Fact::RingGrew).saturating_mul(4) >= clock.saturating_mul(3);
+        let grows = now.saturating_mul(4) >= plans.carried && is_grown;
         is_kept || (grows && plans.carried >= 4 * PILED)
     }
 
@@ -191,8 +192,11 @@ impl<'a> Patient<'a> {
         let seen = causes.map(|(fact, cause)| (self.known.facts.lately(fact, recorded), fact, cause));
         let (most, fact, cause) = seen.into_iter().max_by_key(|(amount, ..)| amount.entries)?;
         let unplanned = self.lately(Fact::Unplanned);
-        let amount =
-            FactCount { bytes: most.bytes / most.entries.max(1), events: self.mean * unplanned.entries, ..unplanned };
+        let amount = FactCount {
+            bytes: most.bytes / most.entries.max(1),
+            events: self.mean.saturating_mul(unplanned.entries),
+            ..unplanned
+        };
         (most.entries > 1).then(|| self.finding_of(cause, fact, amount, self.span))
     }
 
@@ -214,11 +218,13 @@ impl<'a> Patient<'a> {
     /// Whether it is seen in one of so many entries, and again and again until now.
     fn is_frequent(&self, fact: Fact, share: u64) -> bool {
         let FactCount { entries, events, .. } = self.lately(fact);
-        events > 1 && entries * share >= self.span && self.last(fact) + OVER > self.known.clock
+        events > 1
+            && entries.saturating_mul(share) >= self.span
+            && self.last(fact).saturating_add(OVER) > self.known.clock
     }
 
     fn is_much(&self, fact: Fact) -> bool {
-        self.lately(fact).events * FEW >= self.mean * self.span
+        self.lately(fact).events.saturating_mul(FEW) >= self.mean.saturating_mul(self.span)
     }
 
     /// Whether its plans lack an arena, and did in most entries.
@@ -233,8 +239,11 @@ impl<'a> Patient<'a> {
     /// There was no room for the plans, so that all allocations go without.
     fn refused(&self, cause: Cause, fact: Fact) -> Finding {
         let unplanned = self.lately(Fact::Unplanned);
-        let amount =
-            FactCount { bytes: self.known.plans.arena_bytes, events: self.mean * unplanned.entries, ..unplanned };
+        let amount = FactCount {
+            bytes: self.known.plans.arena_bytes,
+            events: self.mean.saturating_mul(unplanned.entries),
+            ..unplanned
+        };
         self.finding_of(cause, fact, amount, self.span)
     }
 
@@ -258,7 +267,7 @@ impl<'a> Patient<'a> {
     fn finding_of(&self, cause: Cause, fact: Fact, amount: FactCount, of_entries: u64) -> Finding {
         let FactCount { entries, events, bytes } = amount;
         let samples = self.known.facts.samples(fact);
-        let all = (self.mean * of_entries).max(events).max(1);
+        let all = self.mean.saturating_mul(of_entries).max(events).max(1);
         let (sites, details) = (samples.iter().filter_map(|sample| sample.site), samples.iter().map(told));
         Finding {
             cause,

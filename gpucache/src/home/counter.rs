@@ -17,9 +17,16 @@ impl Counter {
         self.0.store(value, Relaxed);
     }
 
+    /// Adds to a number from which as much is subtracted later.
     #[inline]
     pub(crate) fn add(&self, more: u64) {
         self.set(self.get().wrapping_add(more));
+    }
+
+    /// Adds to a total, from which nothing is subtracted: beyond the largest number it stays there.
+    #[inline]
+    pub(crate) fn accumulate(&self, more: u64) {
+        self.set(self.get().saturating_add(more));
     }
 
     #[inline]

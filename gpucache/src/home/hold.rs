@@ -116,25 +116,34 @@ impl<T> Hold<T> {
         true
     }
 
-    /// Undoes one [`try_hold`](Hold::try_hold) or [`enter`](Hold::enter).
+    /// Undoes one [`try_hold`](Hold::try_hold) or [`enter`](Hold::enter), once `act` is done. Where that panics, or what is due does,
+    /// it is undone too, so that the next entry finds the cache as usable as before.
     ///
     /// # Safety
     /// This thread owns it.
-    pub(crate) unsafe fn exit(&self, me: u64, duties: &impl Duties) {
-        // SAFETY: this thread owns it by this function's contract, and nobody else can take it before the store to `owner` below.
+    pub(crate) unsafe fn exit_after<R>(&self, me: u64, duties: &impl Duties, act: impl FnOnce() -> R) -> R {
+        let leaving = Leaving(self);
+        let result = act();
+        // SAFETY: this thread owns it by this function's contract, and nobody else can take it before `leaving` gives it up below.
         let depth = || unsafe { self.depth() };
         while depth() == 1 && duties.is_due() {
             duties.catch_up();
         }
-        let depth = depth() - 1;
-        // SAFETY: this thread still owns it: nothing since has stored to `owner`.
-        unsafe { self.set_depth(depth) };
-        if depth == 0 {
-            self.owner.store(NOBODY, SeqCst);
-            if duties.is_due() {
-                self.attend(me, duties);
-            }
+        let is_last = depth() == 1;
+        drop(leaving);
+        if is_last && duties.is_due() {
+            self.attend(me, duties);
         }
+        result
+    }
+
+    /// As [`exit_after`](Hold::exit_after), with nothing to do.
+    ///
+    /// # Safety
+    /// This thread owns it.
+    pub(crate) unsafe fn exit(&self, me: u64, duties: &impl Duties) {
+        // SAFETY: by the same contract.
+        unsafe { self.exit_after(me, duties, || ()) }
     }
 
     /// Deals with what is due, unless another thread owns it, which looks when it leaves.
@@ -172,12 +181,9 @@ impl<T> Hold<T> {
     #[inline(always)]
     pub(crate) unsafe fn owned<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
         #[cfg(debug_assertions)]
-        self.note_borrow(true);
+        let _borrowed = Borrowed::begin(self);
         // SAFETY: by the contract this thread alone touches it, and no other call of this function is under way.
-        let result = self.inside.with_mut(|inside| act(unsafe { &mut (*inside).content }));
-        #[cfg(debug_assertions)]
-        self.note_borrow(false);
-        result
+        self.inside.with_mut(|inside| act(unsafe { &mut (*inside).content }))
     }
 
     /// Sees to it that nobody comes back while the contents are borrowed.
@@ -187,5 +193,40 @@ impl<T> Hold<T> {
         let before =
             self.inside.with_mut(|inside| unsafe { std::mem::replace(&mut (*inside).is_borrowed, is_borrowed) });
         debug_assert!(before != is_borrowed, "a cache is touched from within");
+    }
+}
+
+/// Gives up one hold of the calling thread when it goes, whatever the reason.
+struct Leaving<'a, T>(&'a Hold<T>);
+
+impl<T> Drop for Leaving<'_, T> {
+    fn drop(&mut self) {
+        let Leaving(hold) = self;
+        // SAFETY: `exit_after` alone makes one, by whose contract this thread owns it, until the store to `owner` below.
+        let depth = unsafe { hold.depth() } - 1;
+        // SAFETY: this thread still owns it: nothing since has stored to `owner`.
+        unsafe { hold.set_depth(depth) };
+        if depth == 0 {
+            hold.owner.store(NOBODY, SeqCst);
+        }
+    }
+}
+
+/// The contents are borrowed as long as it is there: until a panic at the longest.
+#[cfg(debug_assertions)]
+struct Borrowed<'a, T>(&'a Hold<T>);
+
+#[cfg(debug_assertions)]
+impl<'a, T> Borrowed<'a, T> {
+    fn begin(hold: &'a Hold<T>) -> Borrowed<'a, T> {
+        hold.note_borrow(true);
+        Borrowed(hold)
+    }
+}
+
+#[cfg(debug_assertions)]
+impl<T> Drop for Borrowed<'_, T> {
+    fn drop(&mut self) {
+        self.0.note_borrow(false);
     }
 }

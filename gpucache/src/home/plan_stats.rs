@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::counter::Counter;
 use super::unplanned::Unplanned;
-use crate::base::amounts::{Bytes, Count};
+use crate::base::amounts::{Bytes, Count, add, total};
 
 /// How a scope with `recycle = "auto"` plans and serves, over all threads: what plans there are now, and what was served and
 /// seen since the process began. With several threads each number is the sum of theirs.
@@ -107,7 +107,7 @@ impl Deviations {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn total(&self) -> u64 {
-        self.extra + self.missing + self.reordered + self.larger + self.blocked
+        total([self.extra, self.missing, self.reordered, self.larger, self.blocked])
     }
 }
 
@@ -240,23 +240,23 @@ impl DeviationCounters {
 
 impl std::ops::AddAssign for PlanStats {
     fn add_assign(&mut self, other: PlanStats) {
-        self.plans += other.plans;
-        self.positions += other.positions;
-        self.arena_bytes += other.arena_bytes;
-        self.bound_bytes += other.bound_bytes;
-        self.planned += other.planned;
-        self.carried += other.carried;
-        self.aside += other.aside;
+        add(&mut self.plans, other.plans);
+        add(&mut self.positions, other.positions);
+        add(&mut self.arena_bytes, other.arena_bytes);
+        add(&mut self.bound_bytes, other.bound_bytes);
+        add(&mut self.planned, other.planned);
+        add(&mut self.carried, other.carried);
+        add(&mut self.aside, other.aside);
         self.unplanned = self.unplanned.or(other.unplanned);
-        self.listed += other.listed;
-        self.recycled += other.recycled;
-        self.misses += other.misses;
-        self.deviations.extra += other.deviations.extra;
-        self.deviations.missing += other.deviations.missing;
-        self.deviations.reordered += other.deviations.reordered;
-        self.deviations.larger += other.deviations.larger;
-        self.deviations.blocked += other.deviations.blocked;
-        self.planning_time += other.planning_time;
+        add(&mut self.listed, other.listed);
+        add(&mut self.recycled, other.recycled);
+        add(&mut self.misses, other.misses);
+        add(&mut self.deviations.extra, other.deviations.extra);
+        add(&mut self.deviations.missing, other.deviations.missing);
+        add(&mut self.deviations.reordered, other.deviations.reordered);
+        add(&mut self.deviations.larger, other.deviations.larger);
+        add(&mut self.deviations.blocked, other.deviations.blocked);
+        self.planning_time = self.planning_time.saturating_add(other.planning_time);
         self.is_paused |= other.is_paused;
     }
 }

@@ -12,6 +12,7 @@
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use crate::base::amounts::total;
 use crate::base::sync::{AtomicBool, AtomicPtr};
 use crate::record::Record;
 
@@ -79,11 +80,11 @@ impl<N: Node> Returns<N> {
     }
 
     pub(crate) fn blocks(&self) -> u64 {
-        self.stacks.iter().map(|stack| stack.blocks.load(Relaxed)).sum()
+        total(self.stacks.iter().map(|stack| stack.blocks.load(Relaxed)))
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.stacks.iter().map(|stack| stack.bytes.load(Relaxed)).sum()
+        total(self.stacks.iter().map(|stack| stack.bytes.load(Relaxed)))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::served::{InUse, Served};
-use crate::base::amounts::{Bytes, Count};
+use crate::base::amounts::{Bytes, Count, add, total};
 
 /// What a scope did since the process began, and what it holds now, over all threads.
 ///
@@ -113,7 +113,7 @@ impl ScopeStats {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn allocations(&self) -> u64 {
-        self.hits + self.recycled + self.misses
+        total([self.hits, self.recycled, self.misses])
     }
 }
 
@@ -145,19 +145,19 @@ impl fmt::Display for ScopeStats {
 
 impl std::ops::AddAssign for ScopeStats {
     fn add_assign(&mut self, other: ScopeStats) {
-        self.entries += other.entries;
-        self.polls += other.polls;
-        self.hits += other.hits;
-        self.recycled += other.recycled;
-        self.misses += other.misses;
-        self.busy_blocks += other.busy_blocks;
-        self.busy_bytes += other.busy_bytes;
-        self.idle_blocks += other.idle_blocks;
-        self.idle_bytes += other.idle_bytes;
-        self.high_water_bytes += other.high_water_bytes;
-        self.device_allocations += other.device_allocations;
-        self.mapped_pieces += other.mapped_pieces;
-        self.spare_bytes += other.spare_bytes;
+        add(&mut self.entries, other.entries);
+        add(&mut self.polls, other.polls);
+        add(&mut self.hits, other.hits);
+        add(&mut self.recycled, other.recycled);
+        add(&mut self.misses, other.misses);
+        add(&mut self.busy_blocks, other.busy_blocks);
+        add(&mut self.busy_bytes, other.busy_bytes);
+        add(&mut self.idle_blocks, other.idle_blocks);
+        add(&mut self.idle_bytes, other.idle_bytes);
+        add(&mut self.high_water_bytes, other.high_water_bytes);
+        add(&mut self.device_allocations, other.device_allocations);
+        add(&mut self.mapped_pieces, other.mapped_pieces);
+        add(&mut self.spare_bytes, other.spare_bytes);
         self.served += other.served;
         self.planned += other.planned;
         self.beside += other.beside;

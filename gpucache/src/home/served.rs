@@ -1,10 +1,10 @@
 //! What a scope's allocations amount to, by what served them: [`Served`]; and what is in use of it: [`InUse`].
 
 use super::counter::Counter;
-use crate::base::amounts::Bytes;
+use crate::base::amounts::{Bytes, add};
 use crate::base::table::{Align, Table};
 
-/// Allocations, and their bytes together.
+/// Allocations, and their bytes together. A total that is more than a number says stays the largest number.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};
@@ -87,9 +87,9 @@ impl Served {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn all(&self) -> Amount {
-        self.by_service().into_iter().fold(Amount::default(), |sum, (_, one)| Amount {
-            allocations: sum.allocations + one.allocations,
-            bytes: sum.bytes.saturating_add(one.bytes),
+        self.by_service().into_iter().fold(Amount::default(), |mut sum, (_, one)| {
+            sum += one;
+            sum
         })
     }
 
@@ -149,8 +149,8 @@ fn cells(in_use: &InUse) -> [String; 2] {
 
 impl std::ops::AddAssign for Amount {
     fn add_assign(&mut self, other: Amount) {
-        self.allocations += other.allocations;
-        self.bytes = self.bytes.saturating_add(other.bytes);
+        add(&mut self.allocations, other.allocations);
+        add(&mut self.bytes, other.bytes);
     }
 }
 
@@ -165,37 +165,45 @@ impl std::ops::AddAssign for Served {
 
 impl std::ops::AddAssign for InUse {
     fn add_assign(&mut self, other: InUse) {
-        self.blocks += other.blocks;
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.peak_bytes = self.peak_bytes.saturating_add(other.peak_bytes);
+        add(&mut self.blocks, other.blocks);
+        add(&mut self.bytes, other.bytes);
+        add(&mut self.peak_bytes, other.peak_bytes);
     }
 }
 
 /// The bytes behind [`Served`], beside what else is counted of allocations.
 #[derive(Default)]
 pub(super) struct ServedCounters {
-    /// Of what was handed out beside a plan, and of that what no list served, and of that what the device itself did.
-    pub(super) beside: Counter,
-    pub(super) supplied: Counter,
-    pub(super) direct: Counter,
-    pub(super) directs: Counter,
+    /// Bytes of what lists, the range and the device itself served.
+    pub(super) listed: Counter,
+    ranged: Counter,
+    direct: Counter,
+    /// How many allocations the device itself served.
+    directs: Counter,
 }
 
 impl ServedCounters {
+    /// Counts a block that no list served, straight from the device or from its range.
+    pub(super) fn supplied(&self, bytes: u64, is_direct: bool) {
+        let served = if is_direct { &self.direct } else { &self.ranged };
+        served.accumulate(bytes);
+        self.directs.add(u64::from(is_direct));
+    }
+
     /// What they say, with how many allocations lists served, how many none did, and what plans did.
     pub(super) fn read(&self, listed: u64, supplied: u64, planned: Amount) -> Served {
-        let amount = |allocations, (bytes, rest): (u64, u64)| Amount { allocations, bytes: bytes.saturating_sub(rest) };
-        let [beside, supplied_bytes, direct] = [&self.beside, &self.supplied, &self.direct].map(Counter::get);
+        let amount = |allocations, bytes: &Counter| Amount { allocations, bytes: bytes.get() };
+        let directs = self.directs.get();
         Served {
             planned,
-            listed: amount(listed, (beside, supplied_bytes)),
-            ranged: amount(supplied.saturating_sub(self.directs.get()), (supplied_bytes, direct)),
-            direct: amount(self.directs.get(), (direct, 0)),
+            listed: amount(listed, &self.listed),
+            ranged: amount(supplied.saturating_sub(directs), &self.ranged),
+            direct: amount(directs, &self.direct),
         }
     }
 
     pub(super) fn reset(&self) {
-        let ServedCounters { beside, supplied, direct, directs } = self;
-        [beside, supplied, direct, directs].into_iter().for_each(|counter| counter.set(0));
+        let ServedCounters { listed, ranged, direct, directs } = self;
+        [listed, ranged, direct, directs].into_iter().for_each(|counter| counter.set(0));
     }
 }

@@ -146,7 +146,7 @@ impl Shared {
     /// Bytes that are in use in the arena and in the ring.
     #[inline]
     pub(crate) fn planned_bytes(&self) -> u64 {
-        self.lease.live() + self.ring.live()
+        self.lease.live().wrapping_add(self.ring.live())
     }
 
     /// Whether an invalidation waits for the owner.

@@ -7,6 +7,7 @@ use super::plan_stats::{PlanCounters, PlanStats};
 use super::returns::Returns;
 use super::scope_stats::ScopeStats;
 use super::served::{Amount, InUse, ServedCounters};
+use crate::base::amounts::total;
 use crate::range::Taken;
 
 /// The numbers behind [`ScopeStats`], written by the cache's owner alone and read by everyone.
@@ -76,11 +77,7 @@ impl Counters {
     /// Counts a block that was supplied, for which so much was taken from the device; whether it came straight from there.
     pub(crate) fn allocated(&self, bytes: usize, taken: Taken, is_direct: bool) {
         self.supplied.add(1);
-        self.served.supplied.add(bytes as u64);
-        if is_direct {
-            self.served.directs.add(1);
-            self.served.direct.add(bytes as u64);
-        }
+        self.served.supplied(bytes as u64, is_direct);
         self.misses.add(u64::from(taken.is_any()));
         self.took(taken);
         self.held_blocks.add(1);
@@ -90,15 +87,22 @@ impl Counters {
     /// Counts a block that is handed out beside a plan, of which `planned` bytes are in use.
     #[inline]
     pub(crate) fn handed_out(&self, bytes: usize, planned: u64, returns: &Returns) {
-        let busy = self.busy_bytes.get() + bytes as u64;
+        // A scope holds no more than a number says ([`allowance`](crate::cache)), so that nothing wraps around.
+        let busy = self.busy_bytes.get().wrapping_add(bytes as u64);
         self.busy_bytes.set(busy);
-        self.served.beside.add(bytes as u64);
-        if busy > self.beside_mark.get() || busy + planned > self.mark.get() {
+        if busy > self.beside_mark.get() || busy.wrapping_add(planned) > self.mark.get() {
             // What other threads dropped is not in use, though this thread has not taken it back yet.
             let in_use = busy.saturating_sub(returns.bytes());
             self.note_beside(in_use);
-            self.note_in_use(in_use + planned);
+            self.note_in_use(in_use.saturating_add(planned));
         }
+    }
+
+    /// Counts a block that a list serves.
+    #[inline]
+    pub(crate) fn hit(&self, bytes: usize) {
+        self.hits.add(1);
+        self.served.listed.accumulate(bytes as u64);
     }
 
     /// So many bytes are in use.
@@ -124,7 +128,7 @@ impl Counters {
     /// For the owner: peaks are what is in use now, of which `planned` bytes are so by a plan.
     pub(super) fn reset_peaks(&self, planned: u64, returns: &Returns) {
         let beside = self.busy_bytes.get().saturating_sub(returns.bytes());
-        self.peak.set(beside + planned);
+        self.peak.set(beside.saturating_add(planned));
         self.beside_peak.set(beside);
         self.plan.peak.set(planned);
         self.set_marks();
@@ -147,10 +151,10 @@ impl Counters {
     /// up to 1.1 times what is alive; a plan's block is as large as it need be. While another scope has the block's memory, what
     /// a ring holds is not all that the next entry needs.
     pub(crate) fn expected(&self) -> u64 {
-        let planned = self.plan.block.get() + self.plan.ring.get();
-        let known = planned + self.beside.get();
+        let (planned, demand) = (self.plan.block.get().saturating_add(self.plan.ring.get()), self.demand.get());
+        let known = planned.saturating_add(self.beside.get());
         match planned == 0 || self.plan.lacks_arena() {
-            true => known.max(self.demand.get() + self.demand.get() / 8),
+            true => known.max(demand.saturating_add(demand / 8)),
             false => known,
         }
     }
@@ -212,7 +216,8 @@ impl Counters {
         // In this order: more may be in use than had a place when the block came.
         self.held_blocks.add(live);
         self.held_blocks.subtract(positions);
-        self.held_bytes.subtract(bytes - live_bytes);
+        self.held_bytes.add(live_bytes);
+        self.held_bytes.subtract(bytes);
         self.plan.block.set(0);
         self.plan.live.set(0);
         self.evicted(live, live_bytes);
@@ -265,8 +270,8 @@ impl Counters {
     /// Notes that so many bytes are in use by a plan. Returns how many may be before the next note.
     pub(crate) fn note_planned_use(&self, planned: u64, returns: &Returns) -> u64 {
         let busy = self.busy_bytes.get();
-        if busy + planned > self.mark.get() {
-            self.note_in_use((busy + planned).saturating_sub(returns.bytes()));
+        if busy.wrapping_add(planned) > self.mark.get() {
+            self.note_in_use(busy.saturating_add(planned).saturating_sub(returns.bytes()));
         }
         self.plan.peak.set(self.plan.peak.get().max(planned));
         self.mark.get().saturating_sub(busy).min(self.plan.peak.get())
@@ -279,9 +284,12 @@ impl Counters {
         self.plan.priced.set(all);
         let part = match served == positions {
             true => bytes,
-            false => (u128::from(bytes) * u128::from(served) / u128::from(positions.max(1))) as u64,
+            false => {
+                let part = u128::from(bytes) * u128::from(served) / u128::from(positions.max(1));
+                u64::try_from(part).unwrap_or(u64::MAX)
+            }
         };
-        self.plan.served_bytes.add(part);
+        self.plan.served_bytes.accumulate(part);
     }
 
     /// For the owner: whether an array of the cache is alive, or on its way back.
@@ -342,10 +350,11 @@ impl Counters {
     /// What the numbers say, with what lies on the return stack counted as idle, and so many bytes in use by plans.
     pub(crate) fn read(&self, returns: &Returns, planned: u64) -> ScopeStats {
         let hits = self.hits.get() + self.plan.all_served();
-        let dropped = self.drops.get() + self.plan.returned() + returns.blocks() + self.deferred_blocks.get();
-        let busy_bytes = self.busy_bytes.get() + planned;
-        let busy_bytes = busy_bytes.saturating_sub(returns.bytes() + self.deferred_bytes.get());
-        let busy_blocks = (hits + self.supplied.get()).saturating_sub(dropped);
+        let dropped = total([self.drops.get(), self.plan.returned(), returns.blocks(), self.deferred_blocks.get()]);
+        // What one thread reads while another one writes need not be of one moment: sums may be of more than there is.
+        let returned = returns.bytes().saturating_add(self.deferred_bytes.get());
+        let busy_bytes = self.busy_bytes.get().saturating_add(planned).saturating_sub(returned);
+        let busy_blocks = total([hits, self.supplied.get()]).saturating_sub(dropped);
         let (planned_bytes, planned_blocks) = (planned.min(busy_bytes), self.plan.blocks().min(busy_blocks));
         let in_use = |blocks, bytes, peak: &Counter| InUse { blocks, bytes, peak_bytes: peak.get() };
         let listed_and_supplied = (self.hits.get(), self.supplied.get().saturating_sub(self.plan.grown.get()));

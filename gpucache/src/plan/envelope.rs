@@ -159,6 +159,10 @@ impl Envelope {
 
     /// Lets a position hold `bytes` too. Returns whether it was smaller before.
     pub(crate) fn widen(&mut self, position: usize, bytes: u64) -> bool {
+        // So the sizes of an envelope sum to less than 64 bits hold, however often it is widened.
+        if u128::from(bytes) >= MOST_PLANNED {
+            return false;
+        }
         let Some(expected) = self.positions.get_mut(position) else { return false };
         let was_smaller = expected.most < bytes;
         expected.least = expected.least.min(bytes);
@@ -196,6 +200,11 @@ impl Envelope {
         Envelope { changes: before.changes + 1, ahead, ..self }
     }
 
+    /// Whether a layout could hold it, which it may have outgrown.
+    pub(crate) fn is_plannable(&self) -> bool {
+        is_plannable(&self.positions)
+    }
+
     /// The most bytes that are in use at once if each position takes all that it may.
     pub(crate) fn bound(&self) -> u64 {
         Scratch::default().bound(self.positions.iter().copied())
@@ -226,7 +235,8 @@ impl Scratch {
         let mut all = std::mem::take(&mut self.positions);
         all.clear();
         all.extend(positions);
-        let is_same = self.bound(all.iter().copied()) <= bound + bound / SAME_ORDER_SHARE && is_plannable(&all);
+        let is_same =
+            is_plannable(&all) && self.bound(all.iter().copied()) <= bound.saturating_add(bound / SAME_ORDER_SHARE);
         let envelope = is_same.then(|| Envelope { positions: all.clone(), changes: 0, ahead: Ahead::default() });
         self.positions = all;
         envelope

@@ -32,7 +32,7 @@ pub(super) struct Escaped {
 
 impl Escaped {
     /// Whether what is in the way may be taken out in this entry; if so, it is.
-    pub(super) fn may_go(&mut self, entry: u32) -> bool {
+    pub(super) fn may_go(&mut self, entry: u64) -> bool {
         self.waits.try_now(entry, Pace::DOUBLING)
     }
 

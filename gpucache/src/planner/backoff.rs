@@ -4,23 +4,23 @@
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Backoff {
     /// No try before this entry.
-    not_before: u32,
-    wait: u32,
+    not_before: u64,
+    wait: u64,
     /// The entry of the last try.
-    last: u32,
+    last: u64,
 }
 
 /// How the waits of one matter grow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    pub(super) first: u32,
+    pub(super) first: u64,
     /// Each wait is so many times the one before, and `first` more.
-    pub(super) factor: u32,
-    pub(super) longest: u32,
+    pub(super) factor: u64,
+    pub(super) longest: u64,
 }
 
 /// What is tried at most once in so many entries costs nothing that could be measured, even if a try takes a millisecond.
-const SELDOM: u32 = 4095;
+const SELDOM: u64 = 4095;
 
 impl Pace {
     /// For what costs about as much as an entry.
@@ -31,12 +31,12 @@ impl Pace {
 
 impl Backoff {
     /// Whether the wait is over.
-    pub(super) fn is_over(&self, entry: u32) -> bool {
+    pub(super) fn is_over(&self, entry: u64) -> bool {
         entry >= self.not_before
     }
 
     /// Whether it may be tried in this entry; if so, it is. It may be tried as often as one likes within one entry.
-    pub(super) fn try_now(&mut self, entry: u32, pace: Pace) -> bool {
+    pub(super) fn try_now(&mut self, entry: u64, pace: Pace) -> bool {
         let is_again = self.wait > 0 && entry == self.last;
         if !is_again && self.is_over(entry) {
             self.tried(entry, pace);
@@ -46,7 +46,7 @@ impl Backoff {
     }
 
     /// It was tried in this entry: waits longer than the last time. What is tried rarely need not wait long.
-    pub(super) fn tried(&mut self, entry: u32, pace: Pace) {
+    pub(super) fn tried(&mut self, entry: u64, pace: Pace) {
         let is_rare = entry.saturating_sub(self.not_before) > pace.factor * (self.wait / 2 + 2 * pace.first);
         let longer = pace.factor.saturating_mul(self.wait).saturating_add(pace.first);
         self.wait = if is_rare { pace.first } else { longer.min(pace.longest) };
@@ -55,17 +55,17 @@ impl Backoff {
     }
 
     /// Waits for so many entries at least.
-    pub(super) fn wait_for(&mut self, entry: u32, entries: u32) {
+    pub(super) fn wait_for(&mut self, entry: u64, entries: u64) {
         self.not_before = self.not_before.max(entry.saturating_add(entries));
     }
 
     /// Something speaks for trying sooner: halves what is left of the wait.
-    pub(super) fn halve(&mut self, entry: u32) {
+    pub(super) fn halve(&mut self, entry: u64) {
         self.not_before -= self.not_before.saturating_sub(entry).div_ceil(2);
     }
 
     /// How many entries the wait takes that is on now, or was the last one.
-    pub(super) fn wait(&self) -> u32 {
+    pub(super) fn wait(&self) -> u64 {
         self.wait
     }
 }
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn what_comes_all_the_time_is_done_ever_more_rarely() {
         let mut backoff = Backoff::default();
-        let done: Vec<u32> = (0..100).filter(|&entry| backoff.try_now(entry, Pace::DOUBLING)).collect();
+        let done: Vec<u64> = (0..100).filter(|&entry| backoff.try_now(entry, Pace::DOUBLING)).collect();
         assert_eq!(done, [0, 1, 4, 11, 26, 57]);
     }
 
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn what_was_begun_in_an_entry_goes_on_in_it() {
         let mut backoff = Backoff::default();
-        let done: Vec<u32> =
+        let done: Vec<u64> =
             [5, 5, 5, 6, 7, 7].into_iter().filter(|&entry| backoff.try_now(entry, Pace::STEEP)).collect();
         assert_eq!(done, [5, 5, 5, 6]);
     }
@@ -100,7 +100,7 @@ mod tests {
         let mut backoff = Backoff::default();
         (0..20).for_each(|_| backoff.tried(0, Pace::STEEP));
         assert_eq!(backoff.wait(), Pace::STEEP.longest);
-        backoff.tried(u32::MAX, Pace::STEEP);
-        assert!(backoff.is_over(u32::MAX), "entries that are not counted any more");
+        backoff.tried(u64::MAX, Pace::STEEP);
+        assert!(backoff.is_over(u64::MAX), "entries that are not counted any more");
     }
 }

@@ -8,15 +8,15 @@ use super::backoff::{Backoff, Pace};
 #[derive(Debug, Default)]
 pub(super) struct Curiosity {
     /// Entries of this spell that are left.
-    left: u32,
+    left: u64,
     /// How long it rests between two spells.
     rest: Backoff,
 }
 
 /// Entries of the first spell: an order that comes again after at most eight others is met twice in it.
-const SPELL: u32 = 16;
+const SPELL: u64 = 16;
 /// As many times a spell's entries are not recorded after it, so that at most a quarter of all are.
-const REST: u32 = 3;
+const REST: u64 = 3;
 /// The longest spell is four times the first: orders that recur more rarely than each 32nd entry gain less from a plan than their
 /// recording costs.
 const PACE: Pace = Pace { first: REST * SPELL, factor: 1, longest: 4 * REST * SPELL };
@@ -28,7 +28,7 @@ impl Curiosity {
     }
 
     /// The entry of this number ended.
-    pub(super) fn ended(&mut self, entry: u32, has_deviated: bool) {
+    pub(super) fn ended(&mut self, entry: u64, has_deviated: bool) {
         match self.left {
             0 if has_deviated && self.rest.is_over(entry) => self.left = SPELL.max(self.rest.wait() / REST),
             0 => {}
@@ -56,12 +56,12 @@ mod tests {
     use super::*;
 
     /// How many of so many entries are recorded, and how many of those that deviate, which each `period`-th does.
-    fn recorded(entries: u32, period: u32) -> (u32, u32) {
+    fn recorded(entries: u64, period: u64) -> (u64, u64) {
         let (mut curiosity, mut recorded, mut deviating) = (Curiosity::default(), 0, 0);
         for entry in 1..=entries {
             let (is_recorded, deviates) = (curiosity.is_due(), entry % period == 0);
-            recorded += u32::from(is_recorded);
-            deviating += u32::from(is_recorded && deviates);
+            recorded += u64::from(is_recorded);
+            deviating += u64::from(is_recorded && deviates);
             curiosity.ended(entry, deviates);
         }
         (recorded, deviating)

@@ -41,7 +41,7 @@ impl Learning {
     }
 
     /// Learns another order in the place of one that was forgotten in this entry, after a while.
-    fn begin_anew(&mut self, entry: u32) {
+    fn begin_anew(&mut self, entry: u64) {
         self.curiosity.renew();
         self.forgetting.tried(entry, Pace::STEEP);
         self.learner.rest(self.forgetting.wait());

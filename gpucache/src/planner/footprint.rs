@@ -26,7 +26,7 @@ pub(super) struct Footprint {
 #[derive(Default)]
 pub(super) struct Trimming {
     /// Entries that went by the plan since the arena was found: only those say that it is enough, and only they are waited for.
-    entries: u32,
+    entries: u64,
     waits: Backoff,
     /// How often the range had something freed at the last look, and the scope taken memory from the device by then.
     pub(super) frees: Option<u64>,

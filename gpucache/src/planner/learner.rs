@@ -20,9 +20,9 @@ pub(super) struct Learner {
     /// Allocations of the entry before, if that was recorded.
     before: Option<u32>,
     /// Recordings in vain since the last pause.
-    in_vain: u32,
+    in_vain: u64,
     /// Counts entries.
-    entry: u32,
+    entry: u64,
     pauses: Backoff,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Learner {
 /// compared with so many.
 const ORDERS: usize = 3;
 /// Recordings in vain after which recording pauses: several rounds of orders that alternate, with some entries that warm up.
-const TRIES: u32 = 16;
+const TRIES: u64 = 16;
 /// The first pause is as long as four such series of recordings, and the longest as some hundred thousand entries, which nobody waits
 /// for: a program that changes its way begins anew by an invalidation.
 const PAUSES: Pace = Pace { first: 4 * TRIES, factor: 2, longest: 1 << 18 };
@@ -66,7 +66,7 @@ impl Learner {
     }
 
     /// Lets recording rest for so many entries.
-    pub(super) fn rest(&mut self, entries: u32) {
+    pub(super) fn rest(&mut self, entries: u64) {
         self.pauses.wait_for(self.entry, entries);
     }
 
@@ -118,7 +118,7 @@ impl Learner {
         self.in_vain += 1;
         if self.in_vain >= TRIES {
             self.pauses.tried(self.entry, PAUSES);
-            self.in_vain = TRIES - ORDERS as u32;
+            self.in_vain = TRIES - ORDERS as u64;
             // Their memory stays, for those that come after the pause.
             self.candidates.iter_mut().for_each(Log::clear);
         }
@@ -170,7 +170,7 @@ mod tests {
         let mut recorded = 0;
         for length in 1..10_000 {
             assert!(entry(&mut learner, &vec![256; length % 200 + length / 200]).is_none() || length > 200);
-            recorded += u32::from(learner.is_recording());
+            recorded += u64::from(learner.is_recording());
             learner.candidates.clear();
         }
         assert!((TRIES..100).contains(&recorded), "{recorded}");

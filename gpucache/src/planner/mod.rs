@@ -116,7 +116,7 @@ const _: () = assert!(offset_of!(Hot, cursor) == 64 && offset_of!(Planner, hot) 
 #[derive(Default)]
 struct Entry {
     /// Counts entries; 0 for none.
-    number: u32,
+    number: u64,
     /// Whether a plan serves it, or did until its arena was needed elsewhere.
     is_planned: bool,
     is_dissolved: bool,
@@ -152,7 +152,7 @@ impl Default for Hot {
 impl Planner {
     /// Begins an entry.
     pub(crate) fn begin(&mut self, shared: &Shared) -> Begin {
-        let number = self.entry.number.wrapping_add(1).max(1);
+        let number = self.entry.number + 1;
         self.entry = Entry { number, ..Entry::default() };
         self.learning.begin(self.plans.is_empty());
         if shared.lease.live() == 0 {

@@ -40,7 +40,7 @@ struct Plan {
     /// The envelope's bound when it was laid out.
     need: u64,
     /// The entry that went by it last.
-    used: u32,
+    used: u64,
 }
 
 /// Orders that a scope has plans for at one time: training, validation and two more. Each takes some 100 bytes a position, and all
@@ -151,7 +151,7 @@ impl Plans {
     }
 
     /// The entry that ends went by this plan.
-    pub(super) fn note_followed(&mut self, plan: usize, entry: u32) {
+    pub(super) fn note_followed(&mut self, plan: usize, entry: u64) {
         if let Some(count) = self.plans.get_mut(self.last).and_then(|last| last.next.get_mut(plan)) {
             *count += 1;
             if *count == MOST_FOLLOWED {
@@ -236,7 +236,7 @@ impl Plans {
 
     /// Makes a plan of an envelope, or lets one of the same order hold it too, and returns its place. Its layout follows by
     /// [`relayout`](Plans::relayout).
-    pub(crate) fn add(&mut self, envelope: Envelope, stream: Stream, entry: u32) -> usize {
+    pub(crate) fn add(&mut self, envelope: Envelope, stream: Stream, entry: u64) -> usize {
         self.stream.get_or_insert(stream);
         for (place, plan) in self.plans.iter_mut().enumerate() {
             if let Some(both) = plan.seen.merge(&envelope) {
@@ -348,6 +348,11 @@ impl Plan {
             return self.draft.as_mut().is_some_and(Draft::improve);
         }
         self.seen.go_ahead(ahead);
+        if !self.seen.is_plannable() {
+            // Requests widened it beyond what a layout can hold. It serves nothing, until its score has it forgotten.
+            (self.envelope, self.draft, self.carry) = (self.seen.clone(), None, CarryPlan::default());
+            return true;
+        }
         self.envelope = self.seen.arranged();
         (self.widened, self.need) = (0, self.envelope.bound());
         self.draft = Draft::new(&self.envelope);

@@ -28,7 +28,7 @@ impl Planner {
             self.note_recorded(request, number);
         }
         // No entry has the number 0.
-        record.recorded = number.map_or((0, 0), |number| (self.entry.number, number));
+        record.recorded = number.map_or((0, 0), |number| (mark(self.entry.number), number));
     }
 
     /// Notes a drop in what is recorded.
@@ -39,10 +39,15 @@ impl Planner {
         }
         let (entry, number) = record.recorded;
         let log = self.learning.learner.log_mut();
-        if entry == self.entry.number {
+        if entry == mark(self.entry.number) {
             log.dropped(number);
-        } else if entry == self.entry.number - 1 {
+        } else if entry == mark(self.entry.number - 1) {
             log.dropped_of_before(number);
         }
     }
+}
+
+/// What a record has room for of an entry's number: no record is alive, and recorded, for as many entries as have different ones.
+fn mark(entry: u64) -> u32 {
+    entry as u32
 }

@@ -8,7 +8,7 @@ pub(crate) struct Refused {
     live: u64,
     /// Entries that began with plans and without an arena since the first refusal: only they are waited for, as plans may come
     /// and go meanwhile.
-    entries: u32,
+    entries: u64,
     waits: Backoff,
 }
 
@@ -16,7 +16,7 @@ pub(crate) struct Refused {
 const GROWING: Pace = Pace { first: 1, factor: 1, longest: PATIENT };
 /// After a wait of so many entries, which all went without an arena, the range may reserve more for it than it ever did. Fewer
 /// would have the range grow for what is over soon, as warming up is.
-const PATIENT: u32 = 4;
+const PATIENT: u64 = 4;
 
 impl Refused {
     /// No arena was to be had now, where sizes grow or not, as `before` says perhaps not for the first time.

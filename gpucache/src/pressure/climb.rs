@@ -14,6 +14,7 @@ use super::spill;
 use super::survey;
 use super::tally::Tally;
 use super::transit::{self, InNeed};
+use crate::base::amounts::add;
 use crate::base::error::{Error, Result};
 use crate::device::{Stream, process, softly};
 use crate::range::{DeviceRange, Patience, await_elsewhere, devices_but, give_back_elsewhere};
@@ -213,7 +214,7 @@ impl<A: Ask> Climb<'_, A> {
                     break;
                 }
                 self.tally.freed(rung, bytes);
-                freed += bytes;
+                add(&mut freed, bytes);
                 if let Some(memory) = self.ask.ask_for_free()? {
                     return Ok(Some(memory));
                 }
@@ -254,7 +255,7 @@ impl<A: Ask> Climb<'_, A> {
         let Asked { stream, bytes, .. } = self.asked;
         let own = DeviceRange::of(stream).map_or(Ok(0), |range| range.give_all_back(patience))?;
         let lacks = if self.error.is_of_process() { bytes.saturating_sub(own) } else { 0 };
-        Ok(own + await_elsewhere(stream.memory_id(), lacks, patience))
+        Ok(own.saturating_add(await_elsewhere(stream.memory_id(), lacks, patience)))
     }
 
     fn again(&mut self) -> Result<Option<A::Memory>> {
@@ -271,7 +272,9 @@ impl<A: Ask> Climb<'_, A> {
     fn missing(&self) -> u64 {
         let (stream, bytes) = (self.asked.stream, self.asked.bytes);
         let room = stream.memory().most().saturating_sub(stream.meter().held());
-        let idle = DeviceRange::of(stream).map(DeviceRange::occupancy).map_or(0, |range| range.reserved - range.live);
+        let idle = DeviceRange::of(stream)
+            .map(DeviceRange::occupancy)
+            .map_or(0, |range| range.reserved.saturating_sub(range.live));
         if room < bytes { (bytes - room).saturating_sub(idle) } else { bytes }
     }
 

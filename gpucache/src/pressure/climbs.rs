@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::ladder::Rung;
-use crate::base::amounts::{Bytes, Count};
+use crate::base::amounts::{Bytes, Count, add, total};
 
 /// What allocations did on one rung.
 ///
@@ -69,7 +69,7 @@ impl Climbs {
     /// assert_eq!((climbs(&device).begun(), climbs(&device).failed), (1, 1));
     /// ```
     pub fn begun(&self) -> u64 {
-        self.failed + self.rungs.iter().map(|rung| rung.served).sum::<u64>()
+        total(self.rungs.iter().map(|rung| rung.served).chain([self.failed]))
     }
 }
 
@@ -93,12 +93,12 @@ impl fmt::Display for Climbs {
 impl Climbs {
     /// Counts more of them.
     pub(crate) fn add(&mut self, more: &Climbs) {
-        self.failed += more.failed;
-        self.beyond_soft += more.beyond_soft;
+        add(&mut self.failed, more.failed);
+        add(&mut self.beyond_soft, more.beyond_soft);
         for (sum, more) in self.rungs.iter_mut().zip(&more.rungs) {
-            sum.tried += more.tried;
-            sum.served += more.served;
-            sum.freed_bytes += more.freed_bytes;
+            add(&mut sum.tried, more.tried);
+            add(&mut sum.served, more.served);
+            add(&mut sum.freed_bytes, more.freed_bytes);
         }
     }
 }

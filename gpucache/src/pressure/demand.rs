@@ -23,8 +23,11 @@ impl Told {
     pub(crate) const SEVERAL: u64 = u64::MAX;
 }
 
-fn sums() -> MutexGuard<'static, HashMap<u64, u64>> {
-    static SUMS: LazyLock<Mutex<HashMap<u64, u64>>> = LazyLock::new(Mutex::default);
+/// By device. Many scopes together may need more than 64 bits count, and what one adds it also takes out again.
+type Sums = HashMap<u64, u128>;
+
+fn sums() -> MutexGuard<'static, Sums> {
+    static SUMS: LazyLock<Mutex<Sums>> = LazyLock::new(Mutex::default);
     SUMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -33,13 +36,13 @@ fn sums() -> MutexGuard<'static, HashMap<u64, u64>> {
 pub(crate) fn tell(before: Told, now: Told) {
     let mut sums = sums();
     if let Some(sum) = sums.get_mut(&before.device) {
-        *sum -= before.bytes;
+        *sum -= u128::from(before.bytes);
         if *sum == 0 {
             sums.remove(&before.device);
         }
     }
     if now.bytes > 0 {
-        *sums.entry(now.device).or_insert(0) += now.bytes;
+        *sums.entry(now.device).or_insert(0) += u128::from(now.bytes);
     }
 }
 
@@ -47,7 +50,7 @@ pub(crate) fn tell(before: Told, now: Told) {
 pub(crate) fn of(device: u64) -> u64 {
     let sums = sums();
     let sum = |device| sums.get(&device).copied().unwrap_or(0);
-    sum(device) + sum(Told::SEVERAL)
+    u64::try_from(sum(device) + sum(Told::SEVERAL)).unwrap_or(u64::MAX)
 }
 
 /// Gives free pages of ranges back to their devices, where `serves` says so, but for what the scopes are likely to need

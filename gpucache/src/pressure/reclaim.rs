@@ -11,6 +11,7 @@ use super::age::Age;
 use super::climbs::Climbs;
 use super::lease::{self, Lease, Leased};
 use super::transit::Transit;
+use crate::base::amounts::{add, total};
 use crate::base::error::Result;
 use crate::base::shortage::Holding;
 use crate::base::sync::{Mutex, MutexGuard};
@@ -85,7 +86,7 @@ pub(crate) fn release_idle(which: Idle, device: u64, need: u64) -> u64 {
         place -= 1;
         let Some(holder) = holders().get(place).copied() else { continue };
         if holder.serves(device) {
-            bytes += holder.release_idle(which, need);
+            add(&mut bytes, holder.release_idle(which, need));
         }
         if holder.forget_holding() {
             let mut holders = holders();
@@ -110,7 +111,7 @@ pub(crate) fn revoke(device: u64, need: u64) -> u64 {
         transit = (!sizes.is_empty()).then(Transit::begin);
         chosen(&sizes, need)
     });
-    let bytes = taken.iter().map(|leased| leased.bytes).sum();
+    let bytes = total(taken.iter().map(|leased| leased.bytes));
     taken.into_iter().for_each(Leased::give_back);
     count_release(bytes);
     bytes
@@ -127,7 +128,7 @@ fn chosen(sizes: &[u64], need: u64) -> Vec<usize> {
     let mut room = 0;
     places.retain(|&place| {
         let is_needed = room < need;
-        room += sizes[place];
+        add(&mut room, sizes[place]);
         is_needed
     });
     places
@@ -162,7 +163,7 @@ pub fn trim(device: &impl Device) -> Result<u64> {
 
 /// How much of a device is in use in scopes. One that serves several devices counts for each.
 pub(crate) fn busy(device: u64) -> u64 {
-    serving(device).map(|holder| holder.held_bytes().0).sum()
+    total(serving(device).map(|holder| holder.held_bytes().0))
 }
 
 /// Whoever may have memory of a device.

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use super::ask::Asked;
 use super::climbs::Climbs;
 use super::ladder::Rung;
+use crate::base::amounts::{add, total};
 #[cfg(feature = "tracing")]
 use crate::base::subscriber::TARGET;
 use crate::base::sync::{Mutex, MutexGuard};
@@ -51,12 +52,12 @@ impl Tally {
     }
 
     pub(super) fn freed(&mut self, rung: Rung, bytes: u64) {
-        self.0.rungs[rung as usize].freed_bytes += bytes;
+        add(&mut self.0.rungs[rung as usize].freed_bytes, bytes);
     }
 
     /// What scopes gave back so far.
     pub(super) fn freed_bytes(&self) -> u64 {
-        self.0.rungs.iter().map(|rung| rung.freed_bytes).sum()
+        total(self.0.rungs.iter().map(|rung| rung.freed_bytes))
     }
 
     /// The climb is over: it was served, or not.

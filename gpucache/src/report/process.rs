@@ -99,7 +99,7 @@ impl ProcessStats {
                 Bytes(range.reserved_bytes).to_string(),
                 Bytes(range.live_bytes).to_string(),
                 percent(range.fragmentation()),
-                (memory.times_taken() + memory.times_given_back()).to_string(),
+                memory.times_taken().saturating_add(memory.times_given_back()).to_string(),
                 order.waits.to_string(),
                 climbs.begun().to_string(),
             ]);

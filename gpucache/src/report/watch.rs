@@ -11,6 +11,7 @@ use std::thread::{Builder, sleep};
 use std::time::Duration;
 
 use super::top::top;
+use crate::base::output::Output;
 use crate::base::sync::OnceLock;
 use crate::device::process_exits;
 
@@ -52,7 +53,7 @@ fn beside(path: &Path) -> PathBuf {
 fn write(text: &str, path: &Path, beside: &Path) -> io::Result<()> {
     let text = format!("process {}\n\n{text}\n", std::process::id());
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        return fs::write(path, text);
+        return Output::create(path)?.write_all(text.as_bytes());
     }
     let written = fs::write(beside, text).and_then(|()| fs::rename(beside, path));
     if written.is_err() {

@@ -108,7 +108,8 @@ pub fn invalidate(name: impl AsRef<str>) -> Invalidated {
 pub fn invalidate_all() -> Invalidated {
     let sum =
         NamedCaches::all().iter().map(|scope| invalidate_scope(scope)).fold(Invalidated::default(), |sum, one| {
-            Invalidated { is_known: true, bytes: sum.bytes + one.bytes, busy_blocks: sum.busy_blocks + one.busy_blocks }
+            let bytes = sum.bytes.saturating_add(one.bytes);
+            Invalidated { is_known: true, bytes, busy_blocks: sum.busy_blocks.saturating_add(one.busy_blocks) }
         });
     // Once for all of them.
     demand::trim_to_demand(true, |_| true);
@@ -223,7 +224,8 @@ pub fn diagnose(name: impl AsRef<str>) -> Option<Diagnosis> {
     let threads: Vec<Known> = scope.caches().into_iter().map(Cache::known).collect();
     let siblings = scope.siblings().iter().fold(Siblings::default(), |sum, one| {
         let stats = one.stats();
-        let (entries, idle_bytes) = (sum.entries + stats.entries, sum.idle_bytes + stats.idle_bytes);
+        let entries = sum.entries.saturating_add(stats.entries);
+        let idle_bytes = sum.idle_bytes.saturating_add(stats.idle_bytes);
         Siblings { names: sum.names + 1, entries, idle_bytes }
     });
     Some(doctor::examine(scope.name().clone(), &threads, siblings))

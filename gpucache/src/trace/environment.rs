@@ -1,11 +1,11 @@
 //! A trace of a whole run, without a change of code: `GPUCACHE_TRACE` names its file.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::session;
 use super::whole::Trace;
+use crate::base::output::Output;
 use crate::base::sync::OnceLock;
 
 const VARIABLE: &str = "GPUCACHE_TRACE";
@@ -36,5 +36,5 @@ pub(crate) fn write_at_exit() {
 }
 
 fn write(trace: &Trace, path: &Path) -> io::Result<()> {
-    trace.write_csv(BufWriter::new(File::create(path)?))
+    trace.write_csv(BufWriter::new(Output::create(path)?))
 }

@@ -18,6 +18,10 @@ const NO_SERVER: u64 = 15;
 pub(super) const MOST_SCOPES: u32 = (1 << 24) - 1;
 /// The bit of a first word.
 const FIRST: u64 = 1 << 63;
+/// Where a first word has that bit of the address and of the bytes, which a virtual device may have so large: two that a rank leaves.
+const HIGH_ADDRESS: u32 = 15;
+const HIGH_BYTES: u32 = 14;
+const RANK: u64 = 63;
 /// What a device's number is cut to, as seven bits are left for it.
 pub(super) const DEVICES: u8 = 127;
 
@@ -128,19 +132,21 @@ impl Packed {
         let served_by = self.served_by.map_or(NO_SERVER, |served_by| served_by as u64);
         let kinds = self.action as u64 | served_by << 4 | u64::from(self.shape.rank) << 8;
         let device = u64::from(self.device & DEVICES) << 56;
-        FIRST | kinds | u64::from(self.dtype) << 16 | u64::from(self.scope) << 32 | device
+        let high = self.address >> 63 << HIGH_ADDRESS | self.bytes >> 63 << HIGH_BYTES;
+        FIRST | kinds | high | u64::from(self.dtype) << 16 | u64::from(self.scope) << 32 | device
     }
 
     /// Of what is no allocation, nor a shortage.
     #[inline(always)]
     pub(super) fn short(&self) -> Words<SHORT> {
-        Words { words: [self.first(), self.time, self.address], length: SHORT }
+        Words { words: [self.first(), self.time, self.address & !FIRST], length: SHORT }
     }
 
     #[inline(always)]
     pub(super) fn long(&self) -> Words<MOST_WORDS> {
         let [one, two, three] = self.shape.words;
-        let words = [self.first(), self.time, self.address, self.bytes, self.stream, one, two, three];
+        let (address, bytes) = (self.address & !FIRST, self.bytes & !FIRST);
+        let words = [self.first(), self.time, address, bytes, self.stream, one, two, three];
         Words { words, length: MOST_WORDS - SHAPE + self.shape.used() }
     }
 
@@ -157,10 +163,10 @@ impl Packed {
             dtype: (first >> 16) as u16,
             scope: (first >> 32) as u32 & MOST_SCOPES,
             device: (first >> 56) as u8 & DEVICES,
-            address: word(2),
-            bytes: word(3),
+            address: word(2) | (first >> HIGH_ADDRESS) << 63,
+            bytes: word(3) | (first >> HIGH_BYTES) << 63,
             stream: word(4),
-            shape: Shape { rank: ((first >> 8 & 255) as u8).min(MOST_DIMS as u8), words: [word(5), word(6), word(7)] },
+            shape: Shape { rank: ((first >> 8 & RANK) as u8).min(MOST_DIMS as u8), words: [word(5), word(6), word(7)] },
         };
         Some((event, &words[behind..]))
     }
@@ -197,7 +203,8 @@ mod tests {
             shape: Shape::new(dims),
         };
         let of_scope = Packed { action: Action::Left, bytes: 0, stream: 0, ..long(&[], Some(ServedBy::Plan)) };
-        let some = [long(&[2, 3, 4, 5], Some(ServedBy::Device)), long(&[usize::MAX, 2], None), long(&[], None)];
+        let huge = Packed { address: u64::MAX, bytes: 1 << 63, ..long(&[1; 6], Some(ServedBy::Device)) };
+        let some = [long(&[2, 3, 4, 5], Some(ServedBy::Device)), long(&[usize::MAX, 2], None), long(&[], None), huge];
         let mut words = vec![0, 5]; // what is left of an event that was overwritten
         for event in &some {
             let Words { words: all, length } = event.long();

@@ -2,10 +2,13 @@
 //!
 //! Invariant: the number of the session is 0 while none is on; whoever finds another number than that of its ring joins anew.
 
+use std::hash::Hash;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
+
+use hashbrown::HashMap;
 
 use super::packed::MOST_SCOPES;
 use super::ring::{Pen, Ring};
@@ -24,8 +27,14 @@ pub(super) struct Session {
     capacity: usize,
     pub(super) began: Instant,
     pub(super) rings: Vec<Arc<Ring>>,
-    pub(super) scopes: Vec<Title>,
-    pub(super) dtypes: Vec<&'static str>,
+    pub(super) scopes: Names<Title>,
+    pub(super) dtypes: Names<&'static str>,
+}
+
+/// Names by number, from 1, found again at a cost that does not grow with how many there are.
+pub(super) struct Names<T> {
+    names: Vec<T>,
+    numbers: HashMap<T, usize>,
 }
 
 /// What a thread needs to write.
@@ -49,7 +58,7 @@ fn lock() -> MutexGuard<'static, Option<Session>> {
 pub(super) fn begin(capacity: usize) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Relaxed);
-    let (rings, scopes, dtypes) = (Vec::new(), Vec::new(), Vec::new());
+    let (rings, scopes, dtypes) = (Vec::new(), Names::new(), Names::new());
     let mut session = lock();
     *session = Some(Session { number, capacity, began: Instant::now(), rings, scopes, dtypes });
     UNWRITTEN.store(0, Relaxed);
@@ -84,7 +93,7 @@ pub(super) fn note_unwritten() {
 pub(super) fn scope(number: u64, title: &Title) -> u32 {
     let mut session = lock();
     let Some(session) = session.as_mut().filter(|session| session.number == number) else { return 0 };
-    u32::try_from(place_of(&mut session.scopes, title)).ok().filter(|number| *number <= MOST_SCOPES).unwrap_or(0)
+    u32::try_from(session.scopes.number_of(title)).ok().filter(|number| *number <= MOST_SCOPES).unwrap_or(0)
 }
 
 /// The number of a type's name in the session `number`; 0 if that has ended.
@@ -92,13 +101,71 @@ pub(super) fn scope(number: u64, title: &Title) -> u32 {
 pub(super) fn dtype(number: u64, name: &'static str) -> u16 {
     let mut session = lock();
     let Some(session) = session.as_mut().filter(|session| session.number == number) else { return 0 };
-    u16::try_from(place_of(&mut session.dtypes, &name)).unwrap_or(0)
+    u16::try_from(session.dtypes.number_of(&name)).unwrap_or(0)
 }
 
-/// One more than the place of a name, which is added if it is not there.
-fn place_of<T: PartialEq + Clone>(names: &mut Vec<T>, name: &T) -> usize {
-    names.iter().position(|other| other == name).unwrap_or_else(|| {
-        names.push(name.clone());
-        names.len() - 1
-    }) + 1
+impl<T: Clone + Eq + Hash> Names<T> {
+    fn new() -> Names<T> {
+        Names { names: Vec::new(), numbers: HashMap::new() }
+    }
+
+    /// The number of a name, which is added if it is not there.
+    fn number_of(&mut self, name: &T) -> usize {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        self.names.push(name.clone());
+        self.numbers.insert(name.clone(), self.names.len());
+        self.names.len()
+    }
+
+    /// The name of this number; `None` for 0.
+    pub(super) fn of(&self, number: usize) -> Option<&T> {
+        self.names.get(number.checked_sub(1)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::hash::Hasher;
+
+    use super::*;
+
+    thread_local! {
+        static COMPARISONS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    #[derive(Clone, Debug)]
+    struct Counted(u32);
+
+    impl PartialEq for Counted {
+        fn eq(&self, other: &Counted) -> bool {
+            COMPARISONS.set(COMPARISONS.get() + 1);
+            self.0 == other.0
+        }
+    }
+
+    impl Eq for Counted {}
+
+    impl Hash for Counted {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+
+    #[test]
+    fn a_name_is_compared_with_few_others_however_many_there_are() {
+        const NAMES: usize = 20_000;
+        let mut names = Names::new();
+        for round in 0..2 {
+            COMPARISONS.set(0);
+            for name in 0..NAMES {
+                assert_eq!(names.number_of(&Counted(name as u32)), name + 1);
+            }
+            assert!(COMPARISONS.get() <= 2 * NAMES, "round {round}: {}", COMPARISONS.get());
+        }
+        assert_eq!(names.of(NAMES).map(|name| name.0), Some(NAMES as u32 - 1));
+        assert!(names.of(0).is_none() && names.of(NAMES + 1).is_none());
+    }
 }

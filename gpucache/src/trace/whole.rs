@@ -8,6 +8,7 @@ use super::merge::{Told, merge};
 use super::packed::{Packed, Place};
 use super::ring::Kept;
 use super::session::{Session, Title};
+use crate::base::amounts::total;
 
 /// What happened while a trace was on: of [`stop`](super::stop).
 ///
@@ -39,7 +40,7 @@ pub struct Trace {
 impl Trace {
     pub(super) fn of(session: &Session, unwritten: u64) -> Trace {
         let kept: Vec<Kept> = session.rings.iter().map(|ring| ring.read()).collect();
-        let lost = unwritten + kept.iter().map(|kept| kept.lost).sum::<u64>();
+        let lost = total(kept.iter().map(|kept| kept.lost).chain([unwritten]));
         let told = merge(kept.into_iter().map(|kept| kept.events).collect());
         let mut pairing =
             Pairing { session, live: HashMap::new(), allocations: 0, events: Vec::with_capacity(told.len()) };
@@ -86,8 +87,8 @@ impl Pairing<'_> {
 /// An event with its names.
 fn unpacked(session: &Session, thread: u32, event: &Packed, id: u64) -> TraceEvent {
     let Packed { time, action, served_by, device, address, bytes, stream, .. } = *event;
-    let title: Option<&Title> = (event.scope as usize).checked_sub(1).and_then(|place| session.scopes.get(place));
-    let dtype = usize::from(event.dtype).checked_sub(1).and_then(|place| session.dtypes.get(place));
+    let title: Option<&Title> = session.scopes.of(event.scope as usize);
+    let dtype = session.dtypes.of(event.dtype.into());
     let is_allocation = matches!(action, Action::Allocated | Action::Short);
     TraceEvent {
         time: Duration::from_nanos(time),

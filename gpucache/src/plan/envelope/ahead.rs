@@ -1,7 +1,7 @@
 //! Places for sizes that were not seen yet: those that grow by a step each entry are laid out for entries to come, ever more of
 //! them, so that a text of n tokens has some log n layouts.
 
-use super::{Envelope, Expected, Scratch, VARIATION};
+use super::{Envelope, Expected, Scratch, VARIATION, are_plannable};
 use crate::plan::growth::Growth;
 
 /// How far the positions of an envelope that grow are laid out ahead.
@@ -57,8 +57,12 @@ impl Envelope {
         let step = Scratch::default().bound(steps).max(largest).max(1);
         let entries = (2 * self.ahead.entries).max(FIRST).min(most / step).max(1);
         self.ahead.entries = entries;
+        let ahead = |expected: &Expected| expected.most.saturating_add(expected.step.saturating_mul(entries));
+        if !are_plannable(self.positions.iter().map(ahead)) {
+            return;
+        }
         for expected in &mut self.positions {
-            expected.most = expected.most.saturating_add(expected.step.saturating_mul(entries));
+            expected.most = ahead(expected);
         }
     }
 }

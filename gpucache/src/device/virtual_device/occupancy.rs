@@ -1,0 +1,198 @@
+//! What is taken of a virtual device's addresses: pages, plain allocations, and blocks in use.
+//!
+//! A plain allocation gets addresses that no one before it had, as long as there are such: programs that use an array after its
+//! drop show sooner. Then the shortest free stretch that fits serves, so that addresses end only where bytes do: a dry run
+//! of huge arrays may last as long as it likes.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::ALIGNMENT;
+
+/// Where the addresses of pages begin: far above the first ones of plain allocations.
+const FIRST_ADDRESS: u64 = 1 << 48;
+/// How many there are: 256 TiB, as a processor of 48 bits has, and far more than any capacity that is worth a dry run.
+const ADDRESSES: u64 = 1 << 48;
+
+/// The addresses that pages may have. Plain allocations lie there only where all others are taken.
+pub(super) const SPAN: Range<u64> = FIRST_ADDRESS..FIRST_ADDRESS + ADDRESSES;
+/// The addresses of plain allocations, but for 0.
+const LOW: Range<u64> = ALIGNMENT..SPAN.start;
+const HIGH: Range<u64> = SPAN.end..END;
+/// Behind all addresses that an aligned end can have.
+const END: u64 = u64::MAX - (ALIGNMENT - 1);
+
+/// What is mapped and used of the addresses. Invariant: what `mapped` and `plain` hold does not overlap.
+#[derive(Debug)]
+pub(super) struct Occupancy {
+    /// Pages that are mapped: address to bytes.
+    pub(super) mapped: BTreeMap<u64, u64>,
+    pub(super) mapped_bytes: u64,
+    /// Blocks in use: address to bytes.
+    pub(super) busy: BTreeMap<u64, u64>,
+    /// Plain allocations.
+    plain: BTreeMap<u64, u64>,
+    pub(super) plain_bytes: u64,
+    /// A free stretch, at whose beginning the next plain allocation lies if it fits, and the one that follows it.
+    window: Range<u64>,
+    next_window: Range<u64>,
+}
+
+impl Default for Occupancy {
+    fn default() -> Occupancy {
+        let (mapped, busy, plain) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Occupancy { mapped, mapped_bytes: 0, busy, plain, plain_bytes: 0, window: LOW, next_window: HIGH }
+    }
+}
+
+impl Occupancy {
+    /// How many bytes are taken.
+    pub(super) fn taken(&self) -> u64 {
+        self.mapped_bytes.saturating_add(self.plain_bytes)
+    }
+
+    /// The address of a new plain allocation; `None` if no free stretch is as long.
+    pub(super) fn allocate(&mut self, bytes: u64) -> Option<u64> {
+        let length = bytes.max(1).checked_next_multiple_of(ALIGNMENT)?;
+        if length_of(&self.window) < length {
+            self.window = self.next_stretch(length)?;
+        }
+        let address = self.window.start;
+        self.window.start += length;
+        self.plain.insert(address, bytes);
+        self.plain_bytes += bytes;
+        Some(address)
+    }
+
+    /// Takes a plain allocation back. Whether it was there.
+    pub(super) fn free(&mut self, address: u64, bytes: u64) -> bool {
+        let is_there = self.plain.get(&address) == Some(&bytes);
+        if is_there {
+            self.plain.remove(&address);
+            self.plain_bytes -= bytes;
+        }
+        is_there
+    }
+
+    /// Whether a plain allocation lies in `[address, address + bytes)`, in part or whole.
+    pub(super) fn is_plain(&self, address: u64, bytes: u64) -> bool {
+        overlaps(&self.plain, address, bytes)
+    }
+
+    /// Whether there is memory behind all of `[address, address + bytes)`.
+    pub(super) fn is_backed(&self, address: u64, bytes: u64) -> bool {
+        covers(&self.mapped, address, bytes) || covers(&self.plain, address, bytes)
+    }
+
+    /// A free stretch that is as long, outside of the addresses of pages if there is one.
+    fn next_stretch(&mut self, length: u64) -> Option<Range<u64>> {
+        let fresh = std::mem::take(&mut self.next_window);
+        if length_of(&fresh) >= length {
+            return Some(fresh);
+        }
+        let shortest = |stretches: Vec<Range<u64>>| {
+            stretches.into_iter().filter(|stretch| length_of(stretch) >= length).min_by_key(length_of)
+        };
+        let beside = shortest(self.stretches([SPAN].into_iter()));
+        beside.or_else(|| {
+            let found = shortest(self.stretches(self.mapped.iter().map(stretch_of)))?;
+            // No more of it, as pages may come to lie in the rest.
+            Some(found.start..found.start + length)
+        })
+    }
+
+    /// What is free beside plain allocations and `others`.
+    fn stretches(&self, others: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+        let mut taken: Vec<Range<u64>> = self.plain.iter().map(stretch_of).chain(others).collect();
+        taken.sort_unstable_by_key(|stretch| stretch.start);
+        taken.push(END..END);
+        let mut end = LOW.start;
+        let free = taken.into_iter().map(|stretch| {
+            let before = std::mem::replace(&mut end, stretch.end.next_multiple_of(ALIGNMENT));
+            before..stretch.start
+        });
+        free.collect()
+    }
+}
+
+/// Pieces lie within the addresses, so that their ends are numbers.
+fn stretch_of((&address, &bytes): (&u64, &u64)) -> Range<u64> {
+    address..address + bytes.max(1)
+}
+
+fn length_of(stretch: &Range<u64>) -> u64 {
+    stretch.end.saturating_sub(stretch.start)
+}
+
+/// Whether a piece of `pieces` lies in `[address, address + bytes)`, in part or whole.
+pub(super) fn overlaps(pieces: &BTreeMap<u64, u64>, address: u64, bytes: u64) -> bool {
+    let end = address.saturating_add(bytes);
+    pieces.range(..end).next_back().is_some_and(|(start, length)| start.saturating_add(*length) > address)
+}
+
+/// Whether all of `[address, address + bytes)` lies in `pieces`, which may touch each other.
+fn covers(pieces: &BTreeMap<u64, u64>, address: u64, bytes: u64) -> bool {
+    let (mut at, end) = (address, address.saturating_add(bytes));
+    while at < end {
+        match pieces.range(..=at).next_back().map(|(start, length)| start.saturating_add(*length)) {
+            Some(end) if end > at => at = end,
+            _ => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_new_as_long_as_there_are_such() {
+        let mut occupancy = Occupancy::default();
+        let mut last = 0;
+        for _ in 0..1000 {
+            let address = occupancy.allocate(1000).unwrap();
+            assert!(address > last && occupancy.free(address, 1000));
+            last = address;
+        }
+    }
+
+    #[test]
+    fn huge_allocations_find_addresses_for_ever() {
+        let mut occupancy = Occupancy::default();
+        let small = occupancy.allocate(10).unwrap();
+        for number in 0..10_000 {
+            let bytes = (1 << 62) - 1000 * (number % 7);
+            let three = [(); 3].map(|()| occupancy.allocate(bytes).unwrap());
+            assert!(
+                three.iter().all(|address| address % ALIGNMENT == 0 && !overlaps(&occupancy.mapped, *address, bytes))
+            );
+            assert!(three.windows(2).all(|two| two[0].abs_diff(two[1]) >= bytes));
+            assert!(three.iter().all(|address| occupancy.free(*address, bytes)));
+        }
+        assert!(occupancy.free(small, 10) && occupancy.plain_bytes == 0);
+    }
+
+    #[test]
+    fn a_freed_stretch_serves_again_beside_what_is_alive() {
+        let mut occupancy = Occupancy::default();
+        let all = [(); 7].map(|()| occupancy.allocate(1 << 61).unwrap());
+        assert_eq!(occupancy.allocate(1 << 61), None);
+        assert!(occupancy.free(all[3], 1 << 61));
+        assert_eq!(occupancy.allocate(1 << 61), Some(all[3]));
+    }
+
+    #[test]
+    fn the_addresses_of_pages_serve_last_and_where_no_pages_are() {
+        let mut occupancy = Occupancy::default();
+        occupancy.mapped.insert(SPAN.start, 1 << 21);
+        let rest = [1 << 48, (1 << 62) + (1 << 48), 1 << 62, 1 << 62, 1 << 61].map(|bytes| occupancy.allocate(bytes));
+        assert!(rest.iter().flatten().all(|address| *address >= SPAN.end));
+        let mut within = 0;
+        while let Some(address) = occupancy.allocate(1 << 47) {
+            within += u32::from(SPAN.contains(&address));
+            assert!(!overlaps(&occupancy.mapped, address, 1 << 47));
+        }
+        assert_eq!(within, 1);
+    }
+}
