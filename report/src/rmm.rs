@@ -1,6 +1,6 @@
 //! The log that RMM's `logging_resource_adaptor` writes, which other programs replay.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 
 use crate::run::{Event, Op, Run};
@@ -27,7 +27,8 @@ use crate::run::{Event, Op, Run};
 pub fn write(run: &Run, mut to: impl Write) -> io::Result<()> {
     let devices: BTreeSet<u64> =
         run.events.iter().filter(|event| event.op == Op::Allocate).map(|event| event.device).collect();
-    let place = |event: &Event| devices.iter().position(|device| *device == event.device).unwrap_or(0) as u64;
+    let places: HashMap<u64, u64> = devices.into_iter().zip(0..).collect();
+    let place = |event: &Event| places.get(&event.device).copied().unwrap_or(0);
     writeln!(to, "Thread,Time,Action,Pointer,Size,Stream")?;
     for event in &run.events {
         let action = match event.op {

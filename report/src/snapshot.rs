@@ -7,7 +7,7 @@ mod pickle;
 #[cfg(test)]
 mod viewer;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
@@ -60,17 +60,50 @@ pub fn write_json(run: &Run, to: impl Write) -> io::Result<()> {
 
 /// The snapshot at the end of the run, with its history. Devices count from 0, in the order of their numbers.
 fn snapshot(run: &Run) -> Value {
-    let devices: BTreeSet<u64> =
-        run.events.iter().filter(|event| is_of_memory(event)).map(|event| event.device).collect();
+    let mut devices = devices(run);
     // A run without any has one on which nothing happened, as the viewer looks for the first.
-    let devices = if devices.is_empty() { BTreeSet::from([0]) } else { devices };
+    if devices.is_empty() {
+        devices.insert(0, OfDevice::default());
+    }
     let (mut segments, mut histories) = (Vec::new(), Vec::new());
-    for (place, device) in devices.into_iter().enumerate() {
-        let (stretches, alive) = (stretches(run, device), alive(run, device));
-        segments.extend(stretches.iter().map(|stretch| segment(place, stretch, &alive)));
-        histories.push(history(run, device, &stretches));
+    for (place, device) in devices.into_values().enumerate() {
+        segments.extend(device.stretches.iter().map(|stretch| segment(place, stretch, &device.alive)));
+        histories.push(device.history);
     }
     json!({ "segments": segments, "device_traces": histories, "allocator_settings": {}, "external_annotations": [] })
+}
+
+/// What is of one device.
+#[derive(Default)]
+struct OfDevice {
+    stretches: Vec<Stretch>,
+    /// Which of them were told of as allocated.
+    seen: Vec<bool>,
+    history: Vec<Value>,
+    alive: Alive,
+}
+
+/// All devices by their numbers, in two walks over the events however many there are.
+fn devices(run: &Run) -> BTreeMap<u64, OfDevice> {
+    let mut allocations: BTreeMap<u64, Vec<&Event>> = BTreeMap::new();
+    for event in run.events.iter().filter(|event| is_of_memory(event)) {
+        let known = allocations.entry(event.device).or_default();
+        known.extend((event.op == Op::Allocate).then_some(event));
+    }
+    let new = |(device, allocations): (u64, Vec<&Event>)| {
+        let stretches = stretches(&allocations);
+        let seen = vec![false; stretches.len()];
+        (device, OfDevice { stretches, seen, ..OfDevice::default() })
+    };
+    let mut devices: BTreeMap<u64, OfDevice> = allocations.into_iter().map(new).collect();
+    let mut inside = Inside::default();
+    for event in &run.events {
+        inside.take(event);
+        if let Some(device) = devices.get_mut(&event.device).filter(|_| is_of_memory(event)) {
+            device.take(event, inside.frames(event));
+        }
+    }
+    devices
 }
 
 fn is_of_memory(event: &Event) -> bool {
@@ -78,6 +111,7 @@ fn is_of_memory(event: &Event) -> bool {
 }
 
 /// Addresses of whole pages without a gap.
+#[derive(Clone, Copy)]
 struct Stretch {
     begin: u64,
     end: u64,
@@ -89,14 +123,13 @@ struct Stretch {
 type Alive = BTreeMap<u64, (u64, Value)>;
 
 /// The stretches of a device in which arrays lay, by address.
-fn stretches(run: &Run, device: u64) -> Vec<Stretch> {
-    let allocations = run.events.iter().filter(|event| event.op == Op::Allocate && event.device == device);
-    let pages = |event: &Event| Stretch {
+fn stretches(allocations: &[&Event]) -> Vec<Stretch> {
+    let pages = |event: &&Event| Stretch {
         begin: event.address / PAGE * PAGE,
         end: event.address.saturating_add(event.bytes.max(1)).div_ceil(PAGE).saturating_mul(PAGE),
         stream: event.stream,
     };
-    let mut pages: Vec<Stretch> = allocations.map(pages).collect();
+    let mut pages: Vec<Stretch> = allocations.iter().map(pages).collect();
     pages.sort_by_key(|stretch| stretch.begin);
     let mut stretches: Vec<Stretch> = Vec::new();
     for next in pages {
@@ -142,57 +175,40 @@ impl Inside {
     }
 }
 
-/// The actions of a trace on a device, in PyTorch's words.
-fn history(run: &Run, device: u64, stretches: &[Stretch]) -> Vec<Value> {
-    let (mut inside, mut history, mut seen) = (Inside::default(), Vec::new(), vec![false; stretches.len()]);
-    for event in &run.events {
-        inside.take(event);
-        if event.device != device {
-            continue;
-        }
-        let frames = inside.frames(event);
-        let mut tell = |action: &str, address: u64, bytes: u64| {
-            let (stream, time_us) = (event.stream, event.time_ns / 1000);
-            history.push(json!({
-                "action": action, "addr": address, "size": bytes, "stream": stream, "time_us": time_us, "frames": frames,
-            }));
-        };
+impl OfDevice {
+    /// Tells of an event in PyTorch's words, and remembers what is alive.
+    fn take(&mut self, event: &Event, frames: Value) {
         match event.op {
             Op::Allocate => {
-                let place = stretches.partition_point(|stretch| stretch.end <= event.address);
-                if let (Some(stretch), Some(seen)) = (stretches.get(place), seen.get_mut(place))
-                    && !std::mem::replace(seen, true)
-                {
-                    tell("segment_alloc", stretch.begin, stretch.end - stretch.begin);
+                let place = self.stretches.partition_point(|stretch| stretch.end <= event.address);
+                if self.seen.get_mut(place).is_some_and(|seen| !std::mem::replace(seen, true)) {
+                    let Stretch { begin, end, .. } = self.stretches[place];
+                    self.tell("segment_alloc", (begin, end - begin), event, &frames);
                 }
-                tell("alloc", event.address, event.bytes);
+                self.tell("alloc", (event.address, event.bytes), event, &frames);
+                self.alive.insert(event.address, (event.bytes, frames));
             }
             Op::Free => {
-                tell("free_requested", event.address, event.bytes);
-                tell("free_completed", event.address, event.bytes);
+                let place = (event.address, event.bytes);
+                let mut tell = |action| self.tell(action, place, event, &frames);
+                tell("free_requested");
+                tell("free_completed");
+                self.alive.remove(&event.address);
             }
-            Op::Short => history.push(json!({
+            Op::Short => self.history.push(json!({
                 "action": "oom", "size": event.bytes, "stream": event.stream, "time_us": event.time_ns / 1000,
                 "device_free": 0, "frames": frames,
             })),
             Op::Enter | Op::Leave => {}
         }
     }
-    history
-}
 
-fn alive(run: &Run, device: u64) -> Alive {
-    let (mut inside, mut alive) = (Inside::default(), BTreeMap::new());
-    for event in &run.events {
-        inside.take(event);
-        match event.op {
-            _ if event.device != device => {}
-            Op::Allocate => _ = alive.insert(event.address, (event.bytes, inside.frames(event))),
-            Op::Free => _ = alive.remove(&event.address),
-            Op::Enter | Op::Leave | Op::Short => {}
-        }
+    fn tell(&mut self, action: &str, (address, bytes): (u64, u64), event: &Event, frames: &Value) {
+        let (stream, time_us) = (event.stream, event.time_ns / 1000);
+        self.history.push(json!({
+            "action": action, "addr": address, "size": bytes, "stream": stream, "time_us": time_us, "frames": frames,
+        }));
     }
-    alive
 }
 
 /// A segment with what is alive in it, and the free stretches between.

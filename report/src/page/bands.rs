@@ -32,7 +32,7 @@ impl Bands {
             match bands.last_mut() {
                 Some(band) if begin - band.end <= longest => band.end = end,
                 last => {
-                    let offset = last.map_or(0, |band| band.offset + band.end - band.begin);
+                    let offset = last.map_or(0, |band| band.offset + (band.end - band.begin));
                     bands.push(Band { begin, end, offset });
                 }
             }
@@ -48,7 +48,7 @@ impl Bands {
 
     /// Where an address lies in the picture; 0 for one that lies in no band.
     pub(super) fn offset(&self, address: u64) -> u64 {
-        self.find(address).map_or(0, |place| self.0[place].offset + address - self.0[place].begin)
+        self.find(address).map_or(0, |place| self.0[place].offset + (address - self.0[place].begin))
     }
 
     /// Addresses as text, as they are too long for a number of JavaScript's.
@@ -75,7 +75,7 @@ fn union(mut stretches: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
 fn longest_kept(used: &[(u64, u64)]) -> u64 {
     let mut gaps: Vec<u64> = used.windows(2).map(|two| two[1].0 - two[0].1).collect();
     gaps.sort_unstable();
-    let mut left = used.iter().map(|(begin, end)| end - begin).sum::<u64>() / KEPT;
+    let mut left = used.iter().fold(0u64, |sum, (begin, end)| sum.saturating_add(end - begin)) / KEPT;
     let is_too_long = |gap: &&u64| {
         let is_too_long = **gap > left;
         left = left.saturating_sub(**gap);
@@ -103,6 +103,18 @@ mod tests {
         assert_eq!([0x0060_0010, 0x0070_0001].map(|address| bands.offset(address)), [16, 5121]);
         assert_eq!((bands.find(first.end), bands.find(0), bands.find(0x008F_FFFF)), (None, None, Some(1)));
         assert_eq!(bands.json()[1], json!(["0x700000", 5120, 2_097_152]));
+    }
+
+    #[test]
+    fn what_lies_at_the_end_of_the_addresses_has_a_place() {
+        let mut run = example();
+        run.events[2].address = u64::MAX - 999;
+        run.events[4].address = u64::MAX;
+        let lives = lives(&run);
+        let bands = Bands::of(lives.iter());
+        assert_eq!(bands.0.len(), 2);
+        assert_eq!([u64::MAX - 999, u64::MAX - 1].map(|address| bands.offset(address)), [4096, 4096 + 998]);
+        assert_eq!(bands.json()[1], json!(["0xfffffffffffffc18", 4096, 999]));
     }
 
     #[test]

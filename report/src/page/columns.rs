@@ -1,6 +1,6 @@
 //! The data of the page as JSON: columns of numbers, each the difference to the one before where that is small.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Value, json};
 
@@ -9,9 +9,9 @@ use super::beside::{self, Cause};
 use super::kinds::Kinds;
 use super::limits::Limited;
 use super::lives::{Life, lives};
-use super::peak;
+use super::peak::{self, Peak};
 use super::scopes::{self, SERVED};
-use crate::run::{Op, Run};
+use crate::run::{Op, Reserved, Run};
 
 /// Rows of a table that the page has; what is beyond is counted.
 const MOST_ROWS: usize = 500;
@@ -20,9 +20,7 @@ const MOST_ROWS: usize = 500;
 pub(super) fn of(run: &Run, name: &str, limits: &[Limited]) -> Value {
     let lives = lives(run);
     let causes = beside::causes(run, &lives);
-    let numbers: BTreeSet<u64> = lives.iter().map(|life| life.allocation.device).collect();
-    let numbers: BTreeSet<u64> = run.reserved.iter().map(|reserved| reserved.device).chain(numbers).collect();
-    let devices: Vec<(u64, Bands)> = numbers.into_iter().map(|number| (number, bands(&lives, number))).collect();
+    let devices = devices(run, &lives);
     let mut kinds = Kinds::default();
     let arrays = arrays(&lives, &causes, &devices, &mut kinds);
     let marks = outermost(run, &mut kinds);
@@ -36,7 +34,7 @@ pub(super) fn of(run: &Run, name: &str, limits: &[Limited]) -> Value {
         "arrays": arrays,
         "served": SERVED,
         "causes": Cause::ALL.map(|(_, words)| words),
-        "devices": devices.iter().map(|(number, bands)| device(run, &lives, *number, bands)).collect::<Value>(),
+        "devices": devices.iter().map(|(number, of)| device(*number, of)).collect::<Value>(),
         "scopes": scopes::rows(run, &lives),
         "marks": marks,
         "beside": rows(beside::groups(&lives, &causes)),
@@ -44,8 +42,29 @@ pub(super) fn of(run: &Run, name: &str, limits: &[Limited]) -> Value {
     })
 }
 
-fn bands(lives: &[Life<'_>], device: u64) -> Bands {
-    Bands::of(lives.iter().filter(|life| life.allocation.device == device))
+/// What is of one device.
+#[derive(Default)]
+struct OfDevice<'l> {
+    lives: Vec<&'l Life<'l>>,
+    reserved: Vec<&'l Reserved>,
+    peak: Peak,
+    bands: Bands,
+}
+
+/// By their numbers, in one walk however many there are.
+fn devices<'l>(run: &'l Run, lives: &'l [Life<'l>]) -> BTreeMap<u64, OfDevice<'l>> {
+    let mut devices: BTreeMap<u64, OfDevice<'l>> = BTreeMap::new();
+    for life in lives {
+        devices.entry(life.allocation.device).or_default().lives.push(life);
+    }
+    for reserved in &run.reserved {
+        devices.entry(reserved.device).or_default().reserved.push(reserved);
+    }
+    for (number, peak) in peak::peaks(run) {
+        devices.entry(number).and_modify(|device| device.peak = peak);
+    }
+    devices.values_mut().for_each(|device| device.bands = Bands::of(device.lives.iter().copied()));
+    devices
 }
 
 /// Each number less the one before; the first less 0.
@@ -56,9 +75,13 @@ fn differences(numbers: impl Iterator<Item = u64>) -> Vec<i64> {
 
 /// Columns of the arrays: how many events after the array before it was allocated, how many events it lived (0 to the end), its kind,
 /// what served it, one more than its cause, and its place in the picture, by a table of places.
-fn arrays<'r>(lives: &[Life<'r>], causes: &[Option<Cause>], devices: &[(u64, Bands)], kinds: &mut Kinds<'r>) -> Value {
-    let bands: HashMap<u64, &Bands> = devices.iter().map(|(number, bands)| (*number, bands)).collect();
-    let offset = |life: &Life<'_>| bands[&life.allocation.device].offset(life.allocation.address);
+fn arrays<'r>(
+    lives: &[Life<'r>],
+    causes: &[Option<Cause>],
+    devices: &BTreeMap<u64, OfDevice<'_>>,
+    kinds: &mut Kinds<'r>,
+) -> Value {
+    let offset = |life: &Life<'_>| devices[&life.allocation.device].bands.offset(life.allocation.address);
     let offsets: BTreeSet<u64> = lives.iter().map(offset).collect();
     let places: HashMap<u64, usize> = offsets.iter().copied().zip(0..).collect();
     json!({
@@ -92,23 +115,22 @@ fn outermost<'r>(run: &'r Run, kinds: &mut Kinds<'r>) -> Value {
     json!({ "starts": differences(starts.into_iter()), "scopes": scopes })
 }
 
-fn device(run: &Run, lives: &[Life<'_>], number: u64, bands: &Bands) -> Value {
-    let own: Vec<&Life<'_>> = lives.iter().filter(|life| life.allocation.device == number).collect();
-    let peak = peak::peak(run, number);
-    let reserved = || run.reserved.iter().filter(move |reserved| reserved.device == number);
-    let holes = peak::holes(&own, bands, peak.event);
+fn device(number: u64, device: &OfDevice<'_>) -> Value {
+    let OfDevice { lives, reserved, peak, bands } = device;
+    let holes = peak::holes(lives, bands, peak.event);
+    let free = holes.iter().fold(0u64, |sum, hole| sum.saturating_add(hole.2));
     let hole = |hole: &(u64, u64, u64)| json!([format!("{:#x}", hole.0), hole.1, hole.2]);
     json!({
         "number": number,
-        "arrays": own.len(),
+        "arrays": lives.len(),
         "peak": [peak.event, peak.bytes],
         "reserved": {
-            "events": differences(reserved().map(|reserved| reserved.before as u64)),
-            "bytes": differences(reserved().map(|reserved| reserved.bytes)),
+            "events": differences(reserved.iter().map(|reserved| reserved.before as u64)),
+            "bytes": differences(reserved.iter().map(|reserved| reserved.bytes)),
         },
         "bands": bands.json(),
-        "holders": rows(peak::holders(&own, peak.event)),
-        "holes": { "count": holes.len(), "bytes": holes.iter().map(|hole| hole.2).sum::<u64>(),
+        "holders": rows(peak::holders(lives, peak.event)),
+        "holes": { "count": holes.len(), "bytes": free,
             "longest": holes.iter().take(MOST_ROWS).map(hole).collect::<Value>() },
     })
 }

@@ -12,27 +12,33 @@ use crate::run::{Event, Op, Run};
 const SHORTEST_HOLE: u64 = 256;
 
 /// The moment of the most live bytes of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peak {
     /// The event by which it is reached.
     pub(super) event: usize,
     pub(super) bytes: u64,
 }
 
-/// The peak of a device: the first, if there are several as high.
-pub(super) fn peak(run: &Run, device: u64) -> Peak {
-    let (mut live, mut peak) = (0u64, Peak { event: 0, bytes: 0 });
-    for (place, event) in run.events.iter().enumerate().filter(|(_, event)| event.device == device) {
+/// The peak of each device on which something was allocated: the first, if there are several as high.
+pub(super) fn peaks(run: &Run) -> HashMap<u64, Peak> {
+    let mut devices: HashMap<u64, (u64, Peak)> = HashMap::new();
+    for (place, event) in run.events.iter().enumerate() {
         match event.op {
-            Op::Allocate => live = live.saturating_add(event.bytes),
-            Op::Free => live = live.saturating_sub(event.bytes),
+            Op::Allocate => {
+                let (live, peak) = devices.entry(event.device).or_default();
+                *live = live.saturating_add(event.bytes);
+                if *live > peak.bytes {
+                    *peak = Peak { event: place, bytes: *live };
+                }
+            }
+            Op::Free => {
+                let (live, _) = devices.entry(event.device).or_default();
+                *live = live.saturating_sub(event.bytes);
+            }
             Op::Enter | Op::Leave | Op::Short => {}
         }
-        if live > peak.bytes {
-            peak = Peak { event: place, bytes: live };
-        }
     }
-    peak
+    devices.into_iter().map(|(device, (_, peak))| (device, peak)).collect()
 }
 
 /// Who holds memory after an event: scope, dtype, shape, arrays and bytes, the most bytes first.
@@ -70,8 +76,7 @@ mod tests {
     #[test]
     fn the_peak_is_where_most_is_alive() {
         let run = example();
-        assert_eq!(peak(&run, 7), Peak { event: 4, bytes: run.peak_bytes() });
-        assert_eq!(peak(&run, 8).bytes, 0);
+        assert_eq!(peaks(&run), HashMap::from([(7, Peak { event: 4, bytes: run.peak_bytes() })]));
     }
 
     #[test]

@@ -71,14 +71,14 @@ pub fn dry_run(history: &History, policy: Policy, limit: Option<u64>, passes: No
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn smallest_limit(history: &History, policy: Policy, passes: NonZeroUsize) -> Result<Option<u64>> {
-    let suffices = |steps: u64| suffices(history, policy, steps * STEP, passes.get());
+    let suffices = |steps: u64| suffices(history, policy, bytes_of(steps), passes.get());
     // Less than what is alive at once is never enough, and that much often is.
     let live = history.peak_live_bytes.div_ceil(STEP);
     let (mut short, mut enough) = (live.saturating_sub(1), live);
-    while enough * STEP <= PLENTY && !suffices(enough)? {
+    while bytes_of(enough) <= PLENTY && !suffices(enough)? {
         (short, enough) = (enough, enough + 1 + 2 * (enough - live));
     }
-    if enough * STEP > PLENTY {
+    if bytes_of(enough) > PLENTY {
         return Ok(None);
     }
     while enough - short > 1 {
@@ -86,7 +86,7 @@ pub fn smallest_limit(history: &History, policy: Policy, passes: NonZeroUsize) -
         let enclosed = if suffices(middle)? { (short, middle) } else { (middle, enough) };
         (short, enough) = enclosed;
     }
-    Ok(Some(enough * STEP))
+    Ok(Some(bytes_of(enough)))
 }
 
 /// Whether each allocation finds memory on a device of so many bytes.
@@ -100,6 +100,11 @@ fn suffices(history: &History, policy: Policy, bytes: u64, passes: usize) -> Res
         }
     }
     Ok(true)
+}
+
+/// So many steps in bytes; the most that a number holds of what is more than any machine has.
+fn bytes_of(steps: u64) -> u64 {
+    steps.saturating_mul(STEP)
 }
 
 fn capacity(bytes: u64) -> usize {
@@ -152,6 +157,8 @@ mod tests {
         builder.step(0).unwrap();
         builder.allocate(0, PLENTY + 1).unwrap();
         let history = builder.finish("huge".to_owned()).unwrap();
+        assert_eq!(smallest_limit(&history, Policy::Range, NonZeroUsize::MIN).unwrap(), None);
+        let history = History { peak_live_bytes: u64::MAX, ..history };
         assert_eq!(smallest_limit(&history, Policy::Range, NonZeroUsize::MIN).unwrap(), None);
     }
 }

@@ -90,11 +90,11 @@ impl<D: Device> Watch<D> for Counted<'_> {
 /// All zero for scopes that were never entered.
 fn counts(scopes: &[String]) -> Counts {
     scopes.iter().filter_map(gpucache::plan_stats).fold(Counts::default(), |sum, one| Counts {
-        planned: sum.planned + one.planned,
-        listed: sum.listed + one.listed,
-        ranged: sum.ranged + one.recycled + one.misses,
-        deviations: sum.deviations + one.deviations.total(),
-        planning: sum.planning + one.planning_time,
+        planned: sum.planned.saturating_add(one.planned),
+        listed: sum.listed.saturating_add(one.listed),
+        ranged: sum.ranged.saturating_add(one.recycled).saturating_add(one.misses),
+        deviations: sum.deviations.saturating_add(one.deviations.total()),
+        planning: sum.planning.saturating_add(one.planning_time),
     })
 }
 

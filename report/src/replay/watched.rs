@@ -58,7 +58,7 @@ impl<'d, D: Device> Watched<'d, D> {
 
     fn calls(&self) -> u64 {
         let memory = self.device.memory();
-        memory.times_taken() + memory.times_given_back()
+        memory.times_taken().saturating_add(memory.times_given_back())
     }
 }
 
@@ -80,7 +80,7 @@ impl<D: Contents> Watch<D> for Watched<'_, D> {
     }
 
     fn steady_state_ended(&mut self) {
-        self.steady_calls = self.calls() - self.calls_before;
+        self.steady_calls = self.calls().saturating_sub(self.calls_before);
     }
 }
 
