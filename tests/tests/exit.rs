@@ -237,6 +237,48 @@ fn tries_ending<D: Device>(asked: &str, device: &str, endings: Vec<Ending<D>>, m
     found.map(|(_, ending)| ending(&make())).is_some()
 }
 
+/// Whether a process ends that is to write its trace, and what is shown of it meanwhile, to pipes that nobody reads: it tells so in a
+/// line for each.
+#[cfg(target_os = "linux")]
+fn ends_beside_pipes() -> bool {
+    let pipe = |name: &str| {
+        let path = std::env::temp_dir().join(format!("gpucache-exit-{name}-{}", std::process::id()));
+        assert!(Command::new("mkfifo").arg(&path).status().expect("the system has pipes").success());
+        path
+    };
+    let (trace, watch, told) = (pipe("trace"), pipe("watch"), pipe("told").with_extension("txt"));
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.env(CHILD, "host: a panic inside a scope, caught").stderr(std::fs::File::create(&told).unwrap());
+    let mut child = child.env("GPUCACHE_TRACE", &trace).env("GPUCACHE_WATCH", &watch).spawn().unwrap();
+    let begun = std::time::Instant::now();
+    let ended = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status.success(),
+            None if begun.elapsed().as_secs() > 60 => {
+                child.kill().unwrap();
+                break child.wait().is_err();
+            }
+            None => thread::sleep(std::time::Duration::from_millis(5)),
+        }
+    };
+    let text = std::fs::read_to_string(&told).unwrap();
+    let lines =
+        |name: &str| text.lines().filter(|line| line.starts_with(name) && line.contains("nobody reads")).count();
+    // The process may be over before its statistics are written the first time.
+    let is_told = lines("gpucache: GPUCACHE_TRACE=") == 1 && lines("gpucache: GPUCACHE_WATCH=") <= 1;
+    [&trace, &watch, &told, &told.with_extension("")].into_iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    println!("host: pipes without a reader ... {}", if ended && is_told { "ok" } else { "FAILED" });
+    if !(ended && is_told) {
+        println!("{text}");
+    }
+    ended && is_told
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ends_beside_pipes() -> bool {
+    true
+}
+
 #[cfg(feature = "cuda")]
 fn cuda_ends_well() -> bool {
     match Cuda::new(0) {
@@ -274,7 +316,7 @@ fn main() {
         Err(_) => {
             let host = all_end_well("host", endings::<Host>());
             let stream = all_end_well(STREAM, stream_endings());
-            exit(i32::from([host, stream, fails_when_lost(), cuda_ends_well()] != [true; 4]));
+            exit(i32::from([host, stream, fails_when_lost(), ends_beside_pipes(), cuda_ends_well()] != [true; 5]));
         }
     }
 }

@@ -49,7 +49,7 @@ const SHORT: &[(&str, &str)] = &[("MADEUP_BYTES", "16777216"), ("MADEUP_PATIENCE
 const CHUNKS: &[(&str, &str)] = &[("MADEUP_PAGES", "0")];
 
 /// Far more than any program takes.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// How cudarc comes to the driver.
 #[derive(Clone, Copy, Debug, PartialEq)]

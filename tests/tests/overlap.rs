@@ -13,7 +13,7 @@ use gpucache::{Recycle, Scope};
 use gpucache_tests::turn;
 
 /// Far longer than the work of a test takes, once nothing holds it back.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(120);
 /// Entries after which a scope has its plan, and a ring for what is carried.
 const WARM: usize = 24;
 

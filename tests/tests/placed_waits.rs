@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use gpucache::device::{Device, Virtual};
 use gpucache::{Placed, PlacedStats, Placement, Scope, limit, placed_stats, placed_stats_of, prelude::*, trim};
+use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
@@ -56,72 +57,80 @@ fn work(host: &Host, time: Duration) {
 #[test]
 fn what_is_not_hidden_was_waited_for() {
     let _turn = turn();
-    let host = stream();
-    let array = away(&host);
-    let told = Told::begin(&host);
-    let guard = array.fetch().unwrap();
-    let [took, waited, copying] = told.end(&host);
-    println!("in: {waited:?} of {took:?}, the copy {copying:?}");
-    assert!(waited <= took && waited >= took / 8, "{waited:?} of {took:?}");
-    assert!(copying <= waited && copying >= waited / 4, "{copying:?} of {waited:?}");
-    drop(guard);
+    in_one_of(5, || {
+        let host = stream();
+        let array = away(&host);
+        let told = Told::begin(&host);
+        let guard = array.fetch().unwrap();
+        let [took, waited, copying] = told.end(&host);
+        println!("in: {waited:?} of {took:?}, the copy {copying:?}");
+        assert!(waited <= took && waited >= took / 8, "{waited:?} of {took:?}");
+        assert!(copying <= waited && copying >= waited / 4, "{copying:?} of {waited:?}");
+        drop(guard);
 
-    let mut array = array;
-    array.fetch_mut().unwrap().fill(2);
-    let told = Told::begin(&host);
-    array.set_placement(Placement::Host).unwrap();
-    let [took, waited, _] = told.end(&host);
-    println!("out: {waited:?} of {took:?}");
-    assert!(waited <= took && waited >= took / 8, "{waited:?} of {took:?}");
+        let mut array = array;
+        array.fetch_mut().unwrap().fill(2);
+        let told = Told::begin(&host);
+        array.set_placement(Placement::Host).unwrap();
+        let [took, waited, _] = told.end(&host);
+        println!("out: {waited:?} of {took:?}");
+        assert!(waited <= took && waited >= took / 8, "{waited:?} of {took:?}");
+    });
 }
 
 #[test]
 fn what_is_beside_work_is_hidden() {
     let _turn = turn();
-    let host = stream();
-    let arrays: Vec<_> = (0..4).map(|_| away(&host)).collect();
-    let told = Told::begin(&host);
-    arrays.iter().for_each(|array| array.set_placement(Placement::Device).unwrap());
-    work(&host, Duration::from_millis(600));
-    arrays.iter().for_each(|array| drop(array.fetch().unwrap()));
-    let [took, waited, copying] = told.end(&host);
-    println!("{waited:?} of {took:?}, the copies {copying:?}");
-    // Not nothing: a thread that copies may have the processor for some milliseconds before that of the stream goes on.
-    assert!(copying >= Duration::from_millis(8) && waited <= copying / 2, "{waited:?} of {copying:?}, in {took:?}");
+    in_one_of(5, || {
+        let host = stream();
+        let arrays: Vec<_> = (0..4).map(|_| away(&host)).collect();
+        let told = Told::begin(&host);
+        arrays.iter().for_each(|array| array.set_placement(Placement::Device).unwrap());
+        work(&host, Duration::from_millis(600));
+        arrays.iter().for_each(|array| drop(array.fetch().unwrap()));
+        let [took, waited, copying] = told.end(&host);
+        println!("{waited:?} of {took:?}, the copies {copying:?}");
+        // Not nothing: a thread that copies may have the processor for some milliseconds before that of the stream goes on.
+        assert!(copying >= Duration::from_millis(8) && waited <= copying / 2, "{waited:?} of {copying:?}, in {took:?}");
+    });
 }
 
 #[test]
 fn of_a_copy_that_is_longer_than_the_work_the_rest_is_waited_for() {
     let _turn = turn();
-    let host = stream();
-    let arrays: Vec<_> = (0..4).map(|_| away(&host)).collect();
-    let fetch_all = |time: Duration| {
-        let told = Told::begin(&host);
-        arrays.iter().for_each(|array| array.set_placement(Placement::Device).unwrap());
-        work(&host, time);
-        arrays.iter().for_each(|array| drop(array.fetch().unwrap()));
-        let [took, waited, _] = told.end(&host);
-        arrays.iter().for_each(|array| array.set_placement(Placement::Host).unwrap());
-        (took, waited)
-    };
-    fetch_all(Duration::ZERO);
-    let (alone, _) = fetch_all(Duration::ZERO);
-    let (took, waited) = fetch_all(alone / 3);
-    let expected = took.saturating_sub(alone / 3);
-    println!("{waited:?} of {took:?}, {alone:?} alone");
-    assert!(waited <= took.mul_f64(0.9) && waited >= expected / 4, "{waited:?}, not {expected:?}");
-    assert!(waited <= expected.mul_f64(1.5) + Duration::from_millis(40), "{waited:?}, not {expected:?}");
+    in_one_of(5, || {
+        let host = stream();
+        let arrays: Vec<_> = (0..4).map(|_| away(&host)).collect();
+        let fetch_all = |time: Duration| {
+            let told = Told::begin(&host);
+            arrays.iter().for_each(|array| array.set_placement(Placement::Device).unwrap());
+            work(&host, time);
+            arrays.iter().for_each(|array| drop(array.fetch().unwrap()));
+            let [took, waited, _] = told.end(&host);
+            arrays.iter().for_each(|array| array.set_placement(Placement::Host).unwrap());
+            (took, waited)
+        };
+        fetch_all(Duration::ZERO);
+        let (alone, _) = fetch_all(Duration::ZERO);
+        let (took, waited) = fetch_all(alone / 3);
+        let expected = took.saturating_sub(alone / 3);
+        println!("{waited:?} of {took:?}, {alone:?} alone");
+        assert!(waited <= took.mul_f64(0.9) && waited >= expected / 4, "{waited:?}, not {expected:?}");
+        assert!(waited <= expected.mul_f64(1.5) + Duration::from_millis(40), "{waited:?}, not {expected:?}");
+    });
 }
 
 #[test]
 fn the_first_stream_of_the_host_waits_for_its_own_copies() {
     let _turn = turn();
-    let host = Host::new();
-    let array = away(&host);
-    let told = Told::begin(&host);
-    drop(array.fetch().unwrap());
-    let [took, waited, copying] = told.end(&host);
-    assert!(waited <= took && copying <= waited && copying >= took / 4, "{waited:?} {copying:?} of {took:?}");
+    in_one_of(5, || {
+        let host = Host::new();
+        let array = away(&host);
+        let told = Told::begin(&host);
+        drop(array.fetch().unwrap());
+        let [took, waited, copying] = told.end(&host);
+        assert!(waited <= took && copying <= waited && copying >= took / 4, "{waited:?} {copying:?} of {took:?}");
+    });
 }
 
 #[test]
@@ -138,25 +147,27 @@ fn a_device_that_tells_no_time_waits_for_nothing() {
 #[test]
 fn entries_that_are_not_timed_count_too() {
     let _turn = turn();
-    let host = stream();
-    trim(&host).unwrap();
-    limit(&host, host.memory().bytes + (20 * PAGE) as u64);
-    let arrays: Vec<Placed<u8, _>> = (0..8).map(|_| Placed::zeros(&host, 4 * PAGE).unwrap()).collect();
-    let scope = Scope::new("entries_that_are_not_timed");
-    let entry = || {
-        scope.run(|| arrays.iter().for_each(|array| drop(array.fetch().unwrap())));
-        host.synchronize().unwrap();
-    };
-    (0..8).for_each(|_| entry());
-    let told = Told::begin(&host);
-    (0..64).for_each(|_| entry());
-    let [took, waited, _] = told.end(&host);
-    let stats = placed_stats_of(scope.name()).unwrap();
-    println!("{waited:?} of {took:?}; {stats}");
-    // All that the stream did was to wait, but for what the thread did beside it.
-    assert!(waited <= took.mul_f64(1.5) && waited >= took / 10, "{waited:?} of {took:?}");
-    assert!(stats.waited >= waited && stats.waited <= placed_stats(&host).waited);
-    limit(&host, u64::MAX);
+    in_one_of(5, || {
+        let host = stream();
+        trim(&host).unwrap();
+        limit(&host, host.memory().bytes + (20 * PAGE) as u64);
+        let arrays: Vec<Placed<u8, _>> = (0..8).map(|_| Placed::zeros(&host, 4 * PAGE).unwrap()).collect();
+        let scope = Scope::new("entries_that_are_not_timed");
+        let entry = || {
+            scope.run(|| arrays.iter().for_each(|array| drop(array.fetch().unwrap())));
+            host.synchronize().unwrap();
+        };
+        (0..8).for_each(|_| entry());
+        let told = Told::begin(&host);
+        (0..64).for_each(|_| entry());
+        let [took, waited, _] = told.end(&host);
+        let stats = placed_stats_of(scope.name()).unwrap();
+        println!("{waited:?} of {took:?}; {stats}");
+        // All that the stream did was to wait, but for what the thread did beside it.
+        assert!(waited <= took.mul_f64(1.5) && waited >= took / 10, "{waited:?} of {took:?}");
+        assert!(stats.waited >= waited && stats.waited <= placed_stats(&host).waited);
+        limit(&host, u64::MAX);
+    });
 }
 
 #[test]

@@ -1,10 +1,15 @@
-//! Memory that is reserved, as blocks have it.
+//! Memory that is reserved, as blocks have it; and panics on the owner's side, of which there are none that anybody knows.
 
 use std::any::TypeId;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use super::block::Block;
+use super::owner::Cache;
+use super::policy::{Recycle, Terms};
 use super::reservation::Reservation;
 use crate::device::{Device, Stream, Virtual};
+use crate::home::Visit;
 use crate::range::{DeviceRange, Patience};
 use crate::record::Request;
 
@@ -74,4 +79,38 @@ fn what_is_used_meanwhile_is_kept() {
     assert_eq!(held(&device), 2 * BYTES, "one keeps them");
     drop(second);
     assert_eq!(held(&device), 0);
+}
+
+fn panics(act: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(act)).is_err()
+}
+
+/// Whether the scope is entered and left as one that nobody was inside of.
+fn is_usable(cache: &'static Cache) -> bool {
+    let is_free = !cache.is_entered() && cache.owner().is_none();
+    cache.enter(Terms { recycle: Recycle::Auto, limit: u64::MAX }, Visit::Entry);
+    let is_mine = cache.owner().is_some() && cache.is_entered();
+    cache.leave(None);
+    is_free && is_mine && !cache.is_entered()
+}
+
+#[test]
+fn a_panic_on_the_owners_side_leaves_the_scope_usable() {
+    let cache = Cache::leak();
+    cache.enter(Terms { recycle: Recycle::Auto, limit: u64::MAX }, Visit::Entry);
+    for _ in 0..2 {
+        assert!(panics(|| cache.owner().unwrap().with(|_, _| panic!("on purpose"))));
+    }
+    cache.leave(None);
+    assert!(is_usable(cache));
+}
+
+#[test]
+fn a_panic_as_the_scope_is_left_leaves_it() {
+    let cache = Cache::leak();
+    for depth in 1..3 {
+        (0..depth).for_each(|_| cache.enter(Terms { recycle: Recycle::Keyed, limit: u64::MAX }, Visit::Entry));
+        (0..depth).for_each(|_| assert!(panics(|| cache.owner().unwrap().exit_after(|_| panic!("on purpose")))));
+        assert!(is_usable(cache), "{depth}");
+    }
 }

@@ -78,8 +78,8 @@ mod tests {
     use super::*;
     use crate::device::{Device, Host};
 
-    #[test]
-    fn work_is_timed_without_what_was_waited_for() {
+    /// Seconds of work of some 10 ms behind a wait of 190 ms.
+    fn timed() -> f64 {
         let device = Host::new_stream().unwrap();
         let sleeps = |milliseconds| {
             device.launch((), move |()| std::thread::sleep(Duration::from_millis(milliseconds))).unwrap();
@@ -99,6 +99,13 @@ mod tests {
         let (places, seconds) = pacer.read().unwrap();
         assert!(pacer.is_over() && places == [0, 1, 2]);
         assert!(seconds[0] >= 0.01 && seconds[1] >= 0.005, "{seconds:?}");
-        assert!(seconds[0] < 0.1, "what was waited for counts: {seconds:?}");
+        seconds[0]
+    }
+
+    #[test]
+    fn work_is_timed_without_what_was_waited_for() {
+        // A machine that does other work lets one of them sleep for longer, and not all.
+        let seconds = (0..5).map(|_| timed()).fold(f64::INFINITY, f64::min);
+        assert!(seconds < 0.1, "what was waited for counts: {seconds}");
     }
 }

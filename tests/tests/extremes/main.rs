@@ -1,0 +1,127 @@
+//! Sizes, limits and counts at the ends of what numbers say: an array or an error, in every build, and never a panic. Test programs
+//! are built with checks of overflow; where this file is built without them, its first test says so.
+//!
+//! The tests take turns, as limits and scopes are of the whole process. `PROGRAMS=10000 cargo test -p gpucache-tests --test extremes`
+//! runs as many random programs.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
+mod layouts;
+mod programs;
+mod statistics;
+
+use std::hint::black_box;
+
+use gpucache::device::Virtual;
+use gpucache::{Array, Recycle, Scope, prelude::*, stats};
+use gpucache_tests::turn;
+
+const RECYCLES: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off];
+
+#[test]
+fn arithmetic_is_checked_in_this_build() {
+    let sum = std::panic::catch_unwind(|| black_box(u64::MAX) + black_box(1));
+    assert!(sum.is_err(), "build tests with overflow checks: the dev profile has them");
+}
+
+/// In one scope nearly as many bytes are in use as a number says.
+#[test]
+fn a_scope_that_had_all_there_is_in_use_goes_on() {
+    let _turn = turn();
+    for recycle in RECYCLES {
+        let (device, name) = (Virtual::unchecked(usize::MAX), format!("extremes: all, {recycle:?}"));
+        let scope = || Scope::new(&name).recycle(recycle);
+        for _ in 0..4 {
+            let arrays: Vec<_> = scope().run(|| (0..4).map(|n| device.zeros::<u8>((1 << 62) - 1000 * n)).collect());
+            // A range has fewer addresses, and says so.
+            assert!(arrays.iter().all(|array| array.is_ok() == (recycle == Recycle::Off)), "{recycle:?}");
+        }
+        assert!(scope().run(|| device.zeros::<u8>(8)).is_ok());
+        gpucache::limit(&device, u64::MAX - 1);
+        let _ = scope().invalidate();
+        gpucache::trim(&device).unwrap();
+        assert_eq!(device.memory().bytes, 0);
+    }
+}
+
+/// No number would say what several devices have in use together for one scope: it is refused, and the sums stay right.
+#[test]
+fn a_scope_holds_no_more_than_a_number_says() {
+    let _turn = turn();
+    let devices = [(); 3].map(|()| Virtual::unchecked(usize::MAX));
+    let scope = Scope::new("extremes: several devices").recycle(Recycle::Off);
+    let huge = |device| Array::<u8, Virtual>::zeros(device, isize::MAX as usize);
+    let (held, refused): (Vec<_>, Vec<_>) = scope.run(|| devices.iter().map(huge).partition(Result::is_ok));
+    assert_eq!((held.len(), refused.len()), (2, 1));
+    let refused = refused.into_iter().next().unwrap().unwrap_err();
+    assert_eq!(refused.shortage().map(|shortage| shortage.bound), Some(gpucache::Bound::Scope), "{refused}");
+    assert_eq!(stats(scope.name()).unwrap().busy_bytes, 2 * isize::MAX as u64);
+    drop(held);
+    assert_eq!(stats(scope.name()).unwrap().busy_bytes, 0);
+    assert!(scope.run(|| huge(&devices[2])).is_ok());
+    let _ = scope.invalidate();
+}
+
+/// What a scope was served in all is more than a number says.
+#[test]
+fn totals_stay_at_the_most_that_a_number_says() {
+    let _turn = turn();
+    let device = Virtual::unchecked(1 << 62);
+    for recycle in [Recycle::Auto, Recycle::Keyed, Recycle::Off] {
+        let name = format!("extremes: totals, {recycle:?}");
+        let step = || Scope::new(&name).recycle(recycle).run(|| (0..8).for_each(|_| drop(device.zeros::<u8>(1 << 46))));
+        let served = || stats(&name).unwrap().served.all().bytes;
+        let mut last = 0;
+        for entry in 0..36_000 {
+            step();
+            if entry % 1000 == 0 {
+                assert!(served() > last || last == u64::MAX, "{recycle:?}: {} after {last}", served());
+                last = served();
+            }
+        }
+        assert_eq!(served(), u64::MAX, "{recycle:?}");
+        assert!(gpucache::process_stats().to_string().contains(&name) && !gpucache::top().to_string().is_empty());
+        assert_eq!(gpucache::process_stats().scopes().served.all().bytes, u64::MAX);
+    }
+}
+
+/// A dry run of huge arrays goes on for as long as it likes.
+#[test]
+fn addresses_of_arrays_of_no_scope_serve_again() {
+    let _turn = turn();
+    for device in [Virtual::unchecked(usize::MAX), Virtual::new(usize::MAX)] {
+        let kept = device.zeros::<u8>(1000).unwrap();
+        for number in 0..20_000 {
+            let arrays = [1 << 62, (1 << 61) + number, 7].map(|bytes| device.zeros::<u8>(bytes).unwrap());
+            drop(arrays);
+        }
+        drop(kept);
+        device.synchronize().unwrap();
+    }
+}
+
+/// Each entry asks for four times as much as the one before, which a plan takes for its own sizes.
+#[test]
+fn sizes_that_grow_for_ever_end_in_an_error() {
+    let _turn = turn();
+    for kept in [false, true] {
+        let (device, scope) = (Virtual::new(usize::MAX), Scope::new("extremes: growing"));
+        let mut last = None;
+        let mut entry = |bytes: usize| {
+            let next = scope.run(|| {
+                let arrays = [bytes, bytes / 2 + 1, bytes].map(|bytes| device.zeros::<u8>(bytes));
+                arrays.into_iter().next().and_then(Result::ok)
+            });
+            last = next.filter(|_| kept);
+        };
+        (0..12).for_each(|_| entry(1 << 12));
+        for power in (12..63).step_by(2).chain((11..63).step_by(2)).chain([12; 20]) {
+            (0..3).for_each(|_| entry(1 << power));
+            entry((1 << (power + 1)) - 1);
+        }
+        drop(last);
+        let _ = scope.invalidate();
+        gpucache::trim(&device).unwrap();
+        device.synchronize().unwrap();
+        assert_eq!(device.memory().bytes, 0);
+    }
+}

@@ -1,0 +1,175 @@
+//! Random programs over the public API, of extreme numbers.
+
+use fastrand::Rng;
+use gpucache::device::Virtual;
+use gpucache::{Array, Recycle, Scope, ScopeGuard, prelude::*};
+use gpucache_tests::{seeds, turn};
+
+use super::RECYCLES;
+
+/// A number near an end of those there are, or near a power of two.
+pub(super) fn extreme(rng: &mut Rng) -> u64 {
+    let power = 1u64 << rng.u32(0..64);
+    match rng.u8(0..8) {
+        0 => 0,
+        1 => u64::MAX - rng.u64(0..600),
+        2 => (1 << 63) - rng.u64(0..600),
+        3 => power - 1,
+        4 => power.saturating_add(rng.u64(0..600)),
+        5 => rng.u64(0..=power),
+        6 => power,
+        _ => rng.u64(..),
+    }
+}
+
+fn shape(rng: &mut Rng) -> Vec<usize> {
+    match rng.u8(0..8) {
+        0 => (0..rng.usize(0..5)).map(|_| extreme(rng) as usize).collect(),
+        _ => vec![extreme(rng) as usize],
+    }
+}
+
+struct World {
+    rng: Rng,
+    devices: Vec<Virtual>,
+    names: Vec<String>,
+    kept: Vec<Array<u8, Virtual>>,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut rng = Rng::with_seed(seed);
+        let device = |rng: &mut Rng| {
+            let capacity = if rng.bool() { usize::MAX } else { extreme(rng) as usize };
+            if rng.bool() { Virtual::new(capacity) } else { Virtual::unchecked(capacity) }
+        };
+        let devices = (0..rng.usize(1..4)).map(|_| device(&mut rng)).collect();
+        let names = (0..3).map(|number| format!("extremes: {seed} {number}")).collect();
+        World { rng, devices, names, kept: Vec::new() }
+    }
+
+    fn device(&mut self) -> Virtual {
+        let place = self.rng.usize(0..self.devices.len());
+        self.devices[place].clone()
+    }
+
+    /// Limits may be anything; what is told of a scope or a device may be asked for at any time.
+    fn look(&mut self) {
+        let (device, number) = (self.device(), extreme(&mut self.rng));
+        let name = &self.names[self.rng.usize(0..3)];
+        match self.rng.u8(0..14) {
+            0 => gpucache::limit(&device, number),
+            1 => gpucache::limit_soft(&device, number),
+            2 => gpucache::limit_idle(&device, number),
+            3 => gpucache::limit_process(number),
+            4 => _ = gpucache::trim(&device),
+            5 => _ = gpucache::invalidate(name),
+            6 => _ = gpucache::invalidate_all(),
+            7 => gpucache::reset_peaks(&device),
+            8 => _ = gpucache::reset_peaks_of(name),
+            9 => _ = gpucache::diagnose(name).map(|diagnosis| diagnosis.to_string()),
+            10 => _ = format!("{:?} {:?}", gpucache::stats(name), gpucache::plan_stats(name)),
+            11 => _ = format!("{} {}", gpucache::process_stats(), gpucache::top()),
+            12 => _ = gpucache::process_stats().scopes(),
+            _ => _ = format!("{} {}", gpucache::device_stats(&device), gpucache::climbs(&device)),
+        }
+    }
+
+    /// Without the limits, which would leave hardly anything to see.
+    fn unlimit(&mut self) {
+        for device in &self.devices {
+            gpucache::limit(device, u64::MAX);
+            gpucache::limit_soft(device, u64::MAX);
+            gpucache::limit_idle(device, u64::MAX);
+        }
+        gpucache::limit_process(u64::MAX);
+    }
+
+    fn enter(&mut self) -> ScopeGuard {
+        let limit = if self.rng.u8(0..4) == 0 { extreme(&mut self.rng) } else { u64::MAX };
+        let recycle: Recycle = RECYCLES[self.rng.usize(0..4)];
+        Scope::new(&self.names[self.rng.usize(0..3)]).recycle(recycle).limit(limit).enter()
+    }
+
+    /// Entries that are alike, so that they are planned, of sizes that may grow from one to the next.
+    fn repeat(&mut self) {
+        let (device, name) = (self.device(), self.names[self.rng.usize(0..3)].clone());
+        let sizes: Vec<u64> = (0..self.rng.usize(1..6)).map(|_| extreme(&mut self.rng)).collect();
+        let (factor, step) = (self.rng.u64(1..5), extreme(&mut self.rng));
+        for entry in 0..self.rng.u32(4..16) {
+            let _inside = Scope::new(&name).enter();
+            let size = |bytes: u64| bytes.saturating_mul(factor.saturating_pow(entry / 3));
+            let size =
+                |bytes: u64| if factor == 1 { bytes.saturating_add(step * u64::from(entry > 4)) } else { size(bytes) };
+            let arrays: Vec<_> = sizes.iter().map(|bytes| device.zeros::<u8>(size(*bytes) as usize)).collect();
+            let served = arrays.into_iter().filter_map(Result::ok);
+            let keeps = self.rng.u8(0..3) == 0;
+            self.kept.extend(served.take(usize::from(keeps)));
+        }
+    }
+
+    fn step(&mut self) {
+        let device = self.device();
+        match self.rng.u8(0..10) {
+            0 => self.look(),
+            1 => self.repeat(),
+            2 => {
+                let dims = shape(&mut self.rng);
+                assert!(device.zeros::<u64>(&dims[..]).is_ok() || !dims.contains(&0));
+                let _ = device.zeros::<u8>(&dims[..]).map(|array| array.reshape(&shape(&mut self.rng)[..]).map(drop));
+            }
+            3 if !self.kept.is_empty() => drop(self.kept.swap_remove(self.rng.usize(0..self.kept.len()))),
+            _ => {
+                let _inside = self.rng.bool().then(|| self.enter());
+                let array = device.zeros::<u8>(extreme(&mut self.rng) as usize);
+                self.kept.extend(array.ok().filter(|_| self.rng.bool()));
+            }
+        }
+        self.kept.truncate(12);
+    }
+}
+
+#[test]
+fn random_programs_of_extreme_numbers_panic_nowhere() {
+    let _turn = turn();
+    seeds::each(400, 1, |seed| {
+        let mut world = World::new(seed);
+        for number in 0..world.rng.u32(10..80) {
+            if number % 16 == 0 {
+                world.unlimit();
+            }
+            let _inside = (world.rng.u8(0..4) == 0).then(|| world.enter());
+            (0..world.rng.u32(1..6)).for_each(|_| world.step());
+        }
+        world.unlimit();
+        world.kept.clear();
+        world.names.iter().for_each(|name| _ = gpucache::invalidate(name));
+        for device in &world.devices {
+            gpucache::trim(device).unwrap();
+            device.synchronize().unwrap();
+            assert_eq!(device.memory().bytes, 0);
+        }
+        assert!(world.names.iter().filter_map(gpucache::stats).all(|stats| stats.busy_bytes == 0));
+    });
+    gpucache::limit_process(u64::MAX);
+}
+
+/// The same, while a trace is on: it tells all of these numbers as they are.
+#[test]
+fn a_trace_of_extreme_numbers_is_true() {
+    let _turn = turn();
+    let device = Virtual::new(usize::MAX);
+    gpucache::trace::start(10_000);
+    let sizes = [1 << 62, isize::MAX as usize, 1, (1 << 62) - 1];
+    let arrays: Vec<_> = sizes.iter().map(|bytes| device.zeros::<u8>(*bytes)).collect();
+    let served: Vec<u64> = arrays.iter().flatten().map(|array| array.byte_len() as u64).collect();
+    drop(arrays);
+    let trace = gpucache::trace::stop();
+    let of = |action| trace.events.iter().filter(move |event| event.action == action);
+    let told: Vec<u64> = of(gpucache::trace::Action::Allocated).map(|event| event.bytes).collect();
+    assert_eq!(told, served);
+    assert_eq!(of(gpucache::trace::Action::Freed).map(|event| event.bytes).sum::<u64>(), served.iter().sum());
+    let held = of(gpucache::trace::Action::Reserved).map(|event| event.bytes).max();
+    assert_eq!(held, Some(served.iter().sum()));
+    assert!(trace.events.iter().any(|event| event.address > 1 << 63));
+}
