@@ -50,7 +50,12 @@ impl Owner {
     /// [`is_out_of_memory`](Error::is_out_of_memory) if too much of it is in use.
     #[inline]
     pub(super) fn make_allowance(&self, stream: &Stream, request: &Request<'_>) -> Result<()> {
-        if self.allows(request.bytes as u64) { Ok(()) } else { self.insist_on_limit(stream, request) }
+        // What needs no memory is served, however low the limit is by now.
+        if request.bytes == 0 || self.allows(request.bytes as u64) {
+            Ok(())
+        } else {
+            self.insist_on_limit(stream, request)
+        }
     }
 
     #[cold]

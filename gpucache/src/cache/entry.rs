@@ -53,7 +53,7 @@ impl Owner {
         // Without bytes all of it is carried, and the arena needs no block.
         let found = (bytes > 0).then(|| {
             self.make_room(refused);
-            self.find_arena(range, stream, bytes, peak_reserved + slack)
+            self.find_arena(range, stream, bytes, peak_reserved.saturating_add(slack))
         });
         let unwanted = self.with(|local, shared| match found {
             Some(None) => {

@@ -17,7 +17,7 @@ use super::Buffer;
 use super::log::{Log, Logged, OUTLIVES};
 
 /// Sizes and lifetimes for each allocation of an entry, in order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Envelope {
     positions: Vec<Expected>,
     /// How often entries made it another one.

@@ -4,6 +4,7 @@
 use super::Planner;
 use super::backoff::{Backoff, Pace};
 use super::fate::BESIDE;
+use crate::base::amounts::total;
 use crate::home::Shared;
 
 /// How much of the arena was in use, and how the range grows beside it.
@@ -139,7 +140,7 @@ impl Planner {
     fn is_enough(&self, shared: &Shared, arena: u64, bytes: u64) -> bool {
         let (beside, demand) = (shared.counters.busy_bytes.get(), shared.counters.demand.get());
         let ahead = if self.plans.grows() { Footprint::ahead(shared) } else { 0 };
-        arena.saturating_add(beside).saturating_add(bytes) <= demand + demand / KNOWN + ahead
+        arena.saturating_add(beside).saturating_add(bytes) <= total([demand, demand / KNOWN, ahead])
     }
 
     /// Whether less memory will do than the arena and what goes beside it.
@@ -168,6 +169,6 @@ impl Planner {
     fn is_wasteful(&self, shared: &Shared) -> bool {
         let (idle, demand) = (self.carry.idle_bytes(shared), shared.counters.demand.get());
         let needed = shared.counters.expected().saturating_sub(idle);
-        self.arena.is_some() && self.entry.aside > 0 && needed > demand + demand / WASTE + LITTLE
+        self.arena.is_some() && self.entry.aside > 0 && needed > total([demand, demand / WASTE, LITTLE])
     }
 }

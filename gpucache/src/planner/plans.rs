@@ -348,14 +348,12 @@ impl Plan {
             return self.draft.as_mut().is_some_and(Draft::improve);
         }
         self.seen.go_ahead(ahead);
-        if !self.seen.is_plannable() {
-            // Requests widened it beyond what a layout can hold. It serves nothing, until its score has it forgotten.
-            (self.envelope, self.draft, self.carry) = (self.seen.clone(), None, CarryPlan::default());
-            return true;
-        }
-        self.envelope = self.seen.arranged();
+        // Requests may have widened it beyond what a layout can hold.
+        let arranged = self.seen.is_plannable().then(|| self.seen.arranged());
+        self.draft = arranged.as_ref().and_then(Draft::new);
+        // Without a layout it expects nothing, until its score has it forgotten.
+        self.envelope = arranged.filter(|_| self.draft.is_some()).unwrap_or_default();
         (self.widened, self.need) = (0, self.envelope.bound());
-        self.draft = Draft::new(&self.envelope);
         self.carry = CarryPlan::of(&self.envelope);
         true
     }

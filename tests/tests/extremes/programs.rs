@@ -115,7 +115,9 @@ impl World {
             1 => self.repeat(),
             2 => {
                 let dims = shape(&mut self.rng);
-                assert!(device.zeros::<u64>(&dims[..]).is_ok() || !dims.contains(&0));
+                if let Err(error) = device.zeros::<u64>(&dims[..]) {
+                    assert!(!dims.contains(&0), "{error}");
+                }
                 let _ = device.zeros::<u8>(&dims[..]).map(|array| array.reshape(&shape(&mut self.rng)[..]).map(drop));
             }
             3 if !self.kept.is_empty() => drop(self.kept.swap_remove(self.rng.usize(0..self.kept.len()))),
@@ -132,7 +134,8 @@ impl World {
 #[test]
 fn random_programs_of_extreme_numbers_panic_nowhere() {
     let _turn = turn();
-    seeds::each(400, 1, |seed| {
+    // The first three found overflows, and a plan that was widened beyond what can be laid out.
+    seeds::each_and(&[109, 117, 158], 100, 1, |seed| {
         let mut world = World::new(seed);
         for number in 0..world.rng.u32(10..80) {
             if number % 16 == 0 {
@@ -168,8 +171,8 @@ fn a_trace_of_extreme_numbers_is_true() {
     let of = |action| trace.events.iter().filter(move |event| event.action == action);
     let told: Vec<u64> = of(gpucache::trace::Action::Allocated).map(|event| event.bytes).collect();
     assert_eq!(told, served);
-    assert_eq!(of(gpucache::trace::Action::Freed).map(|event| event.bytes).sum::<u64>(), served.iter().sum());
+    assert_eq!(of(gpucache::trace::Action::Freed).map(|event| event.bytes).sum::<u64>(), served.iter().sum::<u64>());
     let held = of(gpucache::trace::Action::Reserved).map(|event| event.bytes).max();
-    assert_eq!(held, Some(served.iter().sum()));
+    assert_eq!(held, Some(served.iter().sum::<u64>()));
     assert!(trace.events.iter().any(|event| event.address > 1 << 63));
 }

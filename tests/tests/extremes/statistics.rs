@@ -10,10 +10,11 @@ fn replaced(value: &mut Value, number: u64) {
     match value {
         Value::Number(found) if found.is_u64() => *found = number.into(),
         Value::Array(values) => values.iter_mut().for_each(|value| replaced(value, number)),
-        // Nanoseconds of a duration are less than a second's.
-        Value::Object(fields) => {
-            fields.iter_mut().filter(|(name, _)| *name != "nanos").for_each(|(_, value)| replaced(value, number))
-        }
+        // Nanoseconds of a duration are less than those of a second.
+        Value::Object(fields) => fields
+            .iter_mut()
+            .filter(|(name, _)| !matches!(name.as_str(), "nanos" | "placed"))
+            .for_each(|(_, value)| replaced(value, number)),
         _ => {}
     }
 }

@@ -16,9 +16,10 @@ const ADDRESSES: u64 = 1 << 48;
 
 /// The addresses that pages may have. Plain allocations lie there only where all others are taken.
 pub(super) const SPAN: Range<u64> = FIRST_ADDRESS..FIRST_ADDRESS + ADDRESSES;
-/// The addresses of plain allocations, but for 0.
+/// The addresses of plain allocations, but for 0: first of those below so many bytes, and of the others.
 const LOW: Range<u64> = ALIGNMENT..SPAN.start;
 const HIGH: Range<u64> = SPAN.end..END;
+const HUGE: u64 = ADDRESSES;
 /// Behind all addresses that an aligned end can have.
 const END: u64 = u64::MAX - (ALIGNMENT - 1);
 
@@ -33,15 +34,16 @@ pub(super) struct Occupancy {
     /// Plain allocations.
     plain: BTreeMap<u64, u64>,
     pub(super) plain_bytes: u64,
-    /// A free stretch, at whose beginning the next plain allocation lies if it fits, and the one that follows it.
-    window: Range<u64>,
-    next_window: Range<u64>,
+    /// A free stretch, at whose beginning the next plain allocation lies if it fits, and one at whose end the next huge one does: what
+    /// is left of both stays whole.
+    small: Range<u64>,
+    huge: Range<u64>,
 }
 
 impl Default for Occupancy {
     fn default() -> Occupancy {
         let (mapped, busy, plain) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Occupancy { mapped, mapped_bytes: 0, busy, plain, plain_bytes: 0, window: LOW, next_window: HIGH }
+        Occupancy { mapped, mapped_bytes: 0, busy, plain, plain_bytes: 0, small: LOW, huge: HIGH }
     }
 }
 
@@ -54,11 +56,7 @@ impl Occupancy {
     /// The address of a new plain allocation; `None` if no free stretch is as long.
     pub(super) fn allocate(&mut self, bytes: u64) -> Option<u64> {
         let length = bytes.max(1).checked_next_multiple_of(ALIGNMENT)?;
-        if length_of(&self.window) < length {
-            self.window = self.next_stretch(length)?;
-        }
-        let address = self.window.start;
-        self.window.start += length;
+        let address = if length < HUGE { self.at_beginning(length)? } else { self.at_end(length)? };
         self.plain.insert(address, bytes);
         self.plain_bytes += bytes;
         Some(address)
@@ -84,21 +82,41 @@ impl Occupancy {
         covers(&self.mapped, address, bytes) || covers(&self.plain, address, bytes)
     }
 
-    /// A free stretch that is as long, outside of the addresses of pages if there is one.
-    fn next_stretch(&mut self, length: u64) -> Option<Range<u64>> {
-        let fresh = std::mem::take(&mut self.next_window);
-        if length_of(&fresh) >= length {
-            return Some(fresh);
+    fn at_beginning(&mut self, length: u64) -> Option<u64> {
+        if length_of(&self.small) < length {
+            let found = self.stretch_beside(length, self.huge.clone());
+            self.small = found.or_else(|| self.any_stretch(length))?;
         }
-        let shortest = |stretches: Vec<Range<u64>>| {
-            stretches.into_iter().filter(|stretch| length_of(stretch) >= length).min_by_key(length_of)
-        };
-        let beside = shortest(self.stretches([SPAN].into_iter()));
-        beside.or_else(|| {
-            let found = shortest(self.stretches(self.mapped.iter().map(stretch_of)))?;
-            // No more of it, as pages may come to lie in the rest.
-            Some(found.start..found.start + length)
-        })
+        self.small.start += length;
+        Some(self.small.start - length)
+    }
+
+    fn at_end(&mut self, length: u64) -> Option<u64> {
+        if length_of(&self.huge) < length {
+            let found = self.stretch_beside(length, self.small.clone());
+            self.huge = found.or_else(|| self.any_stretch(length))?;
+        }
+        self.huge.end -= length;
+        Some(self.huge.end)
+    }
+
+    /// The shortest free stretch that is as long, outside of the addresses of pages and of another stretch.
+    fn stretch_beside(&self, length: u64, other: Range<u64>) -> Option<Range<u64>> {
+        let taken = [SPAN, other].into_iter().filter(|taken| !taken.is_empty());
+        self.stretches(taken).into_iter().filter(|stretch| length_of(stretch) >= length).min_by_key(length_of)
+    }
+
+    /// Where there is no such stretch: one where neither arrays nor pages are, and nothing is left of those that were kept whole.
+    fn any_stretch(&mut self, length: u64) -> Option<Range<u64>> {
+        if let Some(found) = self.stretch_beside(length, 0..0) {
+            (self.small, self.huge) = (0..0, 0..0);
+            return Some(found);
+        }
+        let all = self.stretches(self.mapped.iter().map(stretch_of));
+        let found = all.into_iter().filter(|stretch| length_of(stretch) >= length).min_by_key(length_of)?;
+        (self.small, self.huge) = (0..0, 0..0);
+        // No more of it, as pages may come to lie in the rest.
+        Some(found.start..found.start + length)
     }
 
     /// What is free beside plain allocations and `others`.
@@ -108,8 +126,8 @@ impl Occupancy {
         taken.push(END..END);
         let mut end = LOW.start;
         let free = taken.into_iter().map(|stretch| {
-            let before = std::mem::replace(&mut end, stretch.end.next_multiple_of(ALIGNMENT));
-            before..stretch.start
+            let behind = stretch.end.next_multiple_of(ALIGNMENT).max(end);
+            std::mem::replace(&mut end, behind)..stretch.start
         });
         free.collect()
     }
@@ -187,12 +205,22 @@ mod tests {
         let mut occupancy = Occupancy::default();
         occupancy.mapped.insert(SPAN.start, 1 << 21);
         let rest = [1 << 48, (1 << 62) + (1 << 48), 1 << 62, 1 << 62, 1 << 61].map(|bytes| occupancy.allocate(bytes));
-        assert!(rest.iter().flatten().all(|address| *address >= SPAN.end));
+        assert!(rest.iter().flatten().all(|address| !SPAN.contains(address)));
         let mut within = 0;
         while let Some(address) = occupancy.allocate(1 << 47) {
             within += u32::from(SPAN.contains(&address));
             assert!(!overlaps(&occupancy.mapped, address, 1 << 47));
         }
         assert_eq!(within, 1);
+    }
+
+    #[test]
+    fn all_there_is_serves() {
+        let mut occupancy = Occupancy::default();
+        for _ in 0..3 {
+            let sizes = [0, 1, 2, 3].map(|number| (1 << 62) - 1000 * number);
+            let all = sizes.map(|bytes| occupancy.allocate(bytes).unwrap());
+            assert!(all.into_iter().zip(sizes).all(|(address, bytes)| occupancy.free(address, bytes)));
+        }
     }
 }
