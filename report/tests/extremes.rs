@@ -109,7 +109,7 @@ fn files_of_extreme_numbers_panic_nowhere() {
     let programs = std::env::var("PROGRAMS").ok().and_then(|number| number.parse().ok()).unwrap_or(300);
     let (mut replayed, mut refused) = (0, 0);
     for seed in 1..=programs {
-        let random = &mut Random(seed * 0x9e37_79b9_7f4a_7c15);
+        let random = &mut Random(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
         std::fs::write(&path, file(random)).unwrap();
         write_all(&Run::read(&path).unwrap());
         match History::read(&path) {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::visit::{self, Visit};
 
@@ -24,13 +25,19 @@ impl Functions {
     /// A function's text without the attributes, as words with spaces between.
     fn add(&mut self, name: &syn::Ident, attributes: &[syn::Attribute], block: &syn::Block) {
         let is_test = attributes.iter().any(|attribute| attribute.path().is_ident("test"));
-        let text = quoted(block);
+        let text = words(block.to_token_stream());
         self.0.push((name.to_string(), is_test, text));
     }
 }
 
-fn quoted(block: &syn::Block) -> String {
-    block.to_token_stream().to_string()
+/// The words of some code, without what stands in literals.
+fn words(tokens: TokenStream) -> String {
+    let word = |token| match token {
+        TokenTree::Group(group) => format!("( {} )", words(group.stream())),
+        TokenTree::Literal(_) => "0".to_owned(),
+        other => other.to_string(),
+    };
+    tokens.into_iter().map(word).collect::<Vec<_>>().join(" ").replace(": :", "::")
 }
 
 impl<'a> Visit<'a> for Functions {
@@ -46,7 +53,7 @@ impl<'a> Visit<'a> for Functions {
 
     /// The tests of `proptest!`, which are functions with other arguments: their text is that of the macro.
     fn visit_macro(&mut self, item: &'a syn::Macro) {
-        let text = item.tokens.to_string();
+        let text = item.tokens.to_string().replace("#[test]", "# [test]");
         if item.path.is_ident("proptest") && text.contains("# [test]") {
             text.split("# [test]").skip(1).for_each(|test| self.0.push(("proptest".into(), true, test.into())));
         }

@@ -211,6 +211,7 @@ fn threads_on_several_devices_stay_within_the_limit_and_are_served() {
 
 #[test]
 fn a_share_is_of_what_the_device_has() {
+    let _turn = turn();
     let device = Virtual::new(1000);
     assert_eq!([0.0, 0.8, 1.0].map(|share| share_of(&device, share).unwrap()), [0, 800, 1000]);
     for none in [-0.1, 1.1, f64::NAN] {

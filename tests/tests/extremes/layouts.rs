@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use gpucache::plan::{Buffer, Layout, Solver, check, improve, layout, lower_bound};
-use gpucache_tests::seeds;
+use gpucache_tests::{seeds, turn};
 
 use super::programs::extreme;
 
@@ -24,6 +24,7 @@ fn buffers(rng: &mut Rng) -> Vec<Buffer> {
 
 #[test]
 fn any_buffers_are_laid_out_or_refused() {
+    let _turn = turn();
     let mut laid_out = 0;
     seeds::each(3000, 1, |seed| {
         let rng = &mut Rng::with_seed(seed);

@@ -19,6 +19,7 @@ const RECYCLES: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, R
 
 #[test]
 fn arithmetic_is_checked_in_this_build() {
+    let _turn = turn();
     let sum = std::panic::catch_unwind(|| black_box(u64::MAX) + black_box(1));
     assert!(sum.is_err(), "build tests with overflow checks: the dev profile has them");
 }
