@@ -16,7 +16,10 @@ use serde_json::Value;
 const FEATURES: &str = "foreign";
 
 /// What runs over the driver as it is: a program, and what it is told of the driver.
-const RUNS: [(&str, &[(&str, &str)]); 24] = [
+const RUNS: [(&str, &[(&str, &str)]); 27] = [
+    ("empty", &[]),
+    ("empty", &[("MADEUP_PAGES", "0")]),
+    ("empty", &[("MADEUP_POOLS", "0"), ("MADEUP_PINNED", "0")]),
     ("step", &[]),
     ("step", &[("MADEUP_POOLS", "0")]),
     ("threads", &[]),

@@ -36,7 +36,8 @@ impl<T: Element> Array<T, Cuda> {
     fn foreign_uses(&self) -> &ForeignUses<T> {
         match self.block.view(|| ForeignUses::new(self.device())) {
             Some(uses) => uses,
-            // A block's dtype is `T` in all its lives, and views of its are made here and where it is adopted.
+            // Views are made here and where a slice is adopted. A record that keeps its view from one life to the next has a
+            // list, all of whose blocks have this dtype and shape (`Record::leave_view`).
             None => unreachable!("a block's view of another type"),
         }
     }
