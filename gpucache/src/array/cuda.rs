@@ -176,6 +176,7 @@ impl<T: Element> DevicePtrMut<T> for Array<T, Cuda> {
 unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b Array<T, Cuda>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, array: &'b Array<T, Cuda>) -> &mut Self {
+        array.device().note_unknown_work();
         if array.is_alone() {
             array.catch_up();
             return self.arg(array.block.address_ref());
@@ -191,6 +192,7 @@ unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b Array<T, Cuda>> for Launch
 unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b mut Array<T, Cuda>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, array: &'b mut Array<T, Cuda>) -> &mut Self {
+        array.device().note_unknown_work();
         if array.is_alone() {
             array.take_over();
             return self.arg(array.block.address_ref());

@@ -1,4 +1,4 @@
-//! Functions that programs are linked against and that this driver cannot do: kernels, captures, contexts of one's own.
+//! Functions that programs are linked against and that this driver cannot do: modules of files, captures, contexts of one's own.
 
 use crate::answer::{Status, answer};
 
@@ -14,10 +14,6 @@ macro_rules! unsupported {
 
 unsupported! {
     cuModuleLoad
-    cuModuleLoadData
-    cuModuleGetFunction
-    cuModuleUnload
-    cuLaunchKernel
     cuStreamBeginCapture_v2
     cuStreamEndCapture
     cuCtxCreate_v4
