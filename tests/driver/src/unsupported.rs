@@ -16,6 +16,10 @@ unsupported! {
     cuModuleLoad
     cuStreamBeginCapture_v2
     cuStreamEndCapture
+    cuGraphInstantiateWithFlags
+    cuGraphLaunch
+    cuGraphExecDestroy
+    cuGraphDestroy
     cuCtxCreate_v4
     cuCtxDestroy_v2
 }
