@@ -46,7 +46,8 @@ macro_rules! conformance {
             contents: copy_from_slice_overwrites, clones_are_separate, reshape_keeps_the_elements,
                 reshape_does_not_outlive_the_array, wrong_lengths_are_errors, errors_leave_nothing_behind,
                 arrays_are_send_and_sync;
-            shapes: shapes_of_every_rank, all_kinds_of_shapes, no_elements, overflow_is_an_error,
+            shapes: shapes_of_every_rank, all_kinds_of_shapes, no_elements, no_elements_of_any_type,
+                overflow_is_an_error,
                 high_ranks_are_recycled;
             invalidation: it_tells_idle_and_busy, idle_memory_goes_now, busy_memory_goes_when_dropped,
                 the_scope_goes_on, inside_the_scope, from_another_thread_while_inside, while_inside_and_idle,

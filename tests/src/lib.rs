@@ -9,6 +9,8 @@ pub mod faulty;
 #[cfg(feature = "cuda")]
 pub mod gpu;
 pub mod late;
+#[cfg(target_os = "linux")]
+pub mod madeup;
 pub mod marked;
 pub mod model;
 pub mod names;

@@ -5,18 +5,23 @@
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use gpucache_tests::madeup;
 use serde_json::Value;
 
 /// What every build has beside its mode.
 const FEATURES: &str = "foreign";
 
 /// What runs over the driver as it is: a program, and what it is told of the driver.
-const RUNS: [(&str, &[(&str, &str)]); 24] = [
+const RUNS: [(&str, &[(&str, &str)]); 27] = [
+    ("empty", &[]),
+    ("empty", &[("MADEUP_PAGES", "0")]),
+    ("empty", &[("MADEUP_POOLS", "0"), ("MADEUP_PINNED", "0")]),
     ("step", &[]),
     ("step", &[("MADEUP_POOLS", "0")]),
     ("threads", &[]),
@@ -71,30 +76,10 @@ fn target() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("foreign")
 }
 
-/// Builds a package of the repository, into the folder that all builds here share.
-fn cargo(manifest: &str, arguments: &[&str], variables: &[(&str, &Path)]) {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join(manifest);
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["build", "--quiet", "--locked", "--manifest-path"]).arg(&manifest).arg("--target-dir").arg(target());
-    command.args(arguments).envs(variables.iter().copied());
-    // Cargo's own for this test would be taken for a build script's.
-    command.env_remove("CARGO_MANIFEST_DIR");
-    let built = command.output().expect("Cargo starts");
-    assert!(built.status.success(), "{manifest:?}: {}", String::from_utf8_lossy(&built.stderr));
-}
-
 /// The folder with the driver, under the names that linkers and loaders ask for.
 fn driver() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        cargo("driver/Cargo.toml", &[], &[]);
-        let folder = target().join("driver");
-        std::fs::create_dir_all(&folder).unwrap();
-        for name in ["libcuda.so.1", "libcuda.so"] {
-            std::fs::copy(target().join("debug/libmadeup_driver.so"), folder.join(name)).unwrap();
-        }
-        folder
-    })
+    FOLDER.get_or_init(|| madeup::driver(&target()))
 }
 
 impl Build {
@@ -109,9 +94,9 @@ impl Build {
         if self.is_release {
             arguments.push("--release");
         }
-        let mut variables = vec![("FOREIGN_DRIVER", driver())];
-        variables.extend(self.linker.map(|linker| ("FOREIGN_LINKER", Path::new(linker))));
-        cargo("foreign/Cargo.toml", &arguments, &variables);
+        let mut variables = vec![("FOREIGN_DRIVER", driver().as_os_str())];
+        variables.extend(self.linker.map(|linker| ("FOREIGN_LINKER", OsStr::new(linker))));
+        madeup::build("foreign/Cargo.toml", &target(), &arguments, variables);
         // The next build of other features puts its programs in the same place.
         let profile = if self.is_release { "release" } else { "debug" };
         let program = target().join(format!("{mode}-{profile}"));
@@ -260,16 +245,7 @@ fn chunks_are_used_behind_their_allocation() {
 /// `cuStreamGetId` came with CUDA 12.0.
 #[test]
 fn an_older_driver_serves() {
-    let folder = target().join("older-driver");
-    std::fs::create_dir_all(&folder).unwrap();
-    let mut bytes = std::fs::read(driver().join("libcuda.so.1")).unwrap();
-    let name = b"cuStreamGetId\0";
-    while let Some(place) = bytes.windows(name.len()).position(|window| window == name) {
-        bytes[place] = b'_';
-    }
-    for name in ["libcuda.so.1", "libcuda.so"] {
-        std::fs::write(folder.join(name), &bytes).unwrap();
-    }
+    let folder = madeup::driver_without(&target(), "cuStreamGetId");
     loaded("step", &folder, &[]);
     loaded("streams", &folder, &[]);
 }

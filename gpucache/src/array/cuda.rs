@@ -36,7 +36,8 @@ impl<T: Element> Array<T, Cuda> {
     fn foreign_uses(&self) -> &ForeignUses<T> {
         match self.block.view(|| ForeignUses::new(self.device())) {
             Some(uses) => uses,
-            // A block's dtype is `T` in all its lives, and views of its are made here and where it is adopted.
+            // Views are made here and where a slice is adopted. A record that keeps its view from one life to the next has a
+            // list, all of whose blocks have this dtype and shape (`Record::leave_view`).
             None => unreachable!("a block's view of another type"),
         }
     }
@@ -175,6 +176,7 @@ impl<T: Element> DevicePtrMut<T> for Array<T, Cuda> {
 unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b Array<T, Cuda>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, array: &'b Array<T, Cuda>) -> &mut Self {
+        array.device().note_unknown_work();
         if array.is_alone() {
             array.catch_up();
             return self.arg(array.block.address_ref());
@@ -190,6 +192,7 @@ unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b Array<T, Cuda>> for Launch
 unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b mut Array<T, Cuda>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, array: &'b mut Array<T, Cuda>) -> &mut Self {
+        array.device().note_unknown_work();
         if array.is_alone() {
             array.take_over();
             return self.arg(array.block.address_ref());

@@ -126,6 +126,7 @@ impl Block {
 
     /// The address, for whoever uses it on the block's own stream without a word, behind what was announced so far.
     pub(crate) fn bare_address(&self) -> u64 {
+        self.0.stream().memory().note_unknown_work();
         self.note_use(self.0.stream());
         if let Err(error) = self.0.bare() {
             self.0.stream().keep(error);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
 use super::meter::Meter;
+use super::unknown::UnknownWork;
 use super::virtual_memory::VirtualMemory;
 use super::{process, quota};
 use crate::base::error::{Error, Result};
@@ -46,6 +47,8 @@ pub struct Memory {
     range: OnceLock<Box<dyn Any + Send + Sync>>,
     /// The host's memory for what leaves the device.
     host_side: OnceLock<Arc<Memory>>,
+    /// Work of which nobody tells; `None` where every use is told.
+    unknown_work: Option<Arc<dyn UnknownWork>>,
 }
 
 impl Default for Memory {
@@ -104,7 +107,31 @@ impl Memory {
         let id = NEXT_MEMORY.fetch_add(1, Relaxed);
         let meter = Arc::new(Meter::of(id));
         let refusal = Mutex::new(None);
-        Memory { id, meter, range_memory, refusal, range: OnceLock::new(), host_side: OnceLock::new() }
+        Memory {
+            id,
+            meter,
+            range_memory,
+            refusal,
+            range: OnceLock::new(),
+            host_side: OnceLock::new(),
+            unknown_work: None,
+        }
+    }
+
+    /// As it is, for a device that others may give work without a word.
+    #[cfg(feature = "cuda")]
+    pub(super) fn with_unknown_work(self, work: impl UnknownWork + 'static) -> Memory {
+        Memory { unknown_work: Some(Arc::new(work)), ..self }
+    }
+
+    /// Work of which nobody tells; `None` where every use is told.
+    pub(crate) fn unknown_work(&self) -> Option<&Arc<dyn UnknownWork>> {
+        self.unknown_work.as_ref()
+    }
+
+    /// Somebody gets an address of this memory, and does not tell on which stream it is used.
+    pub(crate) fn note_unknown_work(&self) {
+        self.unknown_work.iter().for_each(|work| work.note());
     }
 
     /// What was wrong with the limit in the environment, for the first stream to tell.

@@ -18,6 +18,7 @@ mod quota;
 mod source;
 mod span;
 mod stream;
+mod unknown;
 mod virtual_device;
 mod virtual_memory;
 
@@ -57,6 +58,7 @@ pub(crate) use meter::Meter;
 pub(crate) use quota::softly;
 pub(crate) use source::{Pages, Source};
 pub(crate) use span::{Span, mark};
+pub(crate) use unknown::{IsDone, UnknownWork};
 
 use crate::base::error::Result;
 

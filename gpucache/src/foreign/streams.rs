@@ -76,6 +76,8 @@ fn look_up(last: &RefCell<Option<Last>>, handle: Handle, entry: Entry) -> Option
         _ => (handle.stream()?, false),
     };
     let stream = found.stream.clone();
+    // Who frees memory tells of one stream, and not of all that used it.
+    stream.memory().note_unknown_work();
     *last = Some(Last { handle, context, ended, entry, found, is_captured });
     Some(if is_captured { Err(Unknown::Captured) } else { Ok(stream) })
 }

@@ -27,11 +27,14 @@
 //! alone until the graph is gone, and from then on as if it had been freed at that moment. Nothing can be told from here of
 //! captures on third streams, which by CUDA's global capture mode forbid queries to all threads: capture in the
 //! thread-local or the relaxed mode.
+//!
+//! Work of which nobody tells is no stream's, and is met before pages go: see `unknown`.
 
 mod epochs;
 mod slot;
 mod streams;
 mod tag;
+mod unknown;
 
 #[cfg(test)]
 mod tests;
@@ -41,3 +44,4 @@ pub(crate) use epochs::Epoch;
 pub(crate) use streams::Place;
 pub(crate) use streams::Streams;
 pub(crate) use tag::Tag;
+pub(crate) use unknown::{Due, Moment, Unknown};

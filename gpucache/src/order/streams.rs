@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::epochs::Epoch;
 use super::slot::Slot;
 use super::tag::{Tag, Users};
+use super::unknown::{Moment, Unknown};
 use crate::base::error::{Error, Result};
 use crate::device::{Meter, Stream};
 
@@ -19,6 +20,8 @@ pub(crate) struct Streams {
     /// How often a thread came for memory.
     visits: u64,
     meter: Arc<Meter>,
+    /// Work that is on none of the streams, as far as is known.
+    pub(crate) unknown: Unknown,
 }
 
 /// A stream among those that share memory, until another one is attended.
@@ -59,7 +62,7 @@ impl Means {
 impl Streams {
     /// For streams of the device whose calls `meter` counts.
     pub(crate) fn new(meter: Arc<Meter>) -> Streams {
-        Streams { slots: Vec::new(), frees: 0, visits: 0, meter }
+        Streams { slots: Vec::new(), frees: 0, visits: 0, meter, unknown: Unknown::of(None) }
     }
 
     /// The tag of memory that `stream` frees now. Calls no device.
@@ -70,7 +73,7 @@ impl Streams {
         let slot = &mut self.slots[place];
         let epoch = slot.use_now();
         slot.freed = epoch;
-        Tag::new(place, epoch)
+        Tag::new(place, epoch).at(self.unknown.now())
     }
 
     /// The point in the work of `stream` that is now, for [`order`](Streams::order). Calls no device.
@@ -235,7 +238,8 @@ impl Streams {
         self.slots.iter_mut().try_for_each(|slot| {
             let may_record = insists || slot.is_mine_to_record();
             slot.look(may_record, meter)
-        })
+        })?;
+        self.unknown.look()
     }
 
     /// Whether it is known that no work uses memory of this tag any more.
@@ -247,6 +251,11 @@ impl Streams {
         }
     }
 
+    /// What was freed at this moment or before is used by no work of which nobody tells.
+    pub(crate) fn settled(&self) -> Moment {
+        self.unknown.settled()
+    }
+
     /// Whether several streams share the memory.
     pub(crate) fn are_several(&self) -> bool {
         self.slots.len() > 1
@@ -255,6 +264,7 @@ impl Streams {
     /// What is pending was waited for in vain, as for a stream that waits for the host: nobody does again until it is done.
     pub(crate) fn give_up(&mut self) {
         self.slots.iter_mut().for_each(Slot::give_up);
+        self.unknown.give_up();
     }
 
     /// Whether some stream's work uses free memory, as far as is known, that may be done in a moment: it was not waited for

@@ -145,9 +145,12 @@ impl Fit {
     /// Merges what is free side by side and `is_idle` by its tag: it has no user any more.
     pub(super) fn merge_idle(&mut self, is_idle: impl Fn(Tag) -> bool) {
         let mut idle = self.free_spans(0);
-        idle.retain(|&id| self.spans.at(id).tag != Tag::NOBODY && is_idle(self.spans.at(id).tag));
+        idle.retain(|&id| !self.spans.at(id).tag.has_no_users() && is_idle(self.spans.at(id).tag));
         // All of them before any merges with one that has a user.
-        idle.iter().for_each(|&id| self.spans.at_mut(id).tag = Tag::NOBODY);
+        for &id in &idle {
+            let node = self.spans.at_mut(id);
+            node.tag = node.tag.without_users();
+        }
         for id in idle {
             // One that another one swallowed is no span any more.
             if self.spans.state(id) == Some(SpanState::Free) {

@@ -50,7 +50,8 @@ impl<P: Pages> Range<P> {
     ///
     /// # Errors
     ///
-    /// [`RangeError::Pages`] with the device's error, and what was unmapped until then stays so.
+    /// [`RangeError::Pages`] with the device's error, and what was unmapped until then stays so. [`RangeError::Unsettled`] if
+    /// unknown work may use what is to be unmapped; nothing has changed then.
     pub(super) fn gather(
         &mut self,
         bytes: u64,
@@ -65,7 +66,7 @@ impl<P: Pages> Range<P> {
             return Ok(found);
         }
         let Some(idle) = self.in_exchange(rounded, limit, &may_use, is_idle) else { return Ok(None) };
-        self.unmap_idle(&idle).map_err(RangeError::Pages)?;
+        self.move_out(&idle)?;
         // Looks for a window anew, since holes have merged. The one found before is still there, as no handle in it was
         // unmapped: no more is missing now.
         let block = self.grow_exactly(rounded, may_use)?;
@@ -103,11 +104,32 @@ impl<P: Pages> Range<P> {
         if wanted == 0 {
             return Some(Vec::new());
         }
-        let idle = self.idle_outside(window, is_idle);
-        let available = idle.iter().map(|handle| handle.bytes).sum();
+        let idle = self.settled_if_enough(self.idle_outside(window, is_idle), wanted);
+        let available = bytes_of(&idle);
         let goal = wanted.min(available);
         let required = excess(reserved, missing, limit.most.min(all));
         if goal < required { None } else { choose(idle, goal) }
+    }
+
+    /// The handles that no unknown work uses, if they make `wanted` bytes; otherwise all of them.
+    fn settled_if_enough(&self, idle: Vec<IdleHandle>, wanted: u64) -> Vec<IdleHandle> {
+        let settled: Vec<IdleHandle> = idle.iter().copied().filter(|handle| self.is_settled(handle)).collect();
+        if bytes_of(&settled) < wanted { idle } else { settled }
+    }
+
+    fn is_settled(&self, handle: &IdleHandle) -> bool {
+        self.fit.spans.at(handle.span).tag.freed() <= self.settled
+    }
+
+    /// Unmaps handles for others, given in order of address.
+    ///
+    /// # Errors
+    /// As for [`gather`](Range::gather).
+    pub(super) fn move_out(&mut self, idle: &[IdleHandle]) -> Result<(), RangeError<P::Error>> {
+        match idle.iter().all(|handle| self.is_settled(handle)) {
+            true => self.unmap_idle(idle).map_err(RangeError::Pages),
+            false => Err(RangeError::Unsettled),
+        }
     }
 
     /// How many bytes have to be mapped for a block of `bytes`, and its window, which a chunk of its own does not have.
@@ -134,6 +156,10 @@ impl<P: Pages> Range<P> {
         let is_outside = |idle: &IdleHandle| window.is_none_or(|window| !window.meets(idle.offset, idle.bytes));
         free.flat_map(handles).filter(is_outside).collect()
     }
+}
+
+fn bytes_of(handles: &[IdleHandle]) -> u64 {
+    handles.iter().map(|handle| handle.bytes).sum()
 }
 
 /// How many of the bytes `reserved` have to go so that with those that are `missing` there are no more than `allowed`, or

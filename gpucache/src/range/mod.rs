@@ -14,6 +14,7 @@
 //! | `ordered` | which stream may have what of the range at once |
 //! | `short` | what a shortage asks of it |
 //! | `patience` | how long is waited for other people's work |
+//! | `trim` | pages that go back to the device; the wait for work of which nobody tells |
 //! | `range` | [`Range`]: allocate, free, trim, counters |
 //! | `fit` | which free span serves a request, how spans split and merge |
 //! | `bins` | free spans in order of size |
@@ -43,6 +44,7 @@ mod spans;
 mod split;
 #[cfg(test)]
 mod tests;
+mod trim;
 mod window;
 
 use crate::order::Tag;
@@ -53,8 +55,9 @@ pub(crate) use gather::Limit;
 pub(crate) use ordered::{Carved, Taken};
 pub(crate) use patience::Patience;
 pub(crate) use room::Room;
-pub(crate) use shared::{DeviceRange, Occupancy, trim_all};
+pub(crate) use shared::{DeviceRange, Occupancy};
 pub(crate) use short::{await_elsewhere, devices_but, give_back_elsewhere};
+pub(crate) use trim::trim_all;
 
 #[cfg(test)]
 use {

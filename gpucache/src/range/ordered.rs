@@ -38,6 +38,22 @@ impl Taken {
     }
 }
 
+/// What came of an attempt for which pages may move.
+pub(super) enum Moved<T> {
+    Done(Option<T>),
+    /// Nothing: pages are to move that work may use of which nobody tells.
+    Unsettled,
+}
+
+/// What becomes of an attempt if pages are to move that unknown work may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unsettled {
+    /// It ends, so that the work can be waited for.
+    IsAsked,
+    /// It does without those pages.
+    IsLeft,
+}
+
 /// Free spans that a supply looks at for one that the stream may use at once. More of them find memory where many streams share a
 /// range, at a question to the device for each stream whose memory is met; the range looks at all before it grows.
 pub(super) const CANDIDATES: usize = 16;
@@ -90,8 +106,10 @@ impl Ordered {
         if let Some(carved) = self.reuse(stream, bytes, EVERY_SPAN)? {
             return Ok(carved);
         }
-        let carved = self.carve(stream, |range, may_use, _| range.extend(bytes, may_use).map(Some))?;
-        carved.ok_or_else(|| exhausted(bytes, self.range.pages()))
+        match self.carve(stream, Unsettled::IsAsked, |range, may_use, _| range.extend(bytes, may_use).map(Some))? {
+            Moved::Done(Some(carved)) => Ok(carved),
+            Moved::Done(None) | Moved::Unsettled => Err(exhausted(bytes, self.range.pages())),
+        }
     }
 
     /// Memory for `bytes` that is free, behind those who still use it.
@@ -123,23 +141,28 @@ impl Ordered {
     pub(super) fn carve(
         &mut self,
         stream: &Stream,
+        unsettled: Unsettled,
         carve: impl FnOnce(
             &mut Range<Source>,
             &dyn Fn(Tag) -> bool,
             &dyn Fn(Tag) -> bool,
         ) -> Result<Option<Block>, RangeError<Error>>,
-    ) -> Result<Option<Carved>> {
+    ) -> Result<Moved<Carved>> {
         let Ordered { range, streams, .. } = self;
         let me = streams.attend(stream);
+        let settled = streams.settled();
+        range.settled = settled;
         let before = range.stats();
-        let block = carve(range, &|tag| streams.may_use(me, tag), &|tag| streams.is_idle(tag));
-        let block = block.map_err(|error| match error {
-            RangeError::Pages(error) => error,
-            RangeError::Exhausted { bytes } => exhausted(bytes, range.pages()),
-        })?;
+        let is_idle = |tag: Tag| streams.is_idle(tag) && (unsettled == Unsettled::IsAsked || tag.freed() <= settled);
+        let block = match carve(range, &|tag| streams.may_use(me, tag), &is_idle) {
+            Ok(block) => block,
+            Err(RangeError::Unsettled) => return Ok(Moved::Unsettled),
+            Err(RangeError::Pages(error)) => return Err(error),
+            Err(RangeError::Exhausted { bytes }) => return Err(exhausted(bytes, range.pages())),
+        };
         let after = range.stats();
         let (mapped, unmapped) = (after.map_calls - before.map_calls, after.unmap_calls - before.unmap_calls);
-        Ok(block.map(|block| self.carved(block, mapped, unmapped)))
+        Ok(Moved::Done(block.map(|block| self.carved(block, mapped, unmapped))))
     }
 
     /// A block for which so many handles were mapped, and unmapped.

@@ -9,7 +9,9 @@ use crate::base::error::Result;
 pub(crate) enum Patience {
     /// Nobody's.
     None,
-    /// Any stream's, for a bounded time.
+    /// Work of which nobody tells, for a bounded time.
+    ForUnknown,
+    /// That work's and any stream's, for a bounded time.
     Some,
 }
 

@@ -14,7 +14,7 @@ use super::spans::Span;
 use super::window;
 use super::{ALIGN, sizing};
 use crate::device::Pages;
-use crate::order::Tag;
+use crate::order::{Moment, Tag};
 
 /// Blocks of at least 1/4 of a granule count as large: they decide how many pages there are, while many smaller ones share one.
 const LARGE_BLOCK_SHARE: u64 = 4;
@@ -51,6 +51,8 @@ pub(super) enum RangeError<E> {
     },
     /// The device refused to map what was missing.
     Pages(E),
+    /// Pages are to move that work may use of which nobody tells.
+    Unsettled,
 }
 
 impl<E: std::fmt::Display> std::fmt::Display for RangeError<E> {
@@ -62,6 +64,9 @@ impl<E: std::fmt::Display> std::fmt::Display for RangeError<E> {
             Self::Pages(error) => {
                 write!(f, "the device mapped no more memory: {error}; free blocks, or trim other ranges, and try again")
             }
+            Self::Unsettled => {
+                write!(f, "unknown work may use free pages: wait for all work of the device, and try again")
+            }
         }
     }
 }
@@ -69,7 +74,7 @@ impl<E: std::fmt::Display> std::fmt::Display for RangeError<E> {
 impl<E: std::error::Error + 'static> std::error::Error for RangeError<E> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Exhausted { .. } => None,
+            Self::Exhausted { .. } | Self::Unsettled => None,
             Self::Pages(error) => Some(error),
         }
     }
@@ -95,6 +100,8 @@ pub(super) struct Range<P> {
     pub(super) stats: Stats,
     /// The holes of rooms that nobody has.
     pub(super) closed_rooms: Vec<u32>,
+    /// Work of which nobody tells uses nothing that was freed at this moment or before.
+    pub(super) settled: Moment,
 }
 
 impl<P: Pages> Range<P> {
@@ -113,7 +120,7 @@ impl<P: Pages> Range<P> {
         let granule = pages.granularity().max(1);
         let fit = Fit::new(capacity / granule * granule);
         let (handles, stats, closed_rooms) = (Handles::default(), Stats::default(), Vec::new());
-        Self { pages, granule, backing, fit, handles, stats, closed_rooms }
+        Self { pages, granule, backing, fit, handles, stats, closed_rooms, settled: Moment::LAST }
     }
 
     /// A block of at least `bytes`, and never less than [`ALIGN`].

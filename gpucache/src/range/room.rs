@@ -57,7 +57,7 @@ impl<P: Pages> Range<P> {
     /// All are whole granules, so that nobody else comes to lie where it is to grow.
     ///
     /// # Errors
-    /// The device's, and what was unmapped until then stays so.
+    /// As for [`gather`](Range::gather).
     pub(super) fn grow_in(
         &mut self,
         room: &Room,
@@ -74,7 +74,7 @@ impl<P: Pages> Range<P> {
         let Some(idle) = self.in_exchange_for(window.missing, Some(window), limit, &may_use, is_idle) else {
             return Ok(None);
         };
-        self.unmap_idle(&idle).map_err(RangeError::Pages)?;
+        self.move_out(&idle)?;
         let grown = match window.missing {
             0 => Some(self.fit.spans.at(room.hole).prev),
             _ => {

@@ -3,17 +3,18 @@
 //! The lock is taken when a scope's lists have nothing, never by a hit; nobody waits for a device's work while he has it,
 //! and a drop never waits for it. What is decided under the lock stands in `ordered`.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError, TryLockError, Weak};
 
 use super::fit::EVERY_SPAN;
 use super::ordered::{CANDIDATES, Carved, Ordered};
-use super::patience::{LONG, Patience, SHORT, patiently};
+use super::patience::{LONG, SHORT, patiently};
 use super::{Block, Limit, Range, Room};
 use crate::base::error::Result;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Memory, Source, Stream};
-use crate::order::{Epoch, Streams};
+use crate::order::{Epoch, Streams, Unknown};
 
 /// The range of one device.
 #[derive(Debug)]
@@ -39,9 +40,6 @@ const FREE_CALLS: u64 = 2048;
 /// Frees that earn one more call by which pages move before the range grows, so that a scope whose sizes never repeat ends up
 /// with more memory, and not with calls for most of its allocations.
 const FREES_PER_CALL: u64 = 16;
-
-/// Kept of a device whose range a trim is to leave alone.
-const EVERYTHING: u64 = u64::MAX;
 
 /// How much of a range is in use, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +75,8 @@ impl DeviceRange {
                 None => Range::chunks(source),
             };
             devices().push(Arc::downgrade(memory));
-            let streams = Streams::new(memory.meter().clone());
+            let mut streams = Streams::new(memory.meter().clone());
+            streams.unknown = Unknown::of(memory.unknown_work().cloned());
             let inner = Mutex::new(Ordered::new(range, streams));
             let late = Mutex::new(Vec::with_capacity(LATE_BLOCKS));
             DeviceRange { inner, late, has_late: AtomicBool::new(false) }
@@ -168,11 +167,13 @@ impl DeviceRange {
         }
     }
 
+    /// As [`gather`](DeviceRange::gather), but waits for no work except that of which nobody tells.
     pub(super) fn try_gather(&self, stream: &Stream, bytes: u64, limit: Limit) -> Result<Option<Carved>> {
-        let inner = &mut *self.inner();
-        inner.range.pages_mut().serve(stream);
-        inner.look()?;
-        inner.carve(stream, |range, may_use, is_idle| range.gather(bytes, limit, may_use, is_idle))
+        self.settling(|inner, unsettled| {
+            inner.range.pages_mut().serve(stream);
+            inner.look()?;
+            inner.carve(stream, unsettled, |range, may_use, is_idle| range.gather(bytes, limit, may_use, is_idle))
+        })
     }
 
     /// Waits for the work of `stream` so far, without the lock, if memory that it freed or used is not known to be idle: for a
@@ -246,18 +247,19 @@ impl DeviceRange {
         bytes: u64,
         limit: Limit,
     ) -> Result<Option<(Carved, u64)>> {
-        let inner = &mut *self.inner();
-        inner.range.pages_mut().serve(stream);
-        inner.look()?;
-        let mut added = 0;
-        let carved = inner.carve(stream, |range, may_use, is_idle| {
-            let grown = range.grow_in(room, block, bytes, limit, may_use, is_idle)?;
-            Ok(grown.map(|(block, bytes)| {
-                added = bytes;
-                block
-            }))
+        let added = Cell::new(0);
+        let carved = self.settling(|inner, unsettled| {
+            inner.range.pages_mut().serve(stream);
+            inner.look()?;
+            inner.carve(stream, unsettled, |range, may_use, is_idle| {
+                let grown = range.grow_in(room, block, bytes, limit, may_use, is_idle)?;
+                Ok(grown.map(|(block, bytes)| {
+                    added.set(bytes);
+                    block
+                }))
+            })
         })?;
-        Ok(carved.map(|carved| (carved, added)))
+        Ok(carved.map(|carved| (carved, added.get())))
     }
 
     /// Nothing grows in a room any more: its addresses are the next one's, once nothing lies there.
@@ -314,24 +316,6 @@ impl DeviceRange {
         }
     }
 
-    /// Gives pages in which no block lies and that no work uses back to the device, as long as `keep` bytes stay reserved,
-    /// and returns the bytes. With `patience` for the work that uses others it asks again and again, without the lock.
-    ///
-    /// # Errors
-    /// A failure of the device, or of work on it.
-    pub(crate) fn trim(&self, keep: u64, patience: Patience) -> Result<u64> {
-        let mut bytes = 0;
-        let is_done = patiently(LONG, || {
-            let (more, is_done) = self.trim_once(keep)?;
-            bytes += more;
-            Ok((is_done || patience == Patience::None).then_some(()))
-        })?;
-        if is_done.is_none() {
-            self.inner().streams.give_up();
-        }
-        Ok(bytes)
-    }
-
     /// What `stream` freed is not reserved any more: others may have it once all work that is on its queue now is done.
     #[cfg(any(feature = "cuda", test))]
     pub(crate) fn release(&self, stream: &Stream) {
@@ -348,42 +332,10 @@ impl DeviceRange {
     pub(crate) fn attend(&self, stream: &Stream) {
         self.inner().streams.attend(stream);
     }
-
-    /// Trims once. Returns the bytes, and whether there is nothing more to wait for.
-    fn trim_once(&self, keep: u64) -> Result<(u64, bool)> {
-        let inner = &mut *self.inner();
-        inner.streams.retire();
-        let stats = inner.range.stats();
-        if stats.reserved <= keep.max(stats.live) {
-            return Ok((0, true));
-        }
-        inner.look()?;
-        let Ordered { range, streams, .. } = inner;
-        let bytes = range.trim(keep, |tag| streams.is_idle(tag))?;
-        Ok((bytes, !streams.can_wait()))
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Gives free pages of every device's range back, as long as what `keep` says of the device stays reserved. A failure is
-/// kept for the next call on that range; not where nobody waits, as in a drop within a callback of the driver, which
-/// refuses all calls there: the pages stay for the next trim, which meets what is wrong as well.
-pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, patience: Patience) {
-    // Not under the lock of the list, as this may take some time.
-    for memory in memories() {
-        let keep = keep(memory.id());
-        // Nor under a lock of devices that keep everything.
-        if keep < EVERYTHING
-            && let Some(range) = memory.known_range::<DeviceRange>()
-            && let Err(error) = range.trim(keep, patience)
-            && patience == Patience::Some
-        {
-            range.inner().failure.get_or_insert(error);
-        }
-    }
 }
 
 /// The devices that have a range, while the list is not locked.

@@ -8,8 +8,8 @@ use crate::base::error::Result;
 use crate::device::{Pages, Stream};
 
 impl DeviceRange {
-    /// Memory for `bytes` for which free pages move, as few as do, waiting for nobody. `None` if those that no work uses are
-    /// not enough.
+    /// Memory for `bytes` for which free pages move, as few as do. Waits for no work except that of which nobody tells. `None`
+    /// if the pages that no work uses are not enough.
     ///
     /// # Errors
     /// A failure of the device other than that it has no memory, or of work on it.
@@ -31,8 +31,8 @@ impl DeviceRange {
     /// # Errors
     /// As for [`trim`](DeviceRange::trim).
     pub(crate) fn give_back(&self, bytes: u64) -> Result<u64> {
-        let given = self.trim(self.occupancy().reserved.saturating_sub(bytes), Patience::None)?;
-        Ok(given + if given < bytes { self.trim(0, Patience::None)? } else { 0 })
+        let given = self.trim(self.occupancy().reserved.saturating_sub(bytes), Patience::ForUnknown)?;
+        Ok(given + if given < bytes { self.trim(0, Patience::ForUnknown)? } else { 0 })
     }
 
     /// Gives all free pages back to the device, with those of which it is found out now that no work uses them.

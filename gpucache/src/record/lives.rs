@@ -79,7 +79,8 @@ impl Record {
     }
 
     /// Orders the stream behind what the view knows of foreign uses, since the next life may begin with work that looks at no
-    /// view. The view over a position goes, as another position may have the memory next.
+    /// view. Where the next life may be an array of another type or length, the view goes: a record of an arena serves any
+    /// position, and one without bytes any array without bytes.
     #[inline(always)]
     pub(crate) fn leave_view(&mut self) {
         if self.view.get().is_some() {
@@ -95,9 +96,9 @@ impl Record {
             // Not even waiting was possible: the device is lost, and runs nothing any more.
             self.stream.keep(error);
         }
-        if let Origin::Arena(arena) = self.origin {
+        if self.arena().is_some() || self.bytes == 0 {
             drop(self.view.take());
-            self.set_path(path_on(&self.stream, DropPath::of_arena(arena)));
+            self.take_no_care();
         }
     }
 

@@ -7,6 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::uses;
+
 /// A `CUresult`.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +26,9 @@ impl Status {
     pub(crate) const INVALID_DEVICE: Status = Status(101);
     pub(crate) const INVALID_CONTEXT: Status = Status(201);
     pub(crate) const INVALID_HANDLE: Status = Status(400);
+    pub(crate) const NOT_FOUND: Status = Status(500);
     pub(crate) const NOT_READY: Status = Status(600);
+    pub(crate) const ILLEGAL_ADDRESS: Status = Status(700);
     pub(crate) const NOT_SUPPORTED: Status = Status(801);
     pub(crate) const UNKNOWN: Status = Status(999);
 
@@ -39,6 +43,8 @@ impl Status {
             Status::INVALID_DEVICE => (c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal"),
             Status::INVALID_CONTEXT => (c"CUDA_ERROR_INVALID_CONTEXT", c"invalid device context"),
             Status::INVALID_HANDLE => (c"CUDA_ERROR_INVALID_HANDLE", c"invalid resource handle"),
+            Status::NOT_FOUND => (c"CUDA_ERROR_NOT_FOUND", c"named symbol not found"),
+            Status::ILLEGAL_ADDRESS => (c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access was encountered"),
             Status::NOT_READY => (c"CUDA_ERROR_NOT_READY", c"device not ready"),
             Status::NOT_SUPPORTED => (c"CUDA_ERROR_NOT_SUPPORTED", c"operation not supported"),
             Status::UNKNOWN => (c"CUDA_ERROR_UNKNOWN", c"unknown error"),
@@ -71,6 +77,10 @@ pub(crate) fn answer(name: &'static str, call: impl FnOnce() -> Answer) -> Statu
     *lock(&CALLS).entry(name).or_default() += 1;
     if IS_OVER.load(Ordering::SeqCst) {
         return Status::DEINITIALIZED;
+    }
+    // What an error means can be asked, and how often a function was called.
+    if uses::is_lost() && !name.starts_with("cuGetError") && !name.starts_with("madeup") {
+        return Status::ILLEGAL_ADDRESS;
     }
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => Status::SUCCESS,

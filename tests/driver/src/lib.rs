@@ -3,8 +3,9 @@
 //! It is made to show mistakes. Each stream is a queue with a thread of its own, so that work whose order was forgotten
 //! reads wrong values; new memory is garbage and freed memory is poisoned, both in the order of the stream; pages that
 //! are not mapped fault; and handles of streams that were destroyed are given out again. Memory that is freed is not kept
-//! in a pool, nothing is captured, and there are no kernels: `cuLaunchHostFunc` runs a function of the host in a stream's
-//! order instead. Whether the driver of a real GPU answers the same in corners that its manual leaves open is not claimed.
+//! in a pool, nothing is captured, and there is one kernel (`kernels`): `cuLaunchHostFunc` runs a function of the host in a
+//! stream's order instead. Pages that are unmapped while work uses them lose the context, as on a GPU: from then on every call
+//! answers that an illegal address was met (`uses`). Whether the driver of a real GPU answers the same in corners that its manual leaves open is not claimed.
 //!
 //! Two functions are its own. `madeup_calls(name)` tells how often a function of the driver was called, and
 //! `madeup_delay(stream, milliseconds)` lets a stream sleep. `MADEUP_BYTES` is the memory that the device has (1 GiB), and
@@ -18,6 +19,7 @@ mod arena;
 mod context;
 mod device;
 mod events;
+mod kernels;
 mod memory;
 mod own;
 mod pages;
@@ -33,3 +35,4 @@ mod table;
 mod tests;
 mod transfers;
 mod unsupported;
+mod uses;

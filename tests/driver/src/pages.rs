@@ -13,6 +13,7 @@ use crate::answer::{Answer, Out, Status, answer, lock};
 use crate::arena;
 use crate::memory::{GARBAGE, when_short};
 use crate::table::Table;
+use crate::uses;
 
 const GRANULARITY: usize = 2 << 20;
 
@@ -204,13 +205,17 @@ pub(crate) extern "C" fn cuMemSetAccess(address: u64, bytes: usize, _description
     })
 }
 
+/// Memory that work uses is not unmapped, and the context is lost.
+///
 /// # Safety
-/// No work uses the memory.
+/// No work uses the memory that was not given to a stream of this driver.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemUnmap(address: u64, bytes: usize) -> Status {
     answer("cuMemUnmap", || {
         let mut pages = lock(&PAGES);
-        for (start, bytes) in pages.pieces_at(address, bytes)? {
+        let pieces = pages.pieces_at(address, bytes)?;
+        uses::unused(address, bytes)?;
+        for (start, bytes) in pieces {
             // SAFETY: a piece is mapped there, so the addresses are reserved, and the caller says that no work uses it.
             unsafe { place(start, bytes, None) }?;
             pages.mapped.remove(&start);

@@ -7,6 +7,7 @@ use std::ffi::{c_uchar, c_uint, c_ushort};
 
 use crate::answer::{Answer, Status, answer};
 use crate::context;
+use crate::uses::Use;
 use crate::{pinned, pointers, raw, streams};
 
 /// The stream of the calls that have none.
@@ -16,8 +17,13 @@ const DEFAULT: usize = 0;
 /// There is memory of the device for `count` patterns at `address` when the stream comes to it.
 unsafe fn fill(address: u64, pattern: &[u8], count: usize, stream: usize) -> Answer {
     let pattern = pattern.to_vec();
-    // SAFETY: the memory is there when the task is run, by this function's contract.
-    streams::submit(stream, move || unsafe { raw::fill(address, &pattern, pattern.len() * count) }).map(drop)
+    let used = Use::of(address, pattern.len() * count);
+    let task = move || {
+        // SAFETY: the memory is there when the task is run, by this function's contract.
+        unsafe { raw::fill(address, &pattern, pattern.len() * count) };
+        drop(used);
+    };
+    streams::submit(stream, task).map(drop)
 }
 
 /// # Safety
@@ -26,8 +32,13 @@ unsafe fn upload(to: u64, from: *const u8, bytes: usize, stream: usize) -> Answe
     context::require()?;
     // SAFETY: the caller lets `bytes` bytes be read now.
     let staged = unsafe { raw::read(from, bytes) };
-    // SAFETY: the memory is there when the task is run, by this function's contract, and the staged bytes go with it.
-    streams::submit(stream, move || unsafe { raw::copy(staged.as_ptr() as u64, to, bytes) }).map(drop)
+    let used = Use::of(to, bytes);
+    let task = move || {
+        // SAFETY: the memory is there when the task is run, by this function's contract, and the staged bytes go with it.
+        unsafe { raw::copy(staged.as_ptr() as u64, to, bytes) };
+        drop(used);
+    };
+    streams::submit(stream, task).map(drop)
 }
 
 /// # Safety
@@ -44,8 +55,13 @@ unsafe fn download(to: *mut u8, from: u64, bytes: usize, stream: usize) -> Answe
 /// There is memory of the device, or pinned memory, at both addresses when the stream comes to it.
 unsafe fn copy(to: u64, from: u64, bytes: usize, stream: usize) -> Answer {
     context::require()?;
-    // SAFETY: the memory is there when the task is run, by this function's contract.
-    streams::submit(stream, move || unsafe { raw::copy(from, to, bytes) }).map(drop)
+    let used = [Use::of(from, bytes), Use::of(to, bytes)];
+    let task = move || {
+        // SAFETY: the memory is there when the task is run, by this function's contract.
+        unsafe { raw::copy(from, to, bytes) };
+        drop(used);
+    };
+    streams::submit(stream, task).map(drop)
 }
 
 /// Exports fills of elements of one type, with a stream and without.

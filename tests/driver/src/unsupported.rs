@@ -1,4 +1,4 @@
-//! Functions that programs are linked against and that this driver cannot do: kernels, captures, contexts of one's own.
+//! Functions that programs are linked against and that this driver cannot do: modules of files, captures, contexts of one's own.
 
 use crate::answer::{Status, answer};
 
@@ -14,12 +14,12 @@ macro_rules! unsupported {
 
 unsupported! {
     cuModuleLoad
-    cuModuleLoadData
-    cuModuleGetFunction
-    cuModuleUnload
-    cuLaunchKernel
     cuStreamBeginCapture_v2
     cuStreamEndCapture
+    cuGraphInstantiateWithFlags
+    cuGraphLaunch
+    cuGraphExecDestroy
+    cuGraphDestroy
     cuCtxCreate_v4
     cuCtxDestroy_v2
 }

@@ -4,6 +4,7 @@
 //! asks whether gpucache served the allocations; without, it is the same program as plain cudarc runs it.
 
 mod driver;
+mod empty;
 mod exit;
 mod front_end;
 mod handles;
@@ -24,8 +25,9 @@ use report::Outcome;
 
 type Program = fn() -> Outcome;
 
-const PROGRAMS: [(&str, Program); 25] = [
+const PROGRAMS: [(&str, Program); 26] = [
     ("step", step::run),
+    ("empty", empty::run),
     ("threads", threads::run),
     ("streams", streams::run),
     ("no_context", mistakes::no_context),

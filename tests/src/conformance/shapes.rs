@@ -1,7 +1,8 @@
 //! Shapes: every rank, every way to write one, none that overflows.
+#![allow(unsafe_code)]
 
 use gpucache::device::Device;
-use gpucache::{Array, Result, Shape, cache_scope};
+use gpucache::{Array, Element, Placed, Result, Shape, cache_scope, uncached};
 
 use super::{Context, assert_pattern, hits_and_supplies, memory, pattern, stats_of, touch};
 
@@ -62,6 +63,48 @@ pub fn no_elements<D: Device>(device: &D, context: &Context) -> Result<()> {
         }
     });
     assert_eq!(memory(device), before);
+    Ok(())
+}
+
+/// One record serves empty arrays of all types in turn, whatever each of them was used for.
+pub fn no_elements_of_any_type<D: Device>(device: &D, context: &Context) -> Result<()> {
+    let (auto, keyed) = (context.name("auto"), context.name("keyed"));
+    for _ in 0..6 {
+        cache_scope!(name = &auto, { empty_in_turn(device)? });
+        cache_scope!(name = &keyed, recycle = "keyed", { empty_in_turn(device)? });
+        cache_scope!(name = &keyed, recycle = "off", { empty_in_turn(device)? });
+        uncached!({ empty_in_turn(device)? });
+    }
+    Ok(())
+}
+
+fn empty_in_turn<D: Device>(device: &D) -> Result<()> {
+    empty::<u8, D>(device, 1)?;
+    empty::<f64, D>(device, 1.0)?;
+    empty::<bool, D>(device, true)?;
+    empty::<u16, D>(device, 1)?;
+    // Among arrays with bytes, so that the order of the entry has both.
+    touch::<u32, D>(device, 1000)?;
+    empty::<i64, D>(device, 1)
+}
+
+/// All operations of an empty array.
+fn empty<T: Element + PartialEq, D: Device>(device: &D, value: T) -> Result<()> {
+    for dims in [&[0][..], &[3, 0, 5], &[0, usize::MAX]] {
+        // SAFETY: there is no element to be read.
+        let mut array = unsafe { Array::<T, D>::uninit(device, dims)? };
+        let (zeros, full) = (Array::<T, D>::zeros(device, dims)?, Array::full(device, dims, value)?);
+        array.copy_from_slice(&[])?;
+        array.announce_write(device)?;
+        zeros.announce_read(device)?;
+        assert_eq!((full.shape(), full.byte_len(), full.to_vec()?), (dims, 0, vec![]));
+        let copy = Array::from_slice(device, dims, &[] as &[T])?.try_clone()?;
+        assert_eq!(copy.reshape([0, 7])?.shape(), [0, 7]);
+        let mut placed = Placed::new(array)?;
+        placed.fetch_mut()?.copy_from_slice(&[])?;
+        assert!(placed.fetch()?.is_empty() && placed.try_clone()?.to_vec()?.is_empty());
+        assert_eq!(placed.into_array()?.shape(), dims);
+    }
     Ok(())
 }
 

@@ -78,6 +78,7 @@ impl<T: Element> ForeignUses<T> {
     }
 
     fn note_untold_read(&self) {
+        self.home.note_unknown_work();
         if self.home.stream().context().is_event_tracking() {
             self.reads_untold.store(true, Relaxed);
         }
@@ -85,6 +86,7 @@ impl<T: Element> ForeignUses<T> {
 
     /// The slice for writes, which the block's own stream has to be able to give: it is behind all uses.
     pub(super) fn writing(&mut self, is_untold: bool) -> Option<&mut CudaSlice<T>> {
+        self.home.note_unknown_work();
         let slices = self.slices.get_mut()?;
         match slices.writing(&self.home) {
             Ok(slice) if !is_untold && slice.has_events() => {}

@@ -205,6 +205,7 @@ impl<T: Element> DevicePtr<T> for ArrayView<'_, T> {
 unsafe impl<'a, 'b: 'a, 'c: 'b, T: Element> PushKernelArg<&'b ArrayView<'c, T>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, view: &'b ArrayView<'c, T>) -> &mut Self {
+        view.array.device().note_unknown_work();
         if view.array.is_alone() {
             view.array.catch_up();
             return self.arg(&view.address);

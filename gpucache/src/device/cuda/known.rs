@@ -41,6 +41,8 @@ pub(super) struct Known {
     is_mixed: AtomicBool,
     /// Whether cudarc lets launches on one of such streams wait for nothing, as its object has made no stream.
     has_deaf: AtomicBool,
+    /// Whether somebody got an address without telling on which stream it is used.
+    has_unknown_work: AtomicBool,
 }
 
 impl RawStream {
@@ -112,6 +114,20 @@ impl Known {
                 self.has_deaf.store(true, Relaxed);
             }
         }
+    }
+
+    /// Somebody gets an address, and does not tell on which stream it is used.
+    #[inline]
+    pub(super) fn note_unknown_work(&self) {
+        // All launches would write to one line of the processors' caches otherwise.
+        if !self.has_unknown_work() {
+            self.has_unknown_work.store(true, Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(super) fn has_unknown_work(&self) -> bool {
+        self.has_unknown_work.load(Relaxed)
     }
 
     pub(super) fn has_deaf(&self) -> bool {

@@ -20,6 +20,7 @@ mod own_calls;
 mod pages;
 mod pool;
 mod queue;
+mod unknown;
 
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -40,6 +41,7 @@ use self::memory::CudaMemory;
 pub(crate) use self::own_calls::{disown, is_own_call, is_own_memory};
 use self::pages::CudaPages;
 use self::queue::Queue;
+use self::unknown::AnyWork;
 use super::Device;
 use super::memory::Memory;
 use super::stream::Stream;
@@ -181,8 +183,9 @@ impl std::fmt::Debug for Cuda {
 }
 
 /// The memory of a context's GPU: pages where it has virtual memory management, else chunks from the driver's pool.
-fn memory_of(context: &Arc<CudaContext>) -> Arc<Memory> {
-    Arc::new(CudaPages::of(context).map_or_else(Memory::with_chunks, Memory::with_pages))
+fn memory_of(context: &Arc<CudaContext>, known: &Arc<Known>) -> Arc<Memory> {
+    let memory = CudaPages::of(context).map_or_else(Memory::with_chunks, Memory::with_pages);
+    Arc::new(memory.with_unknown_work(AnyWork::of(context, known)))
 }
 
 fn with_gpu<R>(ordinal: usize, act: impl FnOnce(&mut Gpu) -> R) -> R {
@@ -218,7 +221,7 @@ fn with_gpu_of<R>(queue: Queue, act: impl FnOnce(&Known, Unmade) -> R) -> Result
             None => {
                 // What is kept would be taken for the answer what the GPU can do.
                 context.check_err().map_err(|error| kept(queue.stream(), error))?;
-                gpu.memory.insert(memory_of(&context)).clone()
+                gpu.memory.insert(memory_of(&context, &gpu.known)).clone()
             }
         };
         let known = gpu.known.clone();

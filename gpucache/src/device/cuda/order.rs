@@ -44,6 +44,12 @@ impl Cuda {
         self.known().is_mixed()
     }
 
+    /// Somebody gets an address of this GPU's memory, and does not tell on which stream it is used.
+    #[inline]
+    pub(crate) fn note_unknown_work(&self) {
+        self.known().note_unknown_work();
+    }
+
     /// Whether cudarc makes launches on some stream that this process has shown wait for nothing.
     pub(crate) fn has_deaf(&self) -> bool {
         self.known().has_deaf()
@@ -138,6 +144,12 @@ impl Cuda {
     pub(super) fn is_captured(&self) -> bool {
         let status = self.memory().queue().capture_status();
         status.is_ok_and(|status| status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
+    /// Whether it is known that the stream is not captured.
+    pub(super) fn is_surely_uncaptured(&self) -> bool {
+        let status = self.memory().queue().capture_status();
+        status.is_ok_and(|status| status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
     /// Waits on the calling thread until all work of a context is done.

@@ -1,0 +1,208 @@
+//! Work that uses memory on a stream of which nobody told this crate: what it may use keeps its pages.
+//!
+//! Such work was put on its stream before the array was dropped that it uses. So each free stretch carries the *moment* at
+//! which it was freed (in its [`Tag`](super::Tag)), and before pages go, a *mark* is put behind all work that the device was
+//! given so far. Once the mark is reached, nothing uses memory that was freed before it was put. Memory changes hands
+//! without marks: the order between such work and the memory's next user is for the program to see to.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::base::error::Result;
+use crate::device::{IsDone, UnknownWork};
+
+/// A time between two marks, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(u64);
+
+impl Moment {
+    /// Before all marks: when memory was mapped that nobody has used.
+    pub(crate) const FIRST: Moment = Moment(0);
+    /// After all marks.
+    pub(crate) const LAST: Moment = Moment(u64::MAX);
+}
+
+/// The marks in a device's work.
+pub(crate) struct Unknown {
+    /// `None` on devices where every use is told.
+    work: Option<Arc<dyn UnknownWork>>,
+    now: Moment,
+    /// No unknown work uses what was freed at this moment or before.
+    settled: Moment,
+    /// Those that were not reached when they were asked last.
+    marks: Vec<(Moment, IsDone)>,
+    /// Whether they were waited for in vain.
+    are_slow: bool,
+}
+
+/// What is to be done before memory may go that was freed until some moment.
+pub(crate) enum Due {
+    /// Nothing: no unknown work uses it.
+    Nothing,
+    /// A mark has to be reached.
+    Wait,
+    /// A mark is to be put, without a lock.
+    Mark(Arc<dyn UnknownWork>, Moment),
+    /// Marks were waited for in vain, and are not reached yet. Nobody waits for them again.
+    GiveUp,
+}
+
+impl Unknown {
+    /// For a device and the work that it may be given without a word.
+    pub(crate) fn of(work: Option<Arc<dyn UnknownWork>>) -> Unknown {
+        Unknown { work, now: Moment(1), settled: Moment::FIRST, marks: Vec::new(), are_slow: false }
+    }
+
+    /// The moment that is now.
+    #[inline]
+    pub(crate) fn now(&self) -> Moment {
+        self.now
+    }
+
+    /// No unknown work uses what was freed at this moment or before.
+    pub(crate) fn settled(&self) -> Moment {
+        let is_possible = self.work.as_ref().is_some_and(|work| work.is_possible());
+        if is_possible { self.settled } else { Moment::LAST }
+    }
+
+    /// Asks which marks were reached, and waits for none.
+    ///
+    /// # Errors
+    /// What the work met. The marks are forgotten then.
+    pub(super) fn look(&mut self) -> Result<()> {
+        for (moment, is_reached) in std::mem::take(&mut self.marks) {
+            match is_reached()? {
+                true => self.settled = self.settled.max(moment),
+                false => self.marks.push((moment, is_reached)),
+            }
+        }
+        self.marks.retain(|(moment, _)| *moment > self.settled);
+        self.are_slow &= !self.marks.is_empty();
+        Ok(())
+    }
+
+    /// As [`look`](Unknown::look), and what is to be done then for memory that was freed until `moment`.
+    ///
+    /// # Errors
+    /// What the work met.
+    pub(crate) fn due(&mut self, moment: Moment) -> Result<Due> {
+        self.look()?;
+        let Some(work) = self.work.clone().filter(|_| self.settled() < moment) else { return Ok(Due::Nothing) };
+        if self.are_slow {
+            return Ok(Due::GiveUp);
+        }
+        if self.marks.iter().any(|(marked, _)| *marked >= moment) {
+            return Ok(Due::Wait);
+        }
+        let marked = self.now;
+        self.now = Moment(self.now.0 + 1);
+        Ok(Due::Mark(work, marked))
+    }
+
+    /// A mark was put that was due.
+    pub(crate) fn marked(&mut self, moment: Moment, is_reached: IsDone) {
+        self.marks.push((moment, is_reached));
+    }
+
+    /// The marks were waited for in vain.
+    pub(crate) fn give_up(&mut self) {
+        self.are_slow = !self.marks.is_empty();
+    }
+}
+
+impl fmt::Debug for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unknown { now, settled, are_slow, .. } = self;
+        f.debug_struct("Unknown").field("now", now).field("settled", settled).field("are_slow", are_slow).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+    use super::*;
+    use crate::base::error::Error;
+
+    /// A device that is possibly given unknown work, and whose marks are reached, or fail, when the test says so.
+    #[derive(Debug, Default)]
+    struct Device {
+        is_possible: AtomicBool,
+        is_reached: Arc<AtomicBool>,
+        fails: Arc<AtomicBool>,
+    }
+
+    impl UnknownWork for Device {
+        fn note(&self) {
+            self.is_possible.store(true, SeqCst);
+        }
+
+        fn is_possible(&self) -> bool {
+            self.is_possible.load(SeqCst)
+        }
+
+        fn mark(&self) -> Result<Option<IsDone>> {
+            let (is_reached, fails) = (self.is_reached.clone(), self.fails.clone());
+            Ok(Some(Box::new(move || match fails.load(SeqCst) {
+                true => Err(Error::device_failure("a device", "a question", "it was to fail")),
+                false => Ok(is_reached.load(SeqCst)),
+            })))
+        }
+    }
+
+    fn device() -> (Arc<Device>, Unknown) {
+        let device = Arc::new(Device::default());
+        device.is_possible.store(true, SeqCst);
+        (device.clone(), Unknown::of(Some(device)))
+    }
+
+    /// Puts the mark that is due.
+    fn mark(unknown: &mut Unknown, moment: Moment) {
+        let Ok(Due::Mark(work, marked)) = unknown.due(moment) else { panic!("no mark is due") };
+        unknown.marked(marked, work.mark().unwrap().unwrap());
+    }
+
+    #[test]
+    fn a_mark_that_is_reached_settles_what_was_freed_before_it() {
+        let (device, mut unknown) = device();
+        let before = unknown.now();
+        mark(&mut unknown, before);
+        let after = unknown.now();
+        assert!(before < after && unknown.settled() < before);
+        assert!(matches!(unknown.due(before), Ok(Due::Wait)));
+        device.is_reached.store(true, SeqCst);
+        assert!(matches!(unknown.due(before), Ok(Due::Nothing)));
+        assert!(before <= unknown.settled() && unknown.settled() < after);
+        assert!(matches!(unknown.due(after), Ok(Due::Mark(..))), "freed behind the mark");
+    }
+
+    #[test]
+    fn nothing_is_due_without_unknown_work() {
+        let (device, mut unknown) = device();
+        device.is_possible.store(false, SeqCst);
+        assert!(matches!(unknown.due(unknown.now()), Ok(Due::Nothing)));
+        assert_eq!((unknown.settled(), Unknown::of(None).settled()), (Moment::LAST, Moment::LAST));
+    }
+
+    #[test]
+    fn a_slow_mark_is_waited_for_once() {
+        let (device, mut unknown) = device();
+        let moment = unknown.now();
+        mark(&mut unknown, moment);
+        unknown.give_up();
+        assert!(matches!(unknown.due(moment), Ok(Due::GiveUp)));
+        device.is_reached.store(true, SeqCst);
+        assert!(matches!(unknown.due(moment), Ok(Due::Nothing)));
+        assert!(matches!(unknown.due(unknown.now()), Ok(Due::Mark(..))), "the next one is waited for again");
+    }
+
+    #[test]
+    fn a_mark_that_fails_is_put_anew() {
+        let (device, mut unknown) = device();
+        let moment = unknown.now();
+        mark(&mut unknown, moment);
+        device.fails.store(true, SeqCst);
+        assert!(unknown.due(moment).is_err());
+        assert!(matches!(unknown.due(moment), Ok(Due::Mark(..))));
+    }
+}

@@ -1,0 +1,158 @@
+//! Pages that go back to the device, and the wait for work of which nobody tells, before pages go or move.
+//!
+//! Nobody waits while the range is locked, and nobody for longer than a quarter of a second.
+
+use std::cell::Cell;
+
+use super::DeviceRange;
+use super::ordered::{Moved, Ordered, Unsettled};
+use super::patience::{LONG, Patience, patiently};
+use super::shared::memories;
+use crate::base::error::Result;
+use crate::order::{Due, Moment};
+
+/// Kept of a device whose range a trim is to leave alone.
+const EVERYTHING: u64 = u64::MAX;
+
+/// Who keeps pages that a trim left, and can be waited for.
+#[derive(Clone, Copy)]
+struct Left {
+    /// Work of streams.
+    to_streams: bool,
+    /// Work of which nobody tells, on memory that was freed until this moment.
+    to_unknown: Option<Moment>,
+}
+
+/// How far the work is of which nobody tells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Settling {
+    Done,
+    UnderWay,
+    /// It cannot be waited for now.
+    Impossible,
+}
+
+impl DeviceRange {
+    /// Gives pages in which no block lies and that no work uses back to the device, as long as `keep` bytes stay reserved,
+    /// and returns the bytes. With `patience` for the work that uses others it asks again and again, without the lock.
+    ///
+    /// # Errors
+    /// A failure of the device, or of work on it.
+    pub(crate) fn trim(&self, keep: u64, patience: Patience) -> Result<u64> {
+        let mut bytes = 0;
+        let is_done = patiently(LONG, || {
+            let (more, left) = self.trim_settled(keep)?;
+            bytes += more;
+            let is_done = match patience {
+                Patience::None => true,
+                Patience::ForUnknown => left.to_unknown.is_none(),
+                Patience::Some => left.to_unknown.is_none() && !left.to_streams,
+            };
+            Ok(is_done.then_some(()))
+        })?;
+        match patience {
+            _ if is_done.is_some() => {}
+            Patience::None | Patience::ForUnknown => self.inner().streams.unknown.give_up(),
+            Patience::Some => self.inner().streams.give_up(),
+        }
+        Ok(bytes)
+    }
+
+    /// Trims once, and once more if that shows that unknown work has kept pages and is done.
+    fn trim_settled(&self, keep: u64) -> Result<(u64, Left)> {
+        let (bytes, mut left) = self.trim_once(keep)?;
+        let Some(moment) = left.to_unknown else { return Ok((bytes, left)) };
+        match self.settle_now(moment)? {
+            Settling::Done => self.trim_once(keep).map(|(more, left)| (bytes + more, left)),
+            Settling::UnderWay => Ok((bytes, left)),
+            Settling::Impossible => {
+                left.to_unknown = None;
+                Ok((bytes, left))
+            }
+        }
+    }
+
+    fn trim_once(&self, keep: u64) -> Result<(u64, Left)> {
+        let inner = &mut *self.inner();
+        inner.streams.retire();
+        let stats = inner.range.stats();
+        let keep = keep.max(stats.live);
+        if stats.reserved <= keep {
+            return Ok((0, Left { to_streams: false, to_unknown: None }));
+        }
+        inner.look()?;
+        let Ordered { range, streams, .. } = inner;
+        let (settled, is_unsettled) = (streams.settled(), Cell::new(false));
+        let bytes = range.trim(keep, |tag| {
+            let (is_idle, is_settled) = (streams.is_idle(tag), tag.freed() <= settled);
+            is_unsettled.set(is_unsettled.get() || is_idle && !is_settled);
+            is_idle && is_settled
+        })?;
+        let is_left = is_unsettled.get() && range.stats().reserved > keep;
+        let to_unknown = is_left.then(|| streams.unknown.now());
+        Ok((bytes, Left { to_streams: streams.can_wait(), to_unknown }))
+    }
+
+    /// Makes an attempt for which pages may move. If work of which nobody tells may use them, it is waited for first, for a
+    /// bounded time; the attempt does without the pages that it may use then.
+    ///
+    /// # Errors
+    /// Those of the attempt; what that work met.
+    pub(super) fn settling<T>(
+        &self,
+        attempt: impl Fn(&mut Ordered, Unsettled) -> Result<Moved<T>>,
+    ) -> Result<Option<T>> {
+        let made = attempt(&mut self.inner(), Unsettled::IsAsked)?;
+        if let Moved::Done(done) = made {
+            return Ok(done);
+        }
+        self.settle()?;
+        let made = attempt(&mut self.inner(), Unsettled::IsLeft)?;
+        Ok(if let Moved::Done(done) = made { done } else { None })
+    }
+
+    /// Waits, for a bounded time, until no unknown work uses what is free now.
+    fn settle(&self) -> Result<()> {
+        let moment = self.inner().streams.unknown.now();
+        let is_over = patiently(LONG, || Ok((self.settle_now(moment)? != Settling::UnderWay).then_some(())))?;
+        if is_over.is_none() {
+            self.inner().streams.unknown.give_up();
+        }
+        Ok(())
+    }
+
+    /// How far unknown work is that may use what was freed until `moment`. Has its end marked where that is due.
+    fn settle_now(&self, moment: Moment) -> Result<Settling> {
+        let due = self.inner().streams.unknown.due(moment)?;
+        let (work, marked) = match due {
+            Due::Nothing => return Ok(Settling::Done),
+            Due::Wait => return Ok(Settling::UnderWay),
+            Due::GiveUp => return Ok(Settling::Impossible),
+            Due::Mark(work, marked) => (work, marked),
+        };
+        // Without the lock, as handles of streams may end in this.
+        let Some(is_reached) = work.mark()? else { return Ok(Settling::Impossible) };
+        let inner = &mut *self.inner();
+        inner.streams.unknown.marked(marked, is_reached);
+        let is_done = matches!(inner.streams.unknown.due(moment)?, Due::Nothing);
+        Ok(if is_done { Settling::Done } else { Settling::UnderWay })
+    }
+}
+
+/// Gives free pages of every device's range back, as long as what `keep` says of the device stays reserved. A failure is
+/// kept for the next call on that range; not where nobody waits, as in a drop within a callback of the driver, which
+/// refuses all calls there: the pages stay for the next trim, which meets what is wrong as well.
+pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, patience: Patience) {
+    // Not under the lock of the list, as this may take some time.
+    for memory in memories() {
+        let keep = keep(memory.id());
+        // Nor under a lock of devices that keep everything.
+        if keep < EVERYTHING
+            && let Some(range) = memory.known_range::<DeviceRange>()
+            && let Err(error) = range.trim(keep, patience)
+            && patience == Patience::Some
+        {
+            range.inner().failure.get_or_insert(error);
+        }
+    }
+}

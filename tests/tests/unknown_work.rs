@@ -1,0 +1,335 @@
+//! Kernels that get an array's address on a stream of which gpucache is not told, as one of another `CudaContext` object is: the
+//! memory that they use keeps its pages until they are done.
+//!
+//! Each test runs in processes of its own, since a lost context would fail all that follows: one over the made-up driver
+//! (`tests/driver`), which finds out whether pages go that work uses, and one on the GPU, where there is one.
+#![cfg(all(feature = "cuda", target_os = "linux"))]
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
+use cudarc::nvrtc::{Ptx, compile_ptx};
+use gpucache::prelude::*;
+use gpucache::{Placed, Placement, cache_scope as scope, limit, limit_idle, trim, uncached};
+use gpucache_tests::conformance::{pattern, patterned};
+use gpucache_tests::gpu::library_is_there;
+use gpucache_tests::madeup;
+
+/// Set in a process that runs one test: what the driver is.
+const CHILD: &str = "GPUCACHE_UNKNOWN_WORK";
+/// The status of a process whose test came to its end.
+const DONE: i32 = 42;
+/// Elements of an array: two granules of pages.
+const LEN: usize = 1 << 20;
+/// How long a kernel takes: longer than the host needs for what is to happen meanwhile, and shorter than gpucache waits.
+const LATE: Duration = Duration::from_millis(150);
+/// Longer than gpucache waits.
+const VERY_LATE: Duration = Duration::from_millis(1500);
+
+const KERNEL: &str = r#"
+extern "C" __global__ void late_copy(
+    unsigned *to, const unsigned *from, unsigned long long bytes, unsigned long long milliseconds
+) {
+    unsigned long long start, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+    do {
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    } while (now - start < milliseconds * 1000000);
+    for (unsigned long long i = threadIdx.x; i < bytes / 4; i += blockDim.x) to[i] = from[i];
+}
+"#;
+
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("unknown-work")
+}
+
+fn is_made_up() -> bool {
+    std::env::var(CHILD).is_ok_and(|driver| driver != "real")
+}
+
+/// Runs the closure of a test over both drivers. It is written in the test itself, whose path is the front of its name.
+fn over_both_drivers<F: FnOnce()>(body: F) {
+    over(&[Some(madeup::driver), None], body);
+}
+
+fn over<F: FnOnce()>(drivers: &[Option<fn(&Path) -> PathBuf>], body: F) {
+    if std::env::var_os(CHILD).is_some() {
+        body();
+        std::process::exit(DONE);
+    }
+    let path = std::any::type_name::<F>().trim_end_matches("::{{closure}}");
+    let name = path.split_once("::").map_or(path, |(_, name)| name);
+    let _turn = gpucache_tests::turn();
+    for driver in drivers {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(CHILD, "real");
+        if let Some(driver) = driver {
+            command.env(CHILD, "made up").env("LD_LIBRARY_PATH", driver(&target()));
+        }
+        let status = command.status().unwrap();
+        assert_eq!(status.code(), Some(DONE), "{name}, over the made-up driver: {}: {status}", driver.is_some());
+    }
+}
+
+/// A GPU, and a kernel on a stream of which nobody tells.
+struct Late {
+    gpu: Cuda,
+    kernel: CudaFunction,
+    stream: Arc<CudaStream>,
+    sink: CudaSlice<u32>,
+}
+
+impl Late {
+    fn get() -> Option<Late> {
+        let gpu = match Cuda::new(0) {
+            Ok(gpu) => gpu,
+            Err(error) if error.is_unavailable() => {
+                eprintln!("SKIPPED: {error}");
+                return None;
+            }
+            Err(error) => panic!("there is a GPU, and it does not work: {error}"),
+        };
+        let second = CudaContext::new(0).unwrap();
+        let stream = second.new_stream().unwrap();
+        let code = match is_made_up() {
+            // It has the kernel, and reads no code.
+            true => Ptx::from_src("made up"),
+            false if library_is_there("NVRTC") => compile_ptx(KERNEL).unwrap(),
+            false => return None,
+        };
+        let kernel = second.load_module(code).unwrap().load_function("late_copy").unwrap();
+        let sink = stream.alloc_zeros(LEN).unwrap();
+        stream.synchronize().unwrap();
+        Some(Late { gpu, kernel, stream, sink })
+    }
+
+    /// Copies the array once the kernel has taken its time.
+    fn launch(&mut self, array: &Array<u32, Cuda>, time: Duration) {
+        let (bytes, milliseconds) = (4 * LEN as u64, time.as_millis() as u64);
+        let config = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
+        let mut launch = self.stream.launch_builder(&self.kernel);
+        launch.arg(&mut self.sink).arg(array).arg(&bytes).arg(&milliseconds);
+        // SAFETY: these are the kernel's arguments, and both places have as many bytes.
+        unsafe { launch.launch(config) }.expect("launched");
+    }
+
+    /// The kernel has read what the array of this seed had, and nothing was lost.
+    fn check(&self, seed: u32) {
+        self.stream.synchronize().expect("the context is alive");
+        assert!(self.stream.clone_dtoh(&self.sink).expect("copied") == pattern(seed, LEN), "what the kernel read");
+        self.gpu.synchronize().expect("no failure was kept");
+    }
+
+    /// An array of the range, and not of a list.
+    fn array(&self, seed: u32) -> Array<u32, Cuda> {
+        let array = scope!("unknown", recycle = "range", { patterned(&self.gpu, LEN, seed) }).unwrap();
+        self.gpu.synchronize().unwrap();
+        array
+    }
+}
+
+#[test]
+fn an_invalidation_and_a_trim() {
+    over_both_drivers(|| {
+        let Some(mut late) = Late::get() else { return };
+        for seed in 0..3 {
+            let array = scope!("planned", { patterned(&late.gpu, LEN, seed) }).unwrap();
+            late.gpu.synchronize().unwrap();
+            late.launch(&array, LATE);
+            drop(array);
+            let _ = invalidate("planned");
+            trim(&late.gpu).unwrap();
+            late.check(seed);
+            trim(&late.gpu).unwrap();
+            assert_eq!(late.gpu.memory().bytes, 0, "all goes back once the kernel is done");
+        }
+    });
+}
+
+/// Before CUDA 12.5 the driver has no event for a whole context.
+#[test]
+fn a_trim_over_an_older_driver() {
+    over(&[Some(|target| madeup::driver_without(target, "cuCtxRecordEvent"))], || {
+        let Some(mut late) = Late::get() else { return };
+        for seed in 0..3 {
+            let array = late.array(seed);
+            late.launch(&array, LATE);
+            drop(array);
+            trim(&late.gpu).unwrap();
+            assert_eq!(late.gpu.memory().bytes, 0, "it waits for a quarter of a second");
+            late.check(seed);
+        }
+    });
+}
+
+/// Pages move to where a longer array fits, since the limit allows no more.
+#[test]
+fn pages_that_move() {
+    over_both_drivers(|| {
+        let Some(mut late) = Late::get() else { return };
+        limit(&late.gpu, 12 * LEN as u64);
+        for (seed, is_scoped) in [(0, true), (1, false), (2, true)] {
+            let (array, _between) = (late.array(seed), late.array(seed));
+            late.launch(&array, LATE);
+            drop(array);
+            // SAFETY: nobody reads it.
+            let long = || unsafe { Array::<u32, _>::uninit(&late.gpu, 2 * LEN) };
+            let long = if is_scoped { scope!("unknown", recycle = "range", { long() }) } else { uncached!({ long() }) };
+            drop(long.expect("there is room"));
+            late.check(seed);
+        }
+    });
+}
+
+#[test]
+fn a_limit_of_idle_memory() {
+    over_both_drivers(|| {
+        let Some(mut late) = Late::get() else { return };
+        limit_idle(&late.gpu, 0);
+        let array = late.array(0);
+        late.launch(&array, LATE);
+        scope!("unknown", recycle = "range", { drop(array) });
+        // The entries find out that the array's own stream is done.
+        for _ in 0..10 {
+            std::thread::sleep(LATE / 20);
+            scope!("unknown", recycle = "range", {});
+        }
+        late.check(0);
+        let start = Instant::now();
+        while late.gpu.memory().bytes > 0 && start.elapsed() < Duration::from_secs(10) {
+            scope!("unknown", recycle = "range", {});
+            late.gpu.synchronize().unwrap();
+        }
+        assert_eq!(late.gpu.memory().bytes, 0, "what is idle goes back once the kernel is done");
+    });
+}
+
+#[test]
+fn an_array_that_leaves_for_the_host() {
+    over_both_drivers(|| {
+        let Some(mut late) = Late::get() else { return };
+        let array = late.array(7);
+        late.launch(&array, LATE);
+        let placed = Placed::new(array).unwrap();
+        placed.set_placement(Placement::Host).unwrap();
+        // The scope that the array came from takes note of its drop.
+        scope!("unknown", recycle = "range", {});
+        trim(&late.gpu).unwrap();
+        late.check(7);
+        trim(&late.gpu).unwrap();
+        assert_eq!(late.gpu.memory().bytes, 0, "the array has left");
+        assert!(placed.to_vec().unwrap() == pattern(7, LEN));
+    });
+}
+
+/// A kernel that takes longer than gpucache waits keeps its pages, and nobody waits for it again.
+#[test]
+fn a_very_long_kernel_holds_nobody_up() {
+    over_both_drivers(|| {
+        let Some(mut late) = Late::get() else { return };
+        let array = late.array(0);
+        late.launch(&array, VERY_LATE);
+        drop(array);
+        let start = Instant::now();
+        trim(&late.gpu).unwrap();
+        let first = start.elapsed();
+        trim(&late.gpu).unwrap();
+        let second = start.elapsed() - first;
+        assert!(first < VERY_LATE / 2 && second < first / 2, "{first:?}, {second:?}");
+        assert_eq!(late.gpu.memory().bytes, 4 * LEN as u64);
+        late.check(0);
+        trim(&late.gpu).unwrap();
+        assert_eq!(late.gpu.memory().bytes, 0);
+    });
+}
+
+/// While a graph is captured the context cannot be asked, and pages stay; the capture goes on.
+#[test]
+fn a_capture_goes_on() {
+    over_both_drivers(|| {
+        let Some(mut late) = Late::get() else { return };
+        // The made-up driver captures nothing.
+        if is_made_up() {
+            return;
+        }
+        let graphs = Cuda::with_stream(late.gpu.stream().context().new_stream().unwrap()).unwrap();
+        let input = patterned(&graphs, LEN, 3).unwrap();
+        let array = late.array(0);
+        late.launch(&array, LATE);
+        drop(array);
+        let captured = graphs.capture(|| {
+            trim(&late.gpu)?;
+            input.try_clone()
+        });
+        let (graph, copy) = captured.expect("the capture goes on");
+        late.check(0);
+        graph.launch().unwrap();
+        assert!(copy.to_vec().unwrap() == pattern(3, LEN));
+        drop((graph, copy, input));
+        trim(&late.gpu).unwrap();
+        assert_eq!(late.gpu.memory().bytes, 0);
+    });
+}
+
+/// Steps that are warm make no call that waits, asks, or changes pages.
+#[test]
+fn warm_steps_make_no_call() {
+    over(&[Some(madeup::driver)], || {
+        let Some(mut late) = Late::get() else { return };
+        let step = |late: &Late| {
+            scope!("warm", {
+                let (array, mut copy) = (late.gpu.zeros::<u32>(LEN).unwrap(), late.gpu.zeros::<u32>(LEN).unwrap());
+                let (bytes, milliseconds) = (4 * LEN as u64, 0u64);
+                let config = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
+                let mut launch = late.gpu.stream().launch_builder(&late.kernel);
+                launch.arg(&mut copy).arg(&array).arg(&bytes).arg(&milliseconds);
+                // SAFETY: these are the kernel's arguments, and both places have as many bytes.
+                unsafe { launch.launch(config) }.expect("launched");
+            });
+        };
+        // Another scope's memory goes and moves until this one is warm.
+        let array = late.array(0);
+        late.launch(&array, LATE);
+        drop(array);
+        (0..50).for_each(|_| step(&late));
+        let before = ASKING.map(calls);
+        (0..200).for_each(|_| step(&late));
+        assert_eq!(ASKING.map(calls), before, "{ASKING:?}");
+        println!("{ASKING:?} while it became warm: {before:?}");
+    });
+}
+
+const ASKING: [&CStr; 10] = [
+    c"cuCtxRecordEvent",
+    c"cuCtxSynchronize",
+    c"cuEventCreate",
+    c"cuEventRecord",
+    c"cuEventQuery",
+    c"cuStreamSynchronize",
+    c"cuMemCreate",
+    c"cuMemUnmap",
+    c"cuMemAllocAsync",
+    c"cuMemFreeAsync",
+];
+
+unsafe extern "C" {
+    fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// How often the made-up driver's function of some name was called.
+fn calls(name: &CStr) -> u64 {
+    const NOW: c_int = 2;
+    // SAFETY: the names are texts that end with a zero. The library is the made-up driver, which is loaded already; its function
+    // has this type.
+    unsafe {
+        let found = dlsym(dlopen(c"libcuda.so.1".as_ptr(), NOW), c"madeup_calls".as_ptr());
+        assert!(!found.is_null(), "the made-up driver is loaded");
+        std::mem::transmute::<*mut c_void, extern "C" fn(*const c_char) -> u64>(found)(name.as_ptr())
+    }
+}
