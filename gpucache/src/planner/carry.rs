@@ -34,6 +34,10 @@ pub(super) struct Carry {
     /// The most bytes in use at the end of an entry since that was looked at, and entries until it is.
     lately: u64,
     look_in: u32,
+    /// Where a shortened ring soon grew again: how long it was then. It is not made shorter than that for these plans.
+    needed: u64,
+    /// The entry that shortened it last.
+    shortened: Option<u32>,
     /// What the plans carry.
     plan: CarryPlan,
 }
@@ -92,6 +96,8 @@ impl Default for Carry {
             entries: 0,
             lately: 0,
             look_in: LOOK_IN,
+            needed: 0,
+            shortened: None,
             plan: CarryPlan::default(),
         }
     }
@@ -140,6 +146,15 @@ impl Carry {
         }
         self.ring.follow(plan.turns.clone(), plan.target);
         self.plan = plan;
+        (self.needed, self.shortened) = (0, None);
+    }
+
+    /// It grew in this entry. If it was shortened shortly before, its turns need more than was computed: it keeps what it has from
+    /// now on, since it would shrink and grow again and again.
+    fn note_grown(&mut self, entry: u32) {
+        if self.shortened.take().is_some_and(|shortened| entry.wrapping_sub(shortened) <= LOOK_IN) {
+            self.needed = self.ring.bytes();
+        }
     }
 
     /// It is not known how much may be in use before that is noted.
@@ -314,6 +329,7 @@ impl Planner {
     pub(crate) fn ring_grew(&mut self, shared: &Shared, bytes: u64, taken: Taken) {
         let last = self.carry.ring.regions().saturating_sub(1);
         self.carry.ring.lengthen(last, bytes);
+        self.carry.note_grown(self.entry.number);
         shared.counters.ring_grew(bytes, taken);
     }
 
@@ -381,12 +397,14 @@ impl Planner {
 
     /// Gives back what is free at the ring's end and not needed for its turns.
     fn shorten_ring(&mut self, shared: &Shared) {
-        let (bytes, target) = (self.carry.ring.bytes(), self.carry.plan.target);
-        if target > 0
+        let Carry { ring, plan, needed, .. } = &mut self.carry;
+        let (bytes, target) = (ring.bytes(), plan.target.max(*needed));
+        if plan.target > 0
             && bytes > target + target / SLACK
-            && let Some(left) = self.carry.ring.shorten(target)
+            && let Some(left) = ring.shorten(target)
         {
             self.effects.shorten = Some(left);
+            self.carry.shortened = Some(self.entry.number);
             shared.counters.ring_shrank(bytes - left);
         }
     }
