@@ -2,6 +2,7 @@
 
 pub(crate) mod amounts;
 pub(crate) mod error;
+pub(crate) mod opened;
 pub(crate) mod shortage;
 #[cfg(feature = "tracing")]
 pub(crate) mod subscriber;

@@ -5,6 +5,7 @@
 
 use super::deferred::Deferred;
 use super::lists::Lists;
+use super::open::OpenTerms;
 use super::policy::{Recycle, Terms, Use};
 use super::supply::{Moves, Store};
 use crate::device::{Stream, WeakStream};
@@ -28,6 +29,7 @@ const MANY_FOREIGN_KEYS: usize = 64;
 pub(super) struct Local {
     lists: Lists,
     pub(super) planner: Planner,
+    open: OpenTerms,
     /// Of the latest entry.
     recycle: Recycle,
     /// The most bytes that may be held, as the newest entry says.
@@ -51,8 +53,28 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Recycles as the entry that begins says; one that keeps nothing leaves what others keep alone.
-    pub(super) fn enter(&mut self, shared: &Shared, Terms { recycle, limit }: Terms) {
+    /// Recycles as the entry that begins says. Returns what [`leave`](Local::leave) knows that by.
+    #[inline]
+    pub(super) fn enter(&mut self, shared: &Shared, terms: Terms) -> usize {
+        self.follow(shared, terms);
+        self.open.enter(terms)
+    }
+
+    /// An entry ends. Returns whether others are open, which recycle as they said.
+    #[inline]
+    pub(super) fn leave(&mut self, shared: &Shared, entry: usize) -> bool {
+        let open = self.open.leave(entry);
+        open.into_iter().for_each(|terms| self.follow(shared, terms));
+        open.is_some()
+    }
+
+    /// No entry is open any more, as the thread has ended.
+    pub(super) fn forget_open(&mut self) {
+        self.open.forget();
+    }
+
+    /// Recycles in this way from now on; an entry that keeps nothing leaves what others keep alone.
+    fn follow(&mut self, shared: &Shared, Terms { recycle, limit }: Terms) {
         self.limit = limit;
         if recycle != self.recycle && recycle != Recycle::Off {
             self.recycle = recycle;

@@ -40,6 +40,7 @@ mod key;
 mod lists;
 mod local;
 mod noting;
+mod open;
 mod owner;
 mod policy;
 #[cfg(any(feature = "cuda", test))]

@@ -103,13 +103,13 @@ impl Cache {
     }
 
     /// Enters the scope: the calling thread owns the cache until it has left as often. Waits while another thread takes
-    /// idle blocks out.
-    pub(crate) fn enter(&'static self, terms: Terms, visit: Visit) {
+    /// idle blocks out. Returns what [`leave`](Cache::leave) knows the entry by.
+    pub(crate) fn enter(&'static self, terms: Terms, visit: Visit) -> usize {
         self.local.enter(claim_token());
         self.shared.counters.visited(visit);
         self.shared.note_entered(age::now());
-        let Some(owner) = self.owner() else { return };
-        owner.with(|local, shared| local.enter(shared, terms));
+        let Some(owner) = self.owner() else { return 0 };
+        let entry = owner.with(|local, shared| local.enter(shared, terms));
         if self.shared.is_behind() {
             owner.catch_up();
         }
@@ -117,18 +117,19 @@ impl Cache {
         if owner.depth() == 1 {
             owner.begin();
         }
+        entry
     }
 
-    /// Leaves the scope; entries of it that are still open recycle as they said, within the limit that they said. Nothing to do on a thread that does not own
-    /// the cache (its end took it away).
-    pub(crate) fn leave(&'static self, open: Option<Terms>) {
+    /// Ends an entry of the scope. Those that are still open recycle as they said, within the limit that they said. Nothing to do on a
+    /// thread that does not own the cache, since its end took it away.
+    pub(crate) fn leave(&'static self, entry: usize) {
         let Some(owner) = self.owner() else { return };
+        let are_open = owner.with(|local, shared| local.leave(shared, entry));
         if owner.depth() == 1 {
             owner.take_deferred();
             owner.attend_stream();
             owner.end();
-        } else if let Some(terms) = open {
-            owner.with(|local, shared| local.enter(shared, terms));
+        } else if are_open {
             owner.shrink();
         }
         owner.exit();
