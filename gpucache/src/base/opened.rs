@@ -128,7 +128,7 @@ mod tests {
     fn free_slots_serve_again() {
         let mut opened = Opened::default();
         let places: Vec<usize> = (0..100).map(|value| opened.push(value)).collect();
-        places.into_iter().for_each(|place| drop(opened.remove(place)));
+        places.into_iter().for_each(|place| _ = opened.remove(place));
         (0..100).for_each(|value| _ = opened.push(value));
         assert_eq!(opened.slots.len(), 100);
         opened.clear();

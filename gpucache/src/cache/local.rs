@@ -9,7 +9,7 @@ use super::open::OpenTerms;
 use super::policy::{Recycle, Terms, Use};
 use super::supply::{Moves, Store};
 use crate::device::{Stream, WeakStream};
-use crate::home::{PlanStats, ScopeStats, Shared};
+use crate::home::{FIRST_SPACING, PlanStats, ScopeStats, Shared};
 use crate::planner::{Begin, Planner};
 use crate::pressure::demand::Told;
 use crate::pressure::reclaim::Idle;
@@ -18,7 +18,7 @@ use crate::record::{Door, Generation, Home, Origin, Place, Record, Request};
 
 /// Entries between two looks at which spare records are needed: far more than orders that take turns, so that a record that one
 /// of them needs is not dropped.
-const SPARES_LOOK_IN: u32 = 255;
+const SPARES_LOOK_IN: u32 = 256;
 /// So many spare records are kept in any case: they take 16 KB, and spare a step with as many supplies the heap.
 const SPARES: usize = 64;
 /// Threads that come one after the other, each with a stream of its own, leave keys behind, of some 200 bytes each. With so many
@@ -40,9 +40,9 @@ pub(super) struct Local {
     empties: Vec<Box<Record>>,
     /// Records whose memory went back, for the next supplies.
     spares: Vec<Box<Record>>,
-    /// How many of them were not needed at any time since that was looked at last, and entries until it is again.
+    /// How many of them were not needed at any time since that was looked at last.
     unneeded: usize,
-    look_in: u32,
+    looks: Looks,
     /// Whether the cache can be found as one that may hold memory.
     pub(super) is_listed: bool,
     told: Told,
@@ -50,6 +50,23 @@ pub(super) struct Local {
     #[cfg(feature = "tracing")]
     pub(super) last_arena: u64,
     watched: Option<(u64, WeakStream)>,
+}
+
+/// When an entry's end takes a look at something, in entries.
+struct Looks {
+    /// Until the next one, and how many that were at the last one.
+    next_in: u32,
+    since: u32,
+    /// From the last one on: until it is looked at which spare records are needed, and until at how much is alive.
+    spares_in: u32,
+    alive_in: u32,
+}
+
+impl Default for Looks {
+    fn default() -> Looks {
+        let (next_in, since) = (FIRST_SPACING, FIRST_SPACING);
+        Looks { next_in, since, spares_in: SPARES_LOOK_IN, alive_in: FIRST_SPACING }
+    }
 }
 
 impl Local {
@@ -144,7 +161,7 @@ impl Local {
     fn hand_out(&mut self, shared: &Shared, record: &mut Record, request: &Request<'_>) {
         shared.counters.handed_out(record.bytes(), shared.planned_bytes(), &shared.returns);
         self.planner.look_again();
-        self.planner.note(record, request);
+        self.planner.note(shared, record, request);
     }
 
     /// What there is for a supply.
@@ -161,20 +178,31 @@ impl Local {
         Store { spare, moves }
     }
 
-    /// At the end of an entry: now and then each spare record that none needed lately, but for a few, is the caller's to drop,
-    /// one a call. Some come from plans, which make new ones instead.
+    /// An entry ends. Whether there is something to look at then ([`look`](Local::look)).
     #[inline]
-    pub(super) fn take_unneeded(&mut self) -> Option<Box<Record>> {
-        if self.look_in > 0 {
-            self.look_in -= 1;
-            return None;
+    pub(super) fn is_look_due(&mut self) -> bool {
+        self.looks.next_in = self.looks.next_in.saturating_sub(1);
+        self.looks.next_in == 0
+    }
+
+    /// Looks at what is alive, and at which spare records are needed. Those that none needed lately, but for a few, are the caller's to
+    /// drop. Some come from plans, which make new ones instead.
+    pub(super) fn look(&mut self, shared: &Shared) -> Vec<Box<Record>> {
+        let Looks { since, mut spares_in, mut alive_in, .. } = self.looks;
+        (spares_in, alive_in) = (spares_in.saturating_sub(since), alive_in.saturating_sub(since));
+        if alive_in == 0 {
+            alive_in = self.planner.look_at_alive(shared);
         }
-        if self.unneeded > SPARES {
-            self.unneeded -= 1;
-            return self.spares.pop();
+        let mut unneeded = Vec::new();
+        if spares_in == 0 {
+            spares_in = SPARES_LOOK_IN;
+            let some = self.unneeded.saturating_sub(SPARES).min(self.spares.len());
+            unneeded.extend(self.spares.drain(self.spares.len() - some..));
+            self.unneeded = self.spares.len();
         }
-        (self.unneeded, self.look_in) = (self.spares.len(), SPARES_LOOK_IN);
-        None
+        let next_in = spares_in.min(alive_in);
+        self.looks = Looks { next_in, since: next_in, spares_in, alive_in };
+        unneeded
     }
 
     /// Keeps a record whose memory went back.

@@ -81,7 +81,7 @@ impl OpenTerms {
 
 #[cfg(test)]
 mod tests {
-    use fastrand::Rng;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -92,19 +92,19 @@ mod tests {
         Some(Terms { recycle: keeping.unwrap_or(Recycle::Off), ..newest })
     }
 
-    #[test]
-    fn entries_may_be_left_in_any_order() {
-        let mut rng = Rng::with_seed(1);
-        let (mut terms, mut open) = (OpenTerms::default(), Vec::new());
-        for limit in 0..20_000 {
-            let recycle = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off][rng.usize(..4)];
-            let said = Terms { recycle, limit };
-            // At times many are open, at times none.
-            if rng.usize(..100) < 30 + (limit / 1000 % 5 * 10) as usize {
-                open.push((terms.enter(said), said));
-            } else if !open.is_empty() {
-                let (place, _) = open.remove(rng.usize(..open.len()));
-                assert_eq!(terms.leave(place), expected(&open));
+    proptest! {
+        #[test]
+        fn entries_may_be_left_in_any_order(steps in prop::collection::vec((any::<bool>(), 0..4usize, 0..30usize), 1..300)) {
+            let (mut terms, mut open) = (OpenTerms::default(), Vec::new());
+            for (limit, (comes, recycle, which)) in steps.into_iter().enumerate() {
+                let recycle = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off][recycle];
+                let said = Terms { recycle, limit: limit as u64 };
+                if comes || open.is_empty() {
+                    open.push((terms.enter(said), said));
+                } else {
+                    let (place, _) = open.remove(which % open.len());
+                    prop_assert_eq!(terms.leave(place), expected(&open));
+                }
             }
         }
     }

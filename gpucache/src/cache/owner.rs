@@ -184,9 +184,11 @@ impl Keeper for Cache {
     }
 
     fn take_back(&'static self, mut record: Box<Record>) {
+        let owner = self.owner();
+        owner.iter().for_each(|owner| owner.unwatch(&mut record));
         record.leave_view();
         let is_used = record.note_last_uses();
-        match self.owner() {
+        match owner {
             Some(owner) if is_used => {
                 owner.note(Fact::UsedElsewhere, 1, record.bytes() as u64);
                 owner.defer(record);
@@ -311,6 +313,14 @@ impl Owner {
         }
     }
 
+    /// If it is watched, its drop is what was waited for.
+    #[inline]
+    fn unwatch(&self, record: &mut Record) {
+        if record.is_watched() {
+            self.with(|local, _| local.planner.unwatch(record));
+        }
+    }
+
     /// Gives a block's memory back, and keeps its record for the next supply, if it came from one that keeps blocks.
     #[inline(never)]
     pub(super) fn release(&self, mut record: Box<Record>) {
@@ -339,6 +349,7 @@ impl Owner {
             demand::trim_to_demand(false, |device| self.serves(device));
         }
         for mut record in self.shared.returns.take() {
+            self.unwatch(&mut record);
             record.leave_view();
             if record.users().next().is_some() {
                 self.defer(record);

@@ -121,10 +121,10 @@ impl CarryPlan {
 }
 
 impl Carry {
-    /// The entry that begins `is_recorded`, and so takes a closer look at each drop.
-    pub(super) fn begin(&mut self, is_recorded: bool) {
+    /// An entry begins, which is recorded or watched and so takes a closer look at each drop if it `is_noted`.
+    pub(super) fn begin(&mut self, is_noted: bool) {
         self.ring.begin();
-        self.path = self.id.filter(|_| !is_recorded).map_or(DropPath::NOBODYS, DropPath::of_arena);
+        self.path = self.id.filter(|_| !is_noted).map_or(DropPath::NOBODYS, DropPath::of_arena);
     }
 
     /// Another request comes.
@@ -208,7 +208,7 @@ impl Planner {
         if shared.ring.is_lost() {
             self.vacate_ring(shared);
         }
-        self.carry.begin(self.learning.is_recording);
+        self.carry.begin(self.learning.notes);
     }
 
     /// As [`serve`](Planner::serve), where the request that is expected now is carried, and all but the shape. What is needed twice is
@@ -270,7 +270,7 @@ impl Planner {
         record.serve_position(request.bytes, address, slot);
         record.shape.assign(request.dims);
         self.note_use(shared);
-        self.note(&mut record, request);
+        self.note(shared, &mut record, request);
         Some(record)
     }
 
@@ -339,7 +339,7 @@ impl Planner {
             let id = ArenaId::next();
             self.carry.id = Some(id);
             self.carry.records.join(id);
-            self.carry.begin(self.learning.is_recording);
+            self.carry.begin(self.learning.notes);
         }
         self.carry.ring.add_region(address, bytes);
         shared.counters.ring_grew(bytes, taken);

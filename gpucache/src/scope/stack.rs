@@ -273,7 +273,9 @@ impl Open {
             self.outermost = self.next_inside(place);
         }
         let entry = self.entries.remove(place)?;
-        entry.placing.map(|placing| self.placing.remove(placing));
+        if let Some(placing) = entry.placing {
+            self.placing.remove(placing);
+        }
         Some(entry)
     }
 

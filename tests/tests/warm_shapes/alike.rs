@@ -210,7 +210,9 @@ fn any_number_of_arrays_that_replace_those_of_the_entry_before() {
         }
     }
     for recycle in [Recycle::Range, Recycle::Keyed] {
-        for (sizes, replaced) in [1, 8, 20].into_iter().flat_map(|sizes| (0..=32).step_by(4).map(move |some| (sizes, some))) {
+        for (sizes, replaced) in
+            [1, 8, 20].into_iter().flat_map(|sizes| (0..=32).step_by(4).map(move |some| (sizes, some)))
+        {
             found.extend(on_the_grid(replaced, sizes, recycle, 100 << 10).cold(found.len()));
         }
     }
