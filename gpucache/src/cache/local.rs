@@ -5,20 +5,18 @@
 
 use super::deferred::Deferred;
 use super::lists::Lists;
+use super::looks::Looks;
 use super::open::OpenTerms;
 use super::policy::{Recycle, Terms, Use};
 use super::supply::{Moves, Store};
 use crate::device::{Stream, WeakStream};
-use crate::home::{FIRST_SPACING, PlanStats, ScopeStats, Shared};
+use crate::home::{PlanStats, ScopeStats, Shared};
 use crate::planner::{Begin, Planner};
 use crate::pressure::demand::Told;
 use crate::pressure::reclaim::Idle;
 use crate::range::Taken;
 use crate::record::{Door, Generation, Home, Origin, Place, Record, Request};
 
-/// Entries between two looks at which spare records are needed: far more than orders that take turns, so that a record that one
-/// of them needs is not dropped.
-const SPARES_LOOK_IN: u32 = 256;
 /// So many spare records are kept in any case: they take 16 KB, and spare a step with as many supplies the heap.
 const SPARES: usize = 64;
 /// Threads that come one after the other, each with a stream of its own, leave keys behind, of some 200 bytes each. With so many
@@ -50,23 +48,6 @@ pub(super) struct Local {
     #[cfg(feature = "tracing")]
     pub(super) last_arena: u64,
     watched: Option<(u64, WeakStream)>,
-}
-
-/// When an entry's end takes a look at something, in entries.
-struct Looks {
-    /// Until the next one, and how many that were at the last one.
-    next_in: u32,
-    since: u32,
-    /// From the last one on: until it is looked at which spare records are needed, and until at how much is alive.
-    spares_in: u32,
-    alive_in: u32,
-}
-
-impl Default for Looks {
-    fn default() -> Looks {
-        let (next_in, since) = (FIRST_SPACING, FIRST_SPACING);
-        Looks { next_in, since, spares_in: SPARES_LOOK_IN, alive_in: FIRST_SPACING }
-    }
 }
 
 impl Local {
@@ -181,27 +162,22 @@ impl Local {
     /// An entry ends. Whether there is something to look at then ([`look`](Local::look)).
     #[inline]
     pub(super) fn is_look_due(&mut self) -> bool {
-        self.looks.next_in = self.looks.next_in.saturating_sub(1);
-        self.looks.next_in == 0
+        self.looks.is_due()
     }
 
-    /// Looks at what is alive, and at which spare records are needed. Those that none needed lately, but for a few, are the caller's to
-    /// drop. Some come from plans, which make new ones instead.
+    /// Looks at how much is alive, and at which spare records are needed. Those that none needed lately, but for a few, are the
+    /// caller's to drop. Some come from plans, which make new ones instead.
     pub(super) fn look(&mut self, shared: &Shared) -> Vec<Box<Record>> {
-        let Looks { since, mut spares_in, mut alive_in, .. } = self.looks;
-        (spares_in, alive_in) = (spares_in.saturating_sub(since), alive_in.saturating_sub(since));
-        if alive_in == 0 {
-            alive_in = self.planner.look_at_alive(shared);
+        if self.looks.is_alive_due() {
+            self.looks.look_at_alive_in(self.planner.look_at_alive(shared));
         }
         let mut unneeded = Vec::new();
-        if spares_in == 0 {
-            spares_in = SPARES_LOOK_IN;
+        if self.looks.are_spares_due() {
             let some = self.unneeded.saturating_sub(SPARES).min(self.spares.len());
             unneeded.extend(self.spares.drain(self.spares.len() - some..));
             self.unneeded = self.spares.len();
         }
-        let next_in = spares_in.min(alive_in);
-        self.looks = Looks { next_in, since: next_in, spares_in, alive_in };
+        self.looks.go_on();
         unneeded
     }
 

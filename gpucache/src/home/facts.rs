@@ -113,7 +113,8 @@ pub(crate) struct Tally {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     tallies: Vec<Tally>,
-    pub(crate) alive: AliveOverTime,
+    /// Beside the rest, since entries without a look do not touch it.
+    pub(crate) alive: Box<AliveOverTime>,
     /// While more and more arrays are alive: some that were not dropped, each of another line.
     pub(crate) kept: Vec<Sample>,
 }

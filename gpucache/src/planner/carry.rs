@@ -4,6 +4,8 @@
 //! comes and goes. It begins small, and grows by what is missing while the arrays of before, which lie elsewhere, are dropped.
 //! While nothing in it is alive others may take it away, as an arena ([`lease`](crate::pressure::lease)).
 
+mod shortening;
+
 use super::Planner;
 use super::backoff::{Backoff, Pace};
 use super::effects::Vacated;
@@ -13,6 +15,7 @@ use crate::plan::{Envelope, Ring, Turns};
 use crate::pressure::transit::Transit;
 use crate::range::Taken;
 use crate::record::{ArenaId, DropPath, Record, Request, Stack};
+use shortening::Shortening;
 
 /// The ring of a scope's plans.
 pub(super) struct Carry {
@@ -34,10 +37,7 @@ pub(super) struct Carry {
     /// The most bytes in use at the end of an entry since that was looked at, and entries until it is.
     lately: u64,
     look_in: u32,
-    /// Where a shortened ring soon grew again: how long it was then. It is not made shorter than that for these plans.
-    needed: u64,
-    /// The entry that shortened it last.
-    shortened: Option<u32>,
+    shortening: Shortening,
     /// What the plans carry.
     plan: CarryPlan,
 }
@@ -80,8 +80,6 @@ const LITTLE: u64 = 2 << 20;
 const LOOK_IN: u32 = 1024;
 /// A ring of more blocks than this grows no more: each wastes up to an array at its end.
 const MOST_REGIONS: usize = 8;
-/// What is free at the end of the ring goes back if it is more than this share of what the turns need.
-const SLACK: u64 = 64;
 
 impl Default for Carry {
     fn default() -> Carry {
@@ -96,8 +94,7 @@ impl Default for Carry {
             entries: 0,
             lately: 0,
             look_in: LOOK_IN,
-            needed: 0,
-            shortened: None,
+            shortening: Shortening::default(),
             plan: CarryPlan::default(),
         }
     }
@@ -146,15 +143,7 @@ impl Carry {
         }
         self.ring.follow(plan.turns.clone(), plan.target);
         self.plan = plan;
-        (self.needed, self.shortened) = (0, None);
-    }
-
-    /// It grew in this entry. If it was shortened shortly before, its turns need more than was computed: it keeps what it has from
-    /// now on, since it would shrink and grow again and again.
-    fn note_grown(&mut self, entry: u32) {
-        if self.shortened.take().is_some_and(|shortened| entry.wrapping_sub(shortened) <= LOOK_IN) {
-            self.needed = self.ring.bytes();
-        }
+        self.shortening = Shortening::default();
     }
 
     /// It is not known how much may be in use before that is noted.
@@ -329,7 +318,7 @@ impl Planner {
     pub(crate) fn ring_grew(&mut self, shared: &Shared, bytes: u64, taken: Taken) {
         let last = self.carry.ring.regions().saturating_sub(1);
         self.carry.ring.lengthen(last, bytes);
-        self.carry.note_grown(self.entry.number);
+        self.carry.shortening.note_growth(self.entry.number, self.carry.ring.bytes());
         shared.counters.ring_grew(bytes, taken);
     }
 
@@ -393,19 +382,5 @@ impl Planner {
             return self.vacate_ring(shared);
         }
         self.shorten_ring(shared);
-    }
-
-    /// Gives back what is free at the ring's end and not needed for its turns.
-    fn shorten_ring(&mut self, shared: &Shared) {
-        let Carry { ring, plan, needed, .. } = &mut self.carry;
-        let (bytes, target) = (ring.bytes(), plan.target.max(*needed));
-        if plan.target > 0
-            && bytes > target + target / SLACK
-            && let Some(left) = ring.shorten(target)
-        {
-            self.effects.shorten = Some(left);
-            self.carry.shortened = Some(self.entry.number);
-            shared.counters.ring_shrank(bytes - left);
-        }
     }
 }

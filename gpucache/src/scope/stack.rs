@@ -5,7 +5,7 @@
 //! are open, which forgotten guards leave.
 #![allow(unsafe_code)]
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::marker::PhantomData;
 use std::panic::Location;
 use std::rc::Rc;
@@ -70,8 +70,8 @@ struct Inside {
 #[derive(Default)]
 struct Open {
     entries: Opened<Entry>,
-    /// The place of the outermost entry of a scope.
-    outermost: Option<usize>,
+    /// The place of the outermost entry of a scope, and its cache.
+    outermost: Option<(usize, &'static Cache)>,
     /// Where what is placed inside rests, of each entry that says it; an entry outside of all scopes says that no scope does.
     placing: Opened<Option<Placement>>,
 }
@@ -230,15 +230,19 @@ impl Stack {
     }
 
     fn push(&self, inside: Option<Inside>, placement: Option<Placement>) -> usize {
-        let place = self.open.borrow_mut().push(inside, placement);
-        self.serve_from_top();
+        let mut open = self.open.borrow_mut();
+        let top = inside.as_ref().map(|inside| inside.current);
+        let place = open.push(inside, placement);
+        self.serve_from(open, top);
         place
     }
 
     fn remove(&self, place: usize) {
-        let Some(left) = self.open.borrow_mut().remove(place) else { return };
-        self.serve_from_top();
-        if let Some(Inside { current: Current { cache, .. }, entry }) = left.inside {
+        let mut open = self.open.borrow_mut();
+        let Some(left) = open.remove(place) else { return };
+        let top = open.innermost();
+        self.serve_from(open, top);
+        if let Some(Inside { current: Current { cache, .. }, entry }) = left {
             cache.leave(entry);
             if trace::is_on() {
                 cache.note_left();
@@ -246,9 +250,11 @@ impl Stack {
         }
     }
 
-    fn serve_from_top(&self) {
-        let open = self.open.borrow();
-        let (top, bottom, placement) = (open.innermost(), open.outermost(), open.placement());
+    /// Serves from the innermost entry, which `top` is. In line, so that what was just put on the stack is not read from there again:
+    /// a load that is wider than the stores before it waits for them.
+    #[inline(always)]
+    fn serve_from(&self, open: RefMut<'_, Open>, top: Option<Current>) {
+        let (bottom, placement) = (open.outermost.map(|(_, cache)| cache), open.placement());
         drop(open);
         set_scoped(placement);
         // SAFETY: an entry entered its cache before it came onto the stack, and leaves it after it was taken off and
@@ -259,40 +265,36 @@ impl Stack {
 
 impl Open {
     fn push(&mut self, inside: Option<Inside>, placement: Option<Placement>) -> usize {
-        let is_inside = inside.is_some();
-        let placing = (!is_inside || placement.is_some()).then(|| self.placing.push(placement));
+        let cache = inside.as_ref().map(|inside| inside.current.cache);
+        let placing = (cache.is_none() || placement.is_some()).then(|| self.placing.push(placement));
         let place = self.entries.push(Entry { inside, placing });
-        if is_inside && self.outermost.is_none() {
-            self.outermost = Some(place);
+        if self.outermost.is_none() {
+            self.outermost = cache.map(|cache| (place, cache));
         }
         place
     }
 
-    fn remove(&mut self, place: usize) -> Option<Entry> {
-        if self.outermost == Some(place) {
+    /// Takes an entry out, if it is there.
+    fn remove(&mut self, place: usize) -> Option<Option<Inside>> {
+        if self.outermost.is_some_and(|(outermost, _)| outermost == place) {
             self.outermost = self.next_inside(place);
         }
-        let entry = self.entries.remove(place)?;
-        if let Some(placing) = entry.placing {
+        let Entry { inside, placing } = self.entries.remove(place)?;
+        if let Some(placing) = placing {
             self.placing.remove(placing);
         }
-        Some(entry)
+        Some(inside)
     }
 
     /// The entry of a scope that came next after this one. Those outside of all scopes that are passed over are never looked at again,
     /// since the outermost entry is newer than they are from now on.
-    fn next_inside(&self, place: usize) -> Option<usize> {
-        let newer = std::iter::successors(self.entries.after(place), |&place| self.entries.after(place));
-        let is_inside = |&place: &usize| self.entries.get(place).is_some_and(|entry| entry.inside.is_some());
-        newer.into_iter().find(is_inside)
+    fn next_inside(&self, place: usize) -> Option<(usize, &'static Cache)> {
+        let mut newer = std::iter::successors(self.entries.after(place), |&place| self.entries.after(place));
+        newer.find_map(|place| Some((place, self.entries.get(place)?.inside.as_ref()?.current.cache)))
     }
 
     fn innermost(&self) -> Option<Current> {
         self.entries.newest()?.inside.as_ref().map(|inside| inside.current)
-    }
-
-    fn outermost(&self) -> Option<Current> {
-        self.entries.get(self.outermost?)?.inside.as_ref().map(|inside| inside.current)
     }
 
     /// Where what is placed now rests, if a scope says it.
@@ -306,7 +308,7 @@ impl Drop for Stack {
     fn drop(&mut self) {
         // Nobody serves this thread any more.
         drop(self.open.take());
-        self.serve_from_top();
+        self.serve_from(self.open.borrow_mut(), None);
         if thread_is_main() {
             return process_exits_now();
         }

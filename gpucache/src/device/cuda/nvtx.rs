@@ -248,7 +248,11 @@ mod tests {
     fn shown(calls: &[String]) -> Vec<&str> {
         let mut open = Vec::new();
         for call in calls {
-            if call == "-" { drop(open.pop()) } else { open.push(call.as_str()) }
+            if call == "-" {
+                open.pop();
+            } else {
+                open.push(call.as_str());
+            }
         }
         open
     }
