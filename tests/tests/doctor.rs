@@ -7,6 +7,9 @@ use fastrand::Rng;
 use gpucache::device::{Host, Virtual};
 use gpucache::{Cause, Recycle, Scope, cache_scope, diagnose, prelude::*};
 
+#[path = "doctor/leaks.rs"]
+mod leaks;
+
 type Result = gpucache::Result<()>;
 
 const KIB: usize = 1 << 10;

@@ -23,6 +23,8 @@ use gpucache::{Recycle, Scope, ScopeGuard};
 use gpucache_tests::counting::{Counting, allocations};
 use gpucache_tests::turn;
 
+#[path = "warm_shapes/alike.rs"]
+mod alike;
 #[path = "warm_shapes/programs.rs"]
 mod programs;
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod amounts;
 pub(crate) mod error;
+pub(crate) mod opened;
 #[cfg(any(unix, windows))]
 pub(crate) mod output;
 pub(crate) mod shortage;

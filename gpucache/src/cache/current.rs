@@ -53,8 +53,9 @@ thread_local! {
 ///
 /// # Safety
 /// This thread has entered the cache and does not leave it before another call replaces it.
-pub(crate) unsafe fn set(current: Option<Current>, outermost: Option<Current>) {
-    OUTERMOST.set(outermost.map(|Current { cache, .. }| {
+#[inline(always)]
+pub(crate) unsafe fn set(current: Option<Current>, outermost: Option<&'static Cache>) {
+    OUTERMOST.set(outermost.map(|cache| {
         // Inside of it the scope may be entered again, which begins no other outermost entry.
         let known = OUTERMOST.get().filter(|(known, _)| std::ptr::eq(*known, cache));
         known.unwrap_or_else(|| (cache, Entry::of(cache)))
@@ -66,8 +67,13 @@ pub(crate) unsafe fn set(current: Option<Current>, outermost: Option<Current>) {
     KEEPING.set(untold.and_then(Current::keeping));
     PLANNING.set(untold.and_then(Current::planning));
     if is_traced {
-        trace::inside(current.and_then(|current| current.cache.title()).as_ref());
+        tell_inside(current.map(|current| current.cache));
     }
+}
+
+#[cold]
+fn tell_inside(cache: Option<&'static Cache>) {
+    trace::inside(cache.and_then(Cache::title).as_ref());
 }
 
 /// The cache of the innermost scope, if it keeps blocks.

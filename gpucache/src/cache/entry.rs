@@ -104,8 +104,9 @@ impl Owner {
     /// Ends an entry that this thread is about to leave.
     pub(super) fn end(&self) {
         let effects = self.with(|local, shared| local.planner.end(shared));
-        while let Some(record) = self.with(|local, _| local.take_unneeded()) {
-            drop(record);
+        if self.with(|local, _| local.is_look_due()) {
+            // Released after the borrow.
+            drop(self.with(Local::look));
         }
         if let Some(effects) = effects {
             self.perform(effects);

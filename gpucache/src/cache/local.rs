@@ -5,6 +5,8 @@
 
 use super::deferred::Deferred;
 use super::lists::Lists;
+use super::looks::Looks;
+use super::open::OpenTerms;
 use super::policy::{Recycle, Terms, Use};
 use super::supply::{Moves, Store};
 use crate::device::{Stream, WeakStream};
@@ -15,9 +17,6 @@ use crate::pressure::reclaim::Idle;
 use crate::range::Taken;
 use crate::record::{Door, Generation, Home, Origin, Place, Record, Request};
 
-/// Entries between two looks at which spare records are needed: far more than orders that take turns, so that a record that one
-/// of them needs is not dropped.
-const SPARES_LOOK_IN: u32 = 255;
 /// So many spare records are kept in any case: they take 16 KB, and spare a step with as many supplies the heap.
 const SPARES: usize = 64;
 /// Threads that come one after the other, each with a stream of its own, leave keys behind, of some 200 bytes each. With so many
@@ -28,6 +27,7 @@ const MANY_FOREIGN_KEYS: usize = 64;
 pub(super) struct Local {
     lists: Lists,
     pub(super) planner: Planner,
+    open: OpenTerms,
     /// Of the latest entry.
     recycle: Recycle,
     /// The most bytes that may be held, as the newest entry says.
@@ -38,9 +38,9 @@ pub(super) struct Local {
     empties: Vec<Box<Record>>,
     /// Records whose memory went back, for the next supplies.
     spares: Vec<Box<Record>>,
-    /// How many of them were not needed at any time since that was looked at last, and entries until it is again.
+    /// How many of them were not needed at any time since that was looked at last.
     unneeded: usize,
-    look_in: u32,
+    looks: Looks,
     /// Whether the cache can be found as one that may hold memory.
     pub(super) is_listed: bool,
     told: Told,
@@ -51,8 +51,28 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Recycles as the entry that begins says; one that keeps nothing leaves what others keep alone.
-    pub(super) fn enter(&mut self, shared: &Shared, Terms { recycle, limit }: Terms) {
+    /// Recycles as the entry that begins says. Returns what [`leave`](Local::leave) knows that by.
+    #[inline]
+    pub(super) fn enter(&mut self, shared: &Shared, terms: Terms) -> usize {
+        self.follow(shared, terms);
+        self.open.enter(terms)
+    }
+
+    /// An entry ends. Returns whether others are open, which recycle as they said.
+    #[inline]
+    pub(super) fn leave(&mut self, shared: &Shared, entry: usize) -> bool {
+        let open = self.open.leave(entry);
+        open.into_iter().for_each(|terms| self.follow(shared, terms));
+        open.is_some()
+    }
+
+    /// No entry is open any more, as the thread has ended.
+    pub(super) fn forget_open(&mut self) {
+        self.open.forget();
+    }
+
+    /// Recycles in this way from now on; an entry that keeps nothing leaves what others keep alone.
+    fn follow(&mut self, shared: &Shared, Terms { recycle, limit }: Terms) {
         self.limit = limit;
         if recycle != self.recycle && recycle != Recycle::Off {
             self.recycle = recycle;
@@ -122,7 +142,7 @@ impl Local {
     fn hand_out(&mut self, shared: &Shared, record: &mut Record, request: &Request<'_>) {
         shared.counters.handed_out(record.bytes(), shared.planned_bytes(), &shared.returns);
         self.planner.look_again();
-        self.planner.note(record, request);
+        self.planner.note(shared, record, request);
     }
 
     /// What there is for a supply.
@@ -139,20 +159,26 @@ impl Local {
         Store { spare, moves }
     }
 
-    /// At the end of an entry: now and then each spare record that none needed lately, but for a few, is the caller's to drop,
-    /// one a call. Some come from plans, which make new ones instead.
+    /// An entry ends. Whether there is something to look at then ([`look`](Local::look)).
     #[inline]
-    pub(super) fn take_unneeded(&mut self) -> Option<Box<Record>> {
-        if self.look_in > 0 {
-            self.look_in -= 1;
-            return None;
+    pub(super) fn is_look_due(&mut self) -> bool {
+        self.looks.is_due()
+    }
+
+    /// Looks at how much is alive, and at which spare records are needed. Those that none needed lately, but for a few, are the
+    /// caller's to drop. Some come from plans, which make new ones instead.
+    pub(super) fn look(&mut self, shared: &Shared) -> Vec<Box<Record>> {
+        if self.looks.is_alive_due() {
+            self.looks.look_at_alive_in(self.planner.look_at_alive(shared));
         }
-        if self.unneeded > SPARES {
-            self.unneeded -= 1;
-            return self.spares.pop();
+        let mut unneeded = Vec::new();
+        if self.looks.are_spares_due() {
+            let some = self.unneeded.saturating_sub(SPARES).min(self.spares.len());
+            unneeded.extend(self.spares.drain(self.spares.len() - some..));
+            self.unneeded = self.spares.len();
         }
-        (self.unneeded, self.look_in) = (self.spares.len(), SPARES_LOOK_IN);
-        None
+        self.looks.go_on();
+        unneeded
     }
 
     /// Keeps a record whose memory went back.

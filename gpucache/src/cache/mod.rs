@@ -20,6 +20,8 @@
 //! | `supply` | the steps of a supply |
 //! | `traced` | what a trace is told |
 //! | `noting` | what is noted for a diagnosis |
+//! | `looks` | when an entry's end looks at something |
+//! | `open` | what the open entries of a scope say |
 //! | `heard` | what a subscriber of `tracing` is told |
 //! | `told` | what whoever asks is told: statistics, and whose the cache is |
 //! | `registry` | all scopes by name, and the caches of all threads in each |
@@ -39,7 +41,9 @@ mod heard;
 mod key;
 mod lists;
 mod local;
+mod looks;
 mod noting;
+mod open;
 mod owner;
 mod policy;
 #[cfg(any(feature = "cuda", test))]

@@ -103,13 +103,13 @@ impl Cache {
     }
 
     /// Enters the scope: the calling thread owns the cache until it has left as often. Waits while another thread takes
-    /// idle blocks out.
-    pub(crate) fn enter(&'static self, terms: Terms, visit: Visit) {
+    /// idle blocks out. Returns what [`leave`](Cache::leave) knows the entry by.
+    pub(crate) fn enter(&'static self, terms: Terms, visit: Visit) -> usize {
         self.local.enter(claim_token());
         self.shared.counters.visited(visit);
         self.shared.note_entered(age::now());
-        let Some(owner) = self.owner() else { return };
-        owner.with(|local, shared| local.enter(shared, terms));
+        let Some(owner) = self.owner() else { return 0 };
+        let entry = owner.with(|local, shared| local.enter(shared, terms));
         if self.shared.is_behind() {
             owner.catch_up();
         }
@@ -117,19 +117,20 @@ impl Cache {
         if owner.depth() == 1 {
             owner.begin();
         }
+        entry
     }
 
-    /// Leaves the scope; entries of it that are still open recycle as they said, within the limit that they said. Nothing to do on a thread that does not own
-    /// the cache (its end took it away).
-    pub(crate) fn leave(&'static self, open: Option<Terms>) {
+    /// Ends an entry of the scope. Those that are still open recycle as they said, within the limit that they said. Nothing to do on a
+    /// thread that does not own the cache, since its end took it away.
+    pub(crate) fn leave(&'static self, entry: usize) {
         let Some(owner) = self.owner() else { return };
+        let are_open = owner.with(|local, shared| local.leave(shared, entry));
         owner.exit_after(|owner| {
             if owner.depth() == 1 {
                 owner.take_deferred();
                 owner.attend_stream();
                 owner.end();
-            } else if let Some(terms) = open {
-                owner.with(|local, shared| local.enter(shared, terms));
+            } else if are_open {
                 owner.shrink();
             }
         });
@@ -184,9 +185,11 @@ impl Keeper for Cache {
     }
 
     fn take_back(&'static self, mut record: Box<Record>) {
+        let owner = self.owner();
+        owner.iter().for_each(|owner| owner.unwatch(&mut record));
         record.leave_view();
         let is_used = record.note_last_uses();
-        match self.owner() {
+        match owner {
             Some(owner) if is_used => {
                 owner.note(Fact::UsedElsewhere, 1, record.bytes() as u64);
                 owner.defer(record);
@@ -319,6 +322,14 @@ impl Owner {
         }
     }
 
+    /// If it is watched, its drop is what was waited for.
+    #[inline]
+    fn unwatch(&self, record: &mut Record) {
+        if record.is_watched() {
+            self.with(|local, _| local.planner.unwatch(record));
+        }
+    }
+
     /// Gives a block's memory back, and keeps its record for the next supply, if it came from one that keeps blocks.
     #[inline(never)]
     pub(super) fn release(&self, mut record: Box<Record>) {
@@ -347,6 +358,7 @@ impl Owner {
             demand::trim_to_demand(false, |device| self.serves(device));
         }
         for mut record in self.shared.returns.take() {
+            self.unwatch(&mut record);
             record.leave_view();
             if record.users().next().is_some() {
                 self.defer(record);

@@ -34,6 +34,12 @@ pub(crate) struct Terms {
     pub(crate) limit: u64,
 }
 
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms { recycle: Recycle::Auto, limit: u64::MAX }
+    }
+}
+
 /// What a scope did since its last invalidation, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Use {

@@ -53,8 +53,10 @@ impl Cache {
     /// The end of the thread that the cache belonged to, however many entries it left open. What is idle stays, but for
     /// what keeps streams alive that the next thread may not have.
     pub(crate) fn close(&'static self) {
-        if self.owner().map(Owner::make_last).is_some() {
-            self.leave(None);
+        if let Some(owner) = self.owner() {
+            owner.with(|local, _| local.forget_open());
+            owner.make_last();
+            self.leave(0);
         }
         if let Some(owner) = self.hold_unless_entered() {
             // Nobody may enter it again.

@@ -8,7 +8,7 @@ use super::cause::Cause;
 use super::diagnosis::{Finding, told};
 use crate::base::amounts::Bytes;
 use crate::cache::Known;
-use crate::home::{Fact, FactCount, WINDOW};
+use crate::home::{Fact, FactCount, Growth, WINDOW};
 
 /// Fewer entries say nothing: two are learned from, and plans settle in some more.
 const EARLY: u64 = 8;
@@ -26,6 +26,8 @@ const MANY: u64 = 16;
 const ROUNDS: u64 = 16;
 /// So many arrays that outlived their entries, of which hardly any was dropped, pile up.
 const PILED: u64 = 32;
+/// So many arrays more, in most entries that there ever were, are a leak.
+const LEAKED: u64 = 3;
 /// By key a scope keeps a place for each shape, whenever that is in use: so much more than is ever in use at once is no waste yet.
 const WASTE: u64 = 2;
 /// Less idle memory than this is no waste: a page of a host.
@@ -54,7 +56,8 @@ impl<'a> Patient<'a> {
 
     /// What is wrong, if anything is.
     pub(super) fn finding(&self) -> Option<Finding> {
-        self.chosen().or_else(|| self.in_the_way()).or_else(|| self.misplaced()).or_else(|| self.of_entries())
+        let of_memory = self.chosen().or_else(|| self.in_the_way()).or_else(|| self.leak());
+        of_memory.or_else(|| self.misplaced()).or_else(|| self.of_entries())
     }
 
     /// What the program chose.
@@ -96,6 +99,28 @@ impl<'a> Patient<'a> {
     fn goes_back(&self) -> bool {
         let is_often = |fact| self.is_frequent(fact, SELDOM / 2);
         self.known.clock >= EARLY && is_often(Fact::GivenBack) && is_often(Fact::Taken)
+    }
+
+    /// More and more arrays are alive, whatever entries do otherwise. It explains why their order changes.
+    fn leak(&self) -> Option<Finding> {
+        let Known { stats, facts, .. } = self.known;
+        let Growth { arrays, bytes, entries } = facts.alive.growth(LEAKED)?;
+        let mean = stats.allocations() / stats.entries.max(1);
+        let share = (arrays as f64 / (mean * entries).max(1) as f64).min(1.0);
+        let grown = format!("{arrays} more arrays are alive than {entries} entries before, and {} more", Bytes(bytes));
+        let details = std::iter::once(grown).chain(facts.kept.iter().map(told)).collect();
+        let sites = facts.kept.iter().filter_map(|sample| sample.site).collect();
+        let seen = arrays.min(entries);
+        Some(Finding {
+            cause: Cause::Escapes,
+            entries: seen,
+            of_entries: entries,
+            allocations: arrays,
+            share,
+            bytes,
+            sites,
+            details,
+        })
     }
 
     /// A scope that stands elsewhere than what repeats.

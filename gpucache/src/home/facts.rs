@@ -5,6 +5,7 @@
 
 use std::panic::Location;
 
+use super::growth::AliveOverTime;
 use crate::record::Request;
 
 /// Something that keeps a scope from being planned, or makes it fat.
@@ -112,6 +113,10 @@ pub(crate) struct Tally {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     tallies: Vec<Tally>,
+    /// Beside the rest, since entries without a look do not touch it.
+    pub(crate) alive: Box<AliveOverTime>,
+    /// While more and more arrays are alive: some that were not dropped, each of another line.
+    pub(crate) kept: Vec<Sample>,
 }
 
 impl Sample {

@@ -17,6 +17,7 @@
 //! | `foreign` | what is counted of memory that other crates allocate |
 //! | `scope_stats`, `served`, `plan_stats`, `unplanned` | what users read of it |
 //! | `facts` | what keeps a scope from being planned, for its diagnosis |
+//! | `growth` | how many arrays are alive, over all entries |
 //! | `interleavings` | all of this, and the lease of an arena, under loom |
 
 pub(crate) mod hold;
@@ -26,6 +27,7 @@ mod facts;
 #[cfg(feature = "foreign")]
 mod foreign;
 mod generations;
+mod growth;
 #[cfg(all(loom, test))]
 mod interleavings;
 mod plan_stats;
@@ -39,6 +41,7 @@ mod unplanned;
 pub(crate) use facts::{Fact, FactCount, Facts, Sample, WINDOW};
 #[cfg(feature = "foreign")]
 pub(crate) use foreign::ForeignCounters;
+pub(crate) use growth::{Alive, FIRST_SPACING, Growth};
 pub(crate) use plan_stats::PlanCounters;
 pub use plan_stats::{Deviations, PlanStats};
 pub use scope_stats::ScopeStats;

@@ -4,6 +4,8 @@
 //! comes and goes. It begins small, and grows by what is missing while the arrays of before, which lie elsewhere, are dropped.
 //! While nothing in it is alive others may take it away, as an arena ([`lease`](crate::pressure::lease)).
 
+mod shortening;
+
 use super::Planner;
 use super::backoff::{Backoff, Pace};
 use super::effects::Vacated;
@@ -13,6 +15,7 @@ use crate::plan::{Envelope, Ring, Turns};
 use crate::pressure::transit::Transit;
 use crate::range::Taken;
 use crate::record::{ArenaId, DropPath, Record, Request, Stack};
+use shortening::Shortening;
 
 /// The ring of a scope's plans.
 pub(super) struct Carry {
@@ -34,6 +37,7 @@ pub(super) struct Carry {
     /// The most bytes in use at the end of an entry since that was looked at, and entries until it is.
     lately: u64,
     look_in: u32,
+    shortening: Shortening,
     /// What the plans carry.
     plan: CarryPlan,
 }
@@ -76,8 +80,6 @@ const LITTLE: u64 = 2 << 20;
 const LOOK_IN: u32 = 1024;
 /// A ring of more blocks than this grows no more: each wastes up to an array at its end.
 const MOST_REGIONS: usize = 8;
-/// What is free at the end of the ring goes back if it is more than this share of what the turns need.
-const SLACK: u64 = 64;
 
 impl Default for Carry {
     fn default() -> Carry {
@@ -92,6 +94,7 @@ impl Default for Carry {
             entries: 0,
             lately: 0,
             look_in: LOOK_IN,
+            shortening: Shortening::default(),
             plan: CarryPlan::default(),
         }
     }
@@ -115,10 +118,10 @@ impl CarryPlan {
 }
 
 impl Carry {
-    /// The entry that begins `is_recorded`, and so takes a closer look at each drop.
-    pub(super) fn begin(&mut self, is_recorded: bool) {
+    /// An entry begins, which is recorded or watched and so takes a closer look at each drop if it `is_noted`.
+    pub(super) fn begin(&mut self, is_noted: bool) {
         self.ring.begin();
-        self.path = self.id.filter(|_| !is_recorded).map_or(DropPath::NOBODYS, DropPath::of_arena);
+        self.path = self.id.filter(|_| !is_noted).map_or(DropPath::NOBODYS, DropPath::of_arena);
     }
 
     /// Another request comes.
@@ -140,6 +143,7 @@ impl Carry {
         }
         self.ring.follow(plan.turns.clone(), plan.target);
         self.plan = plan;
+        self.shortening = Shortening::default();
     }
 
     /// It is not known how much may be in use before that is noted.
@@ -193,7 +197,7 @@ impl Planner {
         if shared.ring.is_lost() {
             self.vacate_ring(shared);
         }
-        self.carry.begin(self.learning.is_recording);
+        self.carry.begin(self.learning.notes);
     }
 
     /// As [`serve`](Planner::serve), where the request that is expected now is carried, and all but the shape. What is needed twice is
@@ -255,7 +259,7 @@ impl Planner {
         record.serve_position(request.bytes, address, slot);
         record.shape.assign(request.dims);
         self.note_use(shared);
-        self.note(&mut record, request);
+        self.note(shared, &mut record, request);
         Some(record)
     }
 
@@ -314,6 +318,7 @@ impl Planner {
     pub(crate) fn ring_grew(&mut self, shared: &Shared, bytes: u64, taken: Taken) {
         let last = self.carry.ring.regions().saturating_sub(1);
         self.carry.ring.lengthen(last, bytes);
+        self.carry.shortening.note_growth(self.entry.number, self.carry.ring.bytes());
         shared.counters.ring_grew(bytes, taken);
     }
 
@@ -323,7 +328,7 @@ impl Planner {
             let id = ArenaId::next();
             self.carry.id = Some(id);
             self.carry.records.join(id);
-            self.carry.begin(self.learning.is_recording);
+            self.carry.begin(self.learning.notes);
         }
         self.carry.ring.add_region(address, bytes);
         shared.counters.ring_grew(bytes, taken);
@@ -377,17 +382,5 @@ impl Planner {
             return self.vacate_ring(shared);
         }
         self.shorten_ring(shared);
-    }
-
-    /// Gives back what is free at the ring's end and not needed for its turns.
-    fn shorten_ring(&mut self, shared: &Shared) {
-        let (bytes, target) = (self.carry.ring.bytes(), self.carry.plan.target);
-        if target > 0
-            && bytes > target + target / SLACK
-            && let Some(left) = self.carry.ring.shorten(target)
-        {
-            self.effects.shorten = Some(left);
-            shared.counters.ring_shrank(bytes - left);
-        }
     }
 }

@@ -23,6 +23,10 @@ pub(super) struct Learning {
     pub(super) learner: Learner,
     /// Whether the entry that is under way is recorded.
     pub(super) is_recording: bool,
+    /// Whether entries are watched for arrays that are never dropped.
+    pub(super) is_watching: bool,
+    /// Whether either is so.
+    pub(super) notes: bool,
     pub(super) curiosity: Curiosity,
     /// The stream that is recorded.
     pub(super) stream: Option<Stream>,
@@ -38,6 +42,13 @@ impl Learning {
     pub(super) fn begin(&mut self, has_no_plans: bool) {
         self.learner.begin(has_no_plans || self.curiosity.is_due());
         self.is_recording = self.learner.is_recording();
+        self.notes = self.is_recording || self.is_watching;
+    }
+
+    /// Entries are watched from the next one on, or not any more.
+    pub(super) fn watch(&mut self, is_watching: bool) {
+        self.is_watching = is_watching;
+        self.notes = self.is_recording || is_watching;
     }
 
     /// Learns another order in the place of one that was forgotten in this entry, after a while.
@@ -50,6 +61,7 @@ impl Learning {
     /// Forgets what was recorded. The stream is for the caller to drop.
     pub(super) fn forget(&mut self) -> Option<Stream> {
         (self.learner, self.forgetting, self.is_recording) = (Learner::default(), Backoff::default(), false);
+        self.notes = self.is_watching;
         self.stream.take()
     }
 }

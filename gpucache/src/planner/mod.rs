@@ -19,6 +19,7 @@
 //! | `ending` | the end of an entry: what it teaches |
 //! | `fate` | how it went, and what becomes of the plans: pure |
 //! | `arena` | how an arena comes and goes |
+//! | `watch` | which arrays are never dropped |
 //! | `carry` | the ring of what outlives its entry |
 //! | `plans` | the plans themselves, and which is active |
 //! | `footprint` | how much memory an arena may take |
@@ -41,6 +42,7 @@ mod plans;
 mod recording;
 mod refused;
 mod serve;
+mod watch;
 
 use std::mem::offset_of;
 
@@ -61,6 +63,7 @@ use footprint::{Footprint, Trimming};
 use noting::Noted;
 use plans::Plans;
 pub(crate) use refused::Refused;
+use watch::Watch;
 
 /// Plans, the cursor of the active one, and what was learned for the next ones.
 #[derive(Default)]
@@ -79,6 +82,7 @@ pub(crate) struct Planner {
     refused: Option<Refused>,
     effects: Effects,
     noted: Noted,
+    watch: Watch,
     /// Whether the last entry that deviated had as many allocations as its plan.
     was_as_long: bool,
     /// Allocations beside plans until the last entry of which a plan served nothing, or that was noted.
@@ -90,7 +94,7 @@ pub(crate) struct Planner {
 #[repr(C)]
 struct Hot {
     /// What [`serve`](Planner::serve) and [`take_back`](Planner::take_back) go by: `stream` and the path of `arena`, but nobody's while
-    /// an entry is recorded, which takes a closer look at everything.
+    /// an entry is recorded or watched, which takes a closer look at everything.
     fast_stream: u64,
     fast_path: DropPath,
     /// Where the arena lies.
@@ -182,7 +186,7 @@ impl Planner {
     fn begin_planned(&mut self, shared: &Shared) {
         let hot = &mut self.hot;
         (hot.fast_stream, hot.fast_path) = match hot.arena {
-            Some(arena) if !self.learning.is_recording => (hot.stream, DropPath::of_arena(arena)),
+            Some(arena) if !self.learning.notes => (hot.stream, DropPath::of_arena(arena)),
             _ => (NO_STREAM, DropPath::NOBODYS),
         };
         hot.cursor.begin(shared.lease.live() > 0);

@@ -1,18 +1,28 @@
 //! What is noted of the allocations and drops of an entry that is recorded.
 
 use super::Planner;
+use crate::home::Shared;
 use crate::record::{Record, Request};
 
 impl Planner {
-    /// Notes an allocation in what is recorded.
+    /// Notes an allocation in what is recorded, and watches it in an entry that is watched.
     #[inline]
-    pub(crate) fn note(&mut self, record: &mut Record, request: &Request<'_>) {
-        if self.learning.is_recording {
-            self.record(record, request);
+    pub(crate) fn note(&mut self, shared: &Shared, record: &mut Record, request: &Request<'_>) {
+        if self.learning.notes {
+            self.note_closely(shared, record, request);
         }
     }
 
     #[inline(never)]
+    fn note_closely(&mut self, shared: &Shared, record: &mut Record, request: &Request<'_>) {
+        if self.learning.is_recording {
+            self.record(record, request);
+        }
+        if self.learning.is_watching {
+            self.watch(shared, record, request);
+        }
+    }
+
     fn record(&mut self, record: &mut Record, request: &Request<'_>) {
         let learning = &mut self.learning;
         if !self.entry.has_stream {

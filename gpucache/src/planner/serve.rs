@@ -70,7 +70,7 @@ impl Planner {
         if live > self.hot.room {
             self.note_use(shared);
         }
-        self.note(&mut record, request);
+        self.note(shared, &mut record, request);
         Some(record)
     }
 

@@ -28,6 +28,7 @@ impl Record {
             last_write: LastWrite::default(),
             shape: Dims::new(request.dims),
             is_reshaped: false,
+            is_watched: false,
             list: 0,
             home: Home::default(),
             stream: stream.clone(),
@@ -57,7 +58,7 @@ impl Record {
         self.bytes = request.bytes;
         self.set_path(path_on(stream, DropPath::UNPLANNED));
         self.origin = origin;
-        self.is_reshaped = false;
+        (self.is_reshaped, self.is_watched) = (false, false);
         // Work of its last life wrote the memory that it had then.
         self.last_write = LastWrite::default();
         self.shape.assign(request.dims);
@@ -136,7 +137,11 @@ impl Record {
     /// A drop has no more to do than to give the memory back, unless a device watches.
     pub(super) fn take_no_care(&mut self) {
         let own = self.arena().map_or(DropPath::UNPLANNED, DropPath::of_arena);
-        self.set_path(path_on(&self.stream, own));
+        self.set_path(self.path_or_care(own));
+    }
+
+    fn path_or_care(&self, own: DropPath) -> DropPath {
+        if self.is_watched { DropPath::CARE } else { path_on(&self.stream, own) }
     }
 
     /// Keeps the memory out of the cache that served it, for good.

@@ -30,6 +30,8 @@ pub(crate) struct Record {
     pub(super) last_write: LastWrite,
     pub(crate) shape: Dims,
     pub(super) is_reshaped: bool,
+    /// Whether the planner of its cache wants to know of its drop.
+    pub(super) is_watched: bool,
     /// Its place in its home's lists, with `key`.
     pub(super) list: u32,
     pub(super) home: Home,
@@ -110,6 +112,17 @@ impl Record {
     /// A drop has more to do than to give the memory back.
     pub(crate) fn take_care(&self) {
         self.path.store(DropPath::CARE.number(), Relaxed);
+    }
+
+    /// The cache that served it is told of its drop, in this life.
+    pub(crate) fn watch(&mut self) {
+        self.is_watched = true;
+        self.take_care();
+    }
+
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_watched
     }
 
     pub(super) fn set_path(&mut self, path: DropPath) {

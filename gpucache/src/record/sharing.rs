@@ -148,6 +148,12 @@ impl Record {
         Some(taken).filter(|taken| !taken.is_empty())
     }
 
+    /// The cache that served it knows of its drop.
+    pub(crate) fn unwatch(&mut self) {
+        self.is_watched = false;
+        self.take_no_more_care();
+    }
+
     /// A drop has no more to do than to give the memory back, unless there is more.
     fn take_no_more_care(&mut self) {
         let has_view = self.view.get().is_some();

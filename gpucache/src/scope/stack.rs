@@ -1,10 +1,11 @@
 //! The scopes that a thread is inside of, innermost last.
 //!
 //! Invariant: what [`current`] serves from is the top of this stack, and each entry on it has entered its cache once.
-//! Guards may go in any order (a future that is dropped late, say): each takes out its own entry.
+//! Guards may go in any order (a future that is dropped late, say): each takes out its own entry. An entry costs the same however many
+//! are open, which forgotten guards leave.
 #![allow(unsafe_code)]
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::marker::PhantomData;
 use std::panic::Location;
 use std::rc::Rc;
@@ -14,9 +15,10 @@ use hashbrown::HashMap;
 
 #[cfg(feature = "tracing")]
 use super::shown::Shown;
+use crate::base::opened::Opened;
 use crate::cache::current::{self, Current};
 use crate::cache::registry::{self, NamedCaches};
-use crate::cache::{Cache, Recycle, Terms};
+use crate::cache::{Cache, Terms};
 use crate::device::{process_exits_now, thread_is_main};
 use crate::home::Visit;
 use crate::placed::{Placement, set_scoped};
@@ -42,8 +44,9 @@ use crate::trace;
 #[must_use = "the scope is left when the guard is dropped: bind it to a name, `let _inside = ..`, as `let _ = ..` drops it at once"]
 #[derive(Debug)]
 pub struct ScopeGuard {
-    /// Names the entry on the stack; `None` if the thread is too far into its end to have one.
-    entry: Option<u64>,
+    /// Where the entry stands on the stack, which is nobody else's place until it is left; `None` if the thread is too far into its end
+    /// to have one.
+    entry: Option<usize>,
     /// Ends once the scope is left. `None` where no tool would show it.
     #[cfg(feature = "tracing")]
     _shown: Option<Shown>,
@@ -51,17 +54,31 @@ pub struct ScopeGuard {
 }
 
 struct Entry {
-    id: u64,
     /// `None` outside of all scopes.
-    current: Option<Current>,
-    /// Where what is placed inside rests, if the entry says it.
-    placement: Option<Placement>,
+    inside: Option<Inside>,
+    /// Its place among those that say where arrays rest.
+    placing: Option<usize>,
+}
+
+/// An entry of a scope, and what its cache knows it by.
+struct Inside {
+    current: Current,
+    entry: usize,
+}
+
+/// The entries that are open.
+#[derive(Default)]
+struct Open {
+    entries: Opened<Entry>,
+    /// The place of the outermost entry of a scope, and its cache.
+    outermost: Option<(usize, &'static Cache)>,
+    /// Where what is placed inside rests, of each entry that says it; an entry outside of all scopes says that no scope does.
+    placing: Opened<Option<Placement>>,
 }
 
 #[derive(Default)]
 struct Stack {
-    entries: RefCell<Vec<Entry>>,
-    next_id: Cell<u64>,
+    open: RefCell<Open>,
     /// This thread's caches by name, found without a lock.
     caches: RefCell<HashMap<Arc<str>, Rc<Known>>>,
     /// The name that was entered last, which mostly is the next one too: found without a hash.
@@ -97,11 +114,11 @@ impl ScopeGuard {
         let shown = Shown::begin(name);
         let guard = ScopeGuard::of(|stack| {
             let cache = stack.cache(name, site);
-            cache.enter(terms, visit);
+            let entry = cache.enter(terms, visit);
             if trace::is_on() {
                 cache.note_entered();
             }
-            stack.push(Some(Current { cache, terms }), placement)
+            stack.push(Some(Inside { current: Current { cache, terms }, entry }), placement)
         });
         #[cfg(feature = "tracing")]
         let guard = guard.showing(shown);
@@ -134,7 +151,7 @@ impl ScopeGuard {
         ScopeGuard::of(|stack| stack.push(None, None))
     }
 
-    fn of(push: impl FnOnce(&Stack) -> u64) -> ScopeGuard {
+    fn of(push: impl FnOnce(&Stack) -> usize) -> ScopeGuard {
         ScopeGuard {
             entry: STACK.try_with(push).ok(),
             #[cfg(feature = "tracing")]
@@ -146,9 +163,9 @@ impl ScopeGuard {
 
 impl Drop for ScopeGuard {
     fn drop(&mut self) {
-        if let Some(id) = self.entry {
+        if let Some(place) = self.entry {
             // Without a stack the thread has ended, which has left all scopes.
-            let _ = STACK.try_with(|stack| stack.remove(id));
+            let _ = STACK.try_with(|stack| stack.remove(place));
         }
     }
 }
@@ -212,57 +229,86 @@ impl Stack {
         self.look_at.set(2 * self.caches.borrow().len());
     }
 
-    fn push(&self, current: Option<Current>, placement: Option<Placement>) -> u64 {
-        let id = self.next_id.replace(self.next_id.get() + 1);
-        self.entries.borrow_mut().push(Entry { id, current, placement });
-        self.serve_from_top();
-        id
+    fn push(&self, inside: Option<Inside>, placement: Option<Placement>) -> usize {
+        let mut open = self.open.borrow_mut();
+        let top = inside.as_ref().map(|inside| inside.current);
+        let place = open.push(inside, placement);
+        self.serve_from(open, top);
+        place
     }
 
-    fn remove(&self, id: u64) {
-        let mut entries = self.entries.borrow_mut();
-        let Some(place) = entries.iter().rposition(|entry| entry.id == id) else { return };
-        let left = entries.remove(place);
-        let open = left.current.and_then(|Current { cache, .. }| terms_of_open(&entries, cache));
-        drop(entries);
-        self.serve_from_top();
-        if let Some(Current { cache, .. }) = left.current {
-            cache.leave(open);
+    fn remove(&self, place: usize) {
+        let mut open = self.open.borrow_mut();
+        let Some(left) = open.remove(place) else { return };
+        let top = open.innermost();
+        self.serve_from(open, top);
+        if let Some(Inside { current: Current { cache, .. }, entry }) = left {
+            cache.leave(entry);
             if trace::is_on() {
                 cache.note_left();
             }
         }
     }
 
-    fn serve_from_top(&self) {
-        let entries = self.entries.borrow();
-        let top = entries.last().and_then(|entry| entry.current);
-        let bottom = entries.iter().find_map(|entry| entry.current);
-        let mut inside = entries.iter().rev().take_while(|entry| entry.current.is_some());
-        set_scoped(inside.find_map(|entry| entry.placement));
-        drop(entries);
+    /// Serves from the innermost entry, which `top` is. In line, so that what was just put on the stack is not read from there again:
+    /// a load that is wider than the stores before it waits for them.
+    #[inline(always)]
+    fn serve_from(&self, open: RefMut<'_, Open>, top: Option<Current>) {
+        let (bottom, placement) = (open.outermost.map(|(_, cache)| cache), open.placement());
+        drop(open);
+        set_scoped(placement);
         // SAFETY: an entry entered its cache before it came onto the stack, and leaves it after it was taken off and
         // this was called again: by its guard, or by the end of its cache's thread.
         unsafe { current::set(top, bottom) };
     }
 }
 
-/// What holds of the open entries of a cache, if there are any: the limit that the newest one said, and what the newest of those
-/// said that keep anything.
-fn terms_of_open(entries: &[Entry], cache: &'static Cache) -> Option<Terms> {
-    let newest_first = entries.iter().rev().filter_map(|entry| entry.current);
-    let mut open = newest_first.filter(|current| std::ptr::eq(current.cache, cache)).map(|current| current.terms);
-    let newest = open.next()?;
-    let keeping = std::iter::once(newest).chain(open).find(|terms| terms.recycle != Recycle::Off);
-    Some(Terms { recycle: keeping.map_or(Recycle::Off, |terms| terms.recycle), ..newest })
+impl Open {
+    fn push(&mut self, inside: Option<Inside>, placement: Option<Placement>) -> usize {
+        let cache = inside.as_ref().map(|inside| inside.current.cache);
+        let placing = (cache.is_none() || placement.is_some()).then(|| self.placing.push(placement));
+        let place = self.entries.push(Entry { inside, placing });
+        if self.outermost.is_none() {
+            self.outermost = cache.map(|cache| (place, cache));
+        }
+        place
+    }
+
+    /// Takes an entry out, if it is there.
+    fn remove(&mut self, place: usize) -> Option<Option<Inside>> {
+        if self.outermost.is_some_and(|(outermost, _)| outermost == place) {
+            self.outermost = self.next_inside(place);
+        }
+        let Entry { inside, placing } = self.entries.remove(place)?;
+        if let Some(placing) = placing {
+            self.placing.remove(placing);
+        }
+        Some(inside)
+    }
+
+    /// The entry of a scope that came next after this one. Those outside of all scopes that are passed over are never looked at again,
+    /// since the outermost entry is newer than they are from now on.
+    fn next_inside(&self, place: usize) -> Option<(usize, &'static Cache)> {
+        let mut newer = std::iter::successors(self.entries.after(place), |&place| self.entries.after(place));
+        newer.find_map(|place| Some((place, self.entries.get(place)?.inside.as_ref()?.current.cache)))
+    }
+
+    fn innermost(&self) -> Option<Current> {
+        self.entries.newest()?.inside.as_ref().map(|inside| inside.current)
+    }
+
+    /// Where what is placed now rests, if a scope says it.
+    fn placement(&self) -> Option<Placement> {
+        self.placing.newest().copied().flatten()
+    }
 }
 
 impl Drop for Stack {
     /// The end of the thread: its caches wait for the next one, and what is busy goes back there when it is dropped.
     fn drop(&mut self) {
         // Nobody serves this thread any more.
-        drop(self.entries.take());
-        self.serve_from_top();
+        drop(self.open.take());
+        self.serve_from(self.open.borrow_mut(), None);
         if thread_is_main() {
             return process_exits_now();
         }

@@ -7,9 +7,8 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread::JoinHandle;
 
 use fastrand::Rng;
-use gpucache::Array;
-use gpucache::ScopeGuard;
 use gpucache::device::Device;
+use gpucache::{Array, Element, ScopeGuard};
 
 use super::Run;
 
@@ -294,13 +293,13 @@ pub(super) fn nested_in_itself<D: Device>(run: &Run<D>) -> impl FnMut(usize) {
 }
 
 /// A thread that drops what it is handed, and says when that is done.
-struct Elsewhere<D: Device> {
-    shared: Arc<(Mutex<Slot<D>>, Barrier, AtomicBool)>,
+pub(super) struct Elsewhere<T: Element, D: Device> {
+    shared: Arc<(Mutex<Option<Array<T, D>>>, Barrier, AtomicBool)>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl<D: Device> Elsewhere<D> {
-    fn new() -> Self {
+impl<T: Element, D: Device> Elsewhere<T, D> {
+    pub(super) fn new() -> Self {
         let shared = Arc::new((Mutex::new(None), Barrier::new(2), AtomicBool::new(false)));
         let other = shared.clone();
         let thread = std::thread::spawn(move || {
@@ -317,7 +316,7 @@ impl<D: Device> Elsewhere<D> {
         Elsewhere { shared, thread: Some(thread) }
     }
 
-    fn drop(&self, array: Array<f32, D>) {
+    pub(super) fn drop(&self, array: Array<T, D>) {
         let (slot, barrier, _) = &*self.shared;
         *slot.lock().unwrap() = Some(array);
         barrier.wait();
@@ -325,7 +324,7 @@ impl<D: Device> Elsewhere<D> {
     }
 }
 
-impl<D: Device> Drop for Elsewhere<D> {
+impl<T: Element, D: Device> Drop for Elsewhere<T, D> {
     fn drop(&mut self) {
         self.shared.2.store(true, SeqCst);
         self.shared.1.wait();

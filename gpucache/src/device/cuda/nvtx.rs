@@ -4,7 +4,8 @@
 //! return at once. cudarc's own way to it does not know what it is called since CUDA 12, and panics where it is not found.
 //!
 //! The library ends the innermost range of a thread, whichever that is. Guards may go in any order, so that the ranges within one
-//! that ends are ended with it and begun anew.
+//! that ends are ended with it and begun anew. Where many lie within, that waits until enough of them have ended, so that each end
+//! costs a bounded number of calls on average, however many ranges are open.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -38,10 +39,25 @@ struct Nvtx {
 struct Open {
     /// All names, each with the zero that ends it.
     names: Vec<u8>,
-    /// The number of each range, and where its name begins; the innermost one last.
-    ranges: Vec<(u64, usize)>,
+    /// The innermost one last, which has not ended.
+    ranges: Vec<Shown>,
     next: u64,
+    /// Ranges that have ended and are still shown, and the place of the outermost of them.
+    ended: usize,
+    outermost_ended: usize,
 }
+
+/// A range that the library shows.
+#[derive(Clone, Copy)]
+struct Shown {
+    number: u64,
+    /// Where its name begins.
+    name: usize,
+    has_ended: bool,
+}
+
+/// An end may have so many ranges begun anew that lie within.
+const ANEW: usize = 16;
 
 /// A range of the calling thread, until it is dropped.
 #[derive(Debug)]
@@ -96,25 +112,58 @@ impl Open {
         self.next += 1;
         self.names.extend(name.bytes().take_while(|&byte| byte != 0));
         self.names.push(0);
-        self.ranges.push((number, start));
+        self.ranges.push(Shown { number, name: start, has_ended: false });
         self.push_from(nvtx, self.ranges.len() - 1);
         number
     }
 
     /// Ends a range, wherever it lies.
     fn end(&mut self, nvtx: Nvtx, number: u64) {
-        let Some(place) = self.ranges.iter().rposition(|range| range.0 == number) else { return };
-        self.ranges[place..].iter().for_each(|_| nvtx.pop());
-        let (_, start) = self.ranges.remove(place);
-        let end = self.ranges.get(place).map_or(self.names.len(), |range| range.1);
-        self.names.drain(start..end);
-        self.ranges[place..].iter_mut().for_each(|range| range.1 -= end - start);
-        self.push_from(nvtx, place);
+        let Ok(place) = self.ranges.binary_search_by_key(&number, |range| range.number) else { return };
+        if std::mem::replace(&mut self.ranges[place].has_ended, true) {
+            return;
+        }
+        self.outermost_ended = if self.ended > 0 { self.outermost_ended.min(place) } else { place };
+        self.ended += 1;
+        self.pop_ended(nvtx);
+        if self.ended > 0 && self.ranges.len() - self.outermost_ended <= self.ended.saturating_mul(ANEW + 1) {
+            self.begin_anew(nvtx);
+        }
+    }
+
+    /// Ends the innermost ranges as far as they have ended.
+    fn pop_ended(&mut self, nvtx: Nvtx) {
+        while let Some(range) = self.ranges.pop_if(|range| range.has_ended) {
+            nvtx.pop();
+            self.names.truncate(range.name);
+            self.ended -= 1;
+        }
+    }
+
+    /// Ends all ranges up to the outermost one that has ended, and begins those anew that have not.
+    fn begin_anew(&mut self, nvtx: Nvtx) {
+        let first = self.outermost_ended;
+        self.ranges[first..].iter().for_each(|_| nvtx.pop());
+        let (mut kept, mut end) = (first, self.ranges[first].name);
+        for place in first..self.ranges.len() {
+            let Shown { number, name, has_ended } = self.ranges[place];
+            if has_ended {
+                continue;
+            }
+            let name_end = self.ranges.get(place + 1).map_or(self.names.len(), |next| next.name);
+            self.names.copy_within(name..name_end, end);
+            self.ranges[kept] = Shown { number, name: end, has_ended };
+            (kept, end) = (kept + 1, end + name_end - name);
+        }
+        self.ranges.truncate(kept);
+        self.names.truncate(end);
+        self.ended = 0;
+        self.push_from(nvtx, first);
     }
 
     /// Begins what lies within, from this place on.
     fn push_from(&self, nvtx: Nvtx, place: usize) {
-        let names = self.ranges[place..].iter().map(|range| CStr::from_bytes_until_nul(&self.names[range.1..]));
+        let names = self.ranges[place..].iter().map(|range| CStr::from_bytes_until_nul(&self.names[range.name..]));
         names.flatten().for_each(|name| nvtx.push(name));
     }
 }
@@ -193,6 +242,49 @@ mod tests {
         [fourth, third].into_iter().for_each(|range| open.end(TOOL, range));
         assert_eq!(seen(), "- -");
         assert!(open.names.is_empty() && open.ranges.is_empty());
+    }
+
+    /// The open ranges, as a tool sees them.
+    fn shown(calls: &[String]) -> Vec<&str> {
+        let mut open = Vec::new();
+        for call in calls {
+            if call == "-" {
+                open.pop();
+            } else {
+                open.push(call.as_str());
+            }
+        }
+        open
+    }
+
+    /// Ranges of which 5,000 are open at most, ended in any order: a bounded number of calls for each, and hardly any that has ended
+    /// is still shown.
+    #[test]
+    fn an_end_costs_a_bounded_number_of_calls() {
+        type Choose = fn(usize, usize) -> usize;
+        let orders: [Choose; 3] = [|_, _| 0, |step, count| step * 7919 % count, |_, count| count - 1];
+        for choose in orders {
+            let mut open = Open::default();
+            let mut alive: Vec<u64> = (0..5_000).map(|number| open.begin(TOOL, &number.to_string())).collect();
+            for step in 0..5_000 {
+                let ended = alive.remove(choose(step, alive.len()));
+                open.end(TOOL, ended);
+                if step % 2 == 0 {
+                    alive.push(open.begin(TOOL, &open.next.to_string()));
+                }
+                assert!((open.ranges.len() - alive.len()) * ANEW <= open.ranges.len());
+            }
+            let calls = SEEN.take();
+            assert!(calls.len() < 5_000 * (2 * ANEW + 6), "{} calls", calls.len());
+            let names: Vec<String> = alive.iter().map(u64::to_string).collect();
+            let seen = shown(&calls);
+            assert_eq!(seen.len(), open.ranges.len());
+            let seen: Vec<&str> = seen.into_iter().filter(|name| names.iter().any(|alive| alive == name)).collect();
+            assert_eq!(seen, names);
+            alive.into_iter().rev().for_each(|range| open.end(TOOL, range));
+            assert!(open.names.is_empty() && open.ranges.is_empty());
+            SEEN.take();
+        }
     }
 
     #[test]

@@ -1,0 +1,98 @@
+//! Where arrays come from that are never dropped.
+//!
+//! While more and more arrays of a scope are alive, its entries are watched: each array is known by its record until it is dropped. Those
+//! that are still alive when all others of their time are gone are shown in the diagnosis. Watched entries take the ways of recorded
+//! ones, and a drop of a watched array takes that of one that others use, so that no other entry and no other drop is slower.
+
+use hashbrown::HashMap;
+
+use super::Planner;
+use crate::home::{Alive, Sample, Shared};
+use crate::record::{Record, Request};
+
+/// The watched arrays that are alive.
+#[derive(Default)]
+pub(super) struct Watch {
+    /// By the address of the record, which is theirs until they are dropped.
+    alive: HashMap<usize, Watched>,
+}
+
+struct Watched {
+    sample: Sample,
+    /// How often the scope had been entered.
+    since: u64,
+}
+
+/// More arrays are not watched at once, so that memory is bounded. Few entries have more alive at once.
+const MOST: usize = 4096;
+/// So many arrays that were alive for long tell their lines.
+const ENOUGH: usize = 8;
+/// Lines that are shown.
+const LINES: usize = 3;
+/// Fewer arrays more say nothing yet, and are watched.
+const SUSPECT: u64 = 2;
+
+fn name_of(record: &Record) -> usize {
+    std::ptr::from_ref(record) as usize
+}
+
+impl Watch {
+    fn add(&mut self, record: &mut Record, request: &Request<'_>, entry: u64) {
+        if self.alive.len() < MOST {
+            record.watch();
+            self.alive.insert(name_of(record), Watched { sample: Sample::of(request, 0, None), since: entry });
+        }
+    }
+
+    /// What has been alive for at least half as long as anything else that was watched.
+    fn oldest(&self, entry: u64) -> impl Iterator<Item = &Watched> {
+        let age = move |watched: &Watched| entry.saturating_sub(watched.since);
+        let most = self.alive.values().map(age).max().unwrap_or(0);
+        self.alive.values().filter(move |watched| age(watched) * 2 >= most && most > 1)
+    }
+
+    /// The lines that most of the oldest are of, each with one array.
+    fn samples(&self, entry: u64) -> Vec<Sample> {
+        let mut lines: Vec<(Sample, u64)> = Vec::new();
+        for Watched { sample, .. } in self.oldest(entry) {
+            match lines.iter_mut().find(|(line, _)| line.site == sample.site) {
+                Some((_, count)) => *count += 1,
+                None => lines.push((*sample, 1)),
+            }
+        }
+        lines.sort_by_key(|(line, count)| (std::cmp::Reverse(*count), line.site.map(|site| site.line())));
+        lines.into_iter().take(LINES).map(|(line, _)| line).collect()
+    }
+}
+
+impl Planner {
+    /// Watches an array of an entry that is watched.
+    pub(super) fn watch(&mut self, shared: &Shared, record: &mut Record, request: &Request<'_>) {
+        if request.bytes > 0 {
+            self.watch.add(record, request, shared.counters.entries());
+        }
+    }
+
+    /// A watched array was dropped.
+    #[cold]
+    pub(crate) fn unwatch(&mut self, record: &mut Record) {
+        self.watch.alive.remove(&name_of(record));
+        record.unwatch();
+    }
+
+    /// At the end of an entry: notes how much is alive, and whether the next entries are watched. Returns how many entries later to look
+    /// again.
+    #[cold]
+    pub(crate) fn look_at_alive(&mut self, shared: &Shared) -> u32 {
+        let (stats, entry) = (shared.stats(), shared.counters.entries());
+        let facts = &mut *shared.facts();
+        let next = facts.alive.note(Alive { arrays: stats.busy_blocks, bytes: stats.busy_bytes });
+        let grows = facts.alive.growth(SUSPECT).is_some();
+        if !grows {
+            self.watch = Watch::default();
+        }
+        facts.kept = self.watch.samples(entry);
+        self.learning.watch(grows && self.watch.oldest(entry).count() < ENOUGH);
+        next
+    }
+}
