@@ -58,6 +58,36 @@ fn like_arrays_that_are_replaced_take_one_place_more() {
     assert!(reserved <= 1.03, "{reserved}");
 }
 
+/// As training keeps its loss: a ring of whole pages would hold one for four bytes.
+#[test]
+fn small_arrays_that_are_replaced_take_no_page_of_their_own() {
+    // One size; several, whose turns are planned; and like sizes that vary, for which it is not known how large a ring gets.
+    let sizes: [&[usize]; 3] = [&[4], &[4, 700, 9000, 300_000], &[60_000; 9]];
+    for (number, sizes) in sizes.into_iter().enumerate() {
+        let name = format!("small {number}");
+        let (device, scope, mut kept) = (Virtual::unchecked(1 << 40), Scope::new(&name), Vec::new());
+        let mut entry = |round: usize| {
+            scope.run(|| {
+                let work = [9 * MIB, 3 * MIB + 512].map(|bytes| Array::<u8, _>::zeros(&device, bytes).unwrap());
+                for (place, &bytes) in sizes.iter().enumerate() {
+                    let varies = if number == 2 { 256 * (round % 7) } else { 0 };
+                    let new = Array::<u8, _>::zeros(&device, bytes + varies).unwrap();
+                    if place < kept.len() { kept[place] = new } else { kept.push(new) }
+                }
+                drop(work);
+            });
+        };
+        (0..400).for_each(&mut entry);
+        let before = plans(&scope);
+        (0..100).for_each(&mut entry);
+        let after = plans(&scope);
+        let pages = device.memory().bytes / (2 * MIB) as u64;
+        assert_eq!(after.carried - before.carried, 100 * sizes.len() as u64, "{after}");
+        // The work lies in six pages and 512 bytes.
+        assert_eq!(pages, 7, "{sizes:?}: {after}");
+    }
+}
+
 #[test]
 fn what_is_carried_no_more_can_be_trimmed() {
     let (device, scope, mut kept) = (Virtual::new(1 << 40), Scope::new("no more"), Vec::new());

@@ -20,8 +20,15 @@ pub(crate) struct Memory {
     /// Keeps the device's context, and with it the pool, for as long as it may be asked.
     _context: Arc<CudaContext>,
     used_before: Option<u64>,
-    /// Counters of the scopes when half of the steps were done: their warm half begins there.
-    halfway: scope::Taken,
+    halfway: Halfway,
+}
+
+/// What scopes did until half of the steps were done: their warm half begins there, and with it new peaks.
+#[derive(Default)]
+struct Halfway {
+    taken: scope::Taken,
+    peak_bytes: u64,
+    live_bytes: u64,
 }
 
 /// What one run did to the device's memory.
@@ -51,6 +58,13 @@ struct ScopesReport {
     taken: scope::Taken,
     /// The same in the second half of the steps: zero where the scopes are warm.
     taken_warm: scope::Taken,
+    /// In the second half of the steps: the most bytes that gpucache held of the device, the most bytes that were in use in the
+    /// scopes, and the first over the second.
+    steady_reserved_bytes: u64,
+    steady_live_bytes: u64,
+    steady_reserved_over_live: f64,
+    #[serde(skip)]
+    live_most: u64,
     scopes: Vec<ScopeReport>,
 }
 
@@ -69,13 +83,16 @@ impl Memory {
             pool.keep_everything()?;
         }
         let used_before = nvml::used_bytes(device);
-        Ok(Self { mode, device, names, pool, _context: context, used_before, halfway: scope::Taken::default() })
+        Ok(Self { mode, device, names, pool, _context: context, used_before, halfway: Halfway::default() })
     }
 
     /// Called before each step.
     pub(crate) fn before_step(&mut self, step: usize, steps: usize) -> Result<()> {
         if self.mode == Mode::Scope && step == steps / 2 {
-            self.halfway = scope::taken(self.device, self.names)?;
+            let (_, peak_bytes) = scope::held(self.device)?;
+            let taken = scope::taken(self.device, self.names)?;
+            self.halfway = Halfway { taken, peak_bytes, live_bytes: live_most(&self.scope_reports()) };
+            scope::reset_peaks(self.device, self.names)?;
         }
         Ok(())
     }
@@ -87,7 +104,7 @@ impl Memory {
         let scoped = |bytes: fn(&ScopesReport) -> u64| gpucache.as_ref().map_or(0, bytes);
         Ok(MemoryReport {
             reserved_bytes: pool.reserved_most + scoped(|report| report.peak_bytes),
-            live_bytes: pool.used_most + scoped(|report| report.scopes.iter().map(|scope| scope.live_most).sum()),
+            live_bytes: pool.used_most + scoped(|report| report.live_most),
             device_taken_bytes: nvml::used_bytes(self.device)
                 .zip(self.used_before)
                 .map(|(now, then)| now.saturating_sub(then)),
@@ -96,16 +113,30 @@ impl Memory {
         })
     }
 
+    fn scope_reports(&self) -> Vec<ScopeReport> {
+        self.names.iter().filter_map(|name| scope::report(name)).collect()
+    }
+
     fn scopes(&self) -> Result<ScopesReport> {
         let taken = scope::taken(self.device, self.names)?;
-        let (bytes, peak_bytes) = scope::held(self.device)?;
+        let (bytes, steady_reserved_bytes) = scope::held(self.device)?;
+        let scopes = self.scope_reports();
+        let steady_live_bytes = live_most(&scopes);
         Ok(ScopesReport {
             entrance: foreign::entrance(),
-            peak_bytes,
+            peak_bytes: steady_reserved_bytes.max(self.halfway.peak_bytes),
             bytes,
             taken,
-            taken_warm: taken - self.halfway,
-            scopes: self.names.iter().filter_map(|name| scope::report(name)).collect(),
+            taken_warm: taken - self.halfway.taken,
+            steady_reserved_bytes,
+            steady_live_bytes,
+            steady_reserved_over_live: steady_reserved_bytes as f64 / steady_live_bytes as f64,
+            live_most: steady_live_bytes.max(self.halfway.live_bytes),
+            scopes,
         })
     }
+}
+
+fn live_most(scopes: &[ScopeReport]) -> u64 {
+    scopes.iter().map(|scope| scope.live_most).sum()
 }

@@ -34,7 +34,7 @@ pub struct ScopeReport {
     deviations: u64,
     /// Why no plan serves the scope now, or `null` where one does.
     unplanned: Option<String>,
-    /// The most bytes in use at once.
+    /// The most bytes in use at once, in the second half of the steps.
     pub(crate) live_most: u64,
     idle_bytes: u64,
     /// What gpucache counts of memory that other crates allocate.
@@ -52,11 +52,11 @@ impl std::ops::Sub for Taken {
 #[cfg(feature = "scoped")]
 pub use linked::report;
 #[cfg(feature = "scoped")]
-pub(crate) use linked::{IS_LINKED, held, run, taken};
+pub(crate) use linked::{IS_LINKED, held, reset_peaks, run, taken};
 #[cfg(not(feature = "scoped"))]
 pub use missing::report;
 #[cfg(not(feature = "scoped"))]
-pub(crate) use missing::{IS_LINKED, held, run, taken};
+pub(crate) use missing::{IS_LINKED, held, reset_peaks, run, taken};
 
 #[cfg(feature = "scoped")]
 mod linked {
@@ -81,6 +81,15 @@ mod linked {
     pub(crate) fn held(device: usize) -> Result<(u64, u64)> {
         let memory = memory(device)?;
         Ok((memory.bytes, memory.peak_bytes))
+    }
+
+    /// From now on peaks of the device and of these scopes are those from here on.
+    pub(crate) fn reset_peaks(device: usize, names: &[&str]) -> Result<()> {
+        gpucache::reset_peaks(&Cuda::new(device)?);
+        for name in names {
+            gpucache::reset_peaks_of(name);
+        }
+        Ok(())
     }
 
     fn memory(device: usize) -> Result<MemoryUse> {
@@ -129,6 +138,10 @@ mod missing {
 
     pub(crate) fn held(_device: usize) -> Result<(u64, u64)> {
         Ok((0, 0))
+    }
+
+    pub(crate) fn reset_peaks(_device: usize, _names: &[&str]) -> Result<()> {
+        Ok(())
     }
 
     pub fn report(_name: &'static str) -> Option<ScopeReport> {

@@ -9,7 +9,7 @@ use crate::home::Fact;
 use crate::planner::Growth;
 use crate::pressure::lease::{Leased, Piece};
 use crate::pressure::transit::{InNeed, Transit};
-use crate::range::{DeviceRange, Limit, Taken};
+use crate::range::{DeviceRange, Limit, Occupancy, Taken};
 use crate::record::{Record, Request};
 
 /// What a ring got.
@@ -90,8 +90,9 @@ impl Owner {
 /// Lengthens the last block, or adds one. What fails leaves all as it was: the request goes beside the ring, and meets a failure of
 /// the device there.
 fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Option<Grown> {
-    let Growth { stream, more, bytes, room } = growth;
-    let limit = Limit { aim: range.occupancy().reserved, most: u64::MAX };
+    let Growth { stream, more, bytes, whole, held, room } = growth;
+    let Occupancy { reserved, granule, .. } = range.occupancy();
+    let limit = Limit { aim: reserved, most: u64::MAX };
     let last = leased.as_ref().and_then(|leased| leased.pieces.last());
     if let Some(Piece { block, room: Some(room) }) = last
         && let Ok(Some((carved, bytes))) = range.grow_in(stream, room, Some(block), *more, limit)
@@ -99,9 +100,16 @@ fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Op
         leased.iter_mut().for_each(|leased| leased.bytes += bytes);
         return Some(Grown { address: None, bytes, taken: carved.taken });
     }
-    let (carved, bytes, room) = match range.allocate_in_room(stream, *bytes, *room, limit).ok().flatten() {
+    // A room has whole pages of its own. A ring that fits into one lies among other blocks: a number that outlives its entry would
+    // else hold a page.
+    let is_small = held.saturating_add(*whole) <= granule;
+    let roomy = if is_small { None } else { range.allocate_in_room(stream, *bytes, *room, limit).ok().flatten() };
+    let (carved, bytes, room) = match roomy {
         Some((carved, bytes, room)) => (carved, bytes, Some(room)),
-        None => (range.gather(stream, *bytes, limit).ok().flatten()?, *bytes, None),
+        None => {
+            let bytes = if is_small { *whole } else { *bytes };
+            (range.gather(stream, bytes, limit).ok().flatten()?, bytes, None)
+        }
     };
     let leased = leased.get_or_insert_with(|| Leased { pieces: Vec::new(), stream: stream.clone(), bytes: 0 });
     leased.bytes += bytes;

@@ -17,6 +17,7 @@ use std::convert::Infallible;
 use super::fit::{Block, EVERY_SPAN};
 use super::handles::IdleHandle;
 use super::range::{Backing, Range, RangeError};
+use super::spans::SpanState;
 use super::window::{self, Window};
 use crate::device::Pages;
 use crate::order::Tag;
@@ -43,6 +44,10 @@ impl Limit {
     }
 }
 
+/// A handle is mapped anew, as far as a block needs it, if more than this share of what is reserved goes back: that takes two calls,
+/// and handles of usual length are no longer than this.
+const WASTE_SHARE: u64 = 1024;
+
 impl<P: Pages> Range<P> {
     /// A block of at least `bytes` from memory that `may_use` says of by its tag, after which what is reserved is within
     /// `limit`. Free handles are unmapped if it takes that, of memory that `is_idle` by its tag. `None` if all such handles
@@ -61,11 +66,22 @@ impl<P: Pages> Range<P> {
     ) -> Result<Option<Block>, RangeError<P::Error>> {
         let Some(rounded) = self.rounded(bytes) else { return Ok(None) };
         let Ok(found) = self.fit.allocate_if(rounded, EVERY_SPAN, |tag| Ok::<_, Infallible>(may_use(tag)));
-        if found.is_some() {
-            self.count(rounded);
-            return Ok(found);
-        }
-        let Some(idle) = self.in_exchange(rounded, limit, &may_use, is_idle) else { return Ok(None) };
+        let idle = match found {
+            Some(block) => match self.wasted(&block, limit, is_idle) {
+                Some(last) => {
+                    let span = self.fit.coalesce(block.node);
+                    vec![IdleHandle { span, ..last }]
+                }
+                None => {
+                    self.count(rounded);
+                    return Ok(Some(block));
+                }
+            },
+            None => match self.in_exchange(rounded, limit, &may_use, is_idle) {
+                Some(idle) => idle,
+                None => return Ok(None),
+            },
+        };
         self.move_out(&idle)?;
         // Looks for a window anew, since holes have merged. The one found before is still there, as no handle in it was
         // unmapped: no more is missing now.
@@ -74,6 +90,21 @@ impl<P: Pages> Range<P> {
             self.count(rounded);
         }
         Ok(block)
+    }
+
+    /// The last handle of a block that was just carved, if it is idle and far longer than the part of it that the block needs.
+    fn wasted(&self, block: &Block, limit: Limit, is_idle: impl Fn(Tag) -> bool) -> Option<IdleHandle> {
+        let spans = &self.fit.spans;
+        let node = spans.at(block.node);
+        let (offset, bytes) = self.handles.around(node.end() - 1)?;
+        let rest = (offset + bytes).saturating_sub(node.end().next_multiple_of(self.granule));
+        let is_much = rest > self.stats.reserved / WASTE_SHARE && limit.aim < self.stats.reserved;
+        let next = spans.at(node.next);
+        let is_free = spans.state(node.next) == Some(SpanState::Free) && next.end() >= offset + bytes;
+        let is_whole = offset >= node.offset && is_free;
+        let goes = is_much && is_whole && is_idle(node.tag) && is_idle(next.tag);
+        let handle = IdleHandle { span: block.node, offset, bytes };
+        (goes && self.is_settled(&handle)).then_some(handle)
     }
 
     /// What to unmap so that a block of `bytes` can be mapped within `limit`, in order of address.

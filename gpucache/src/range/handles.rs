@@ -29,6 +29,12 @@ impl Handles {
         pieces.iter().sum()
     }
 
+    /// The piece that has the address `offset`.
+    pub(super) fn around(&self, offset: u64) -> Option<(u64, u64)> {
+        let (&start, &bytes) = self.0.range(..=offset).next_back()?;
+        (offset < start + bytes).then_some((start, bytes))
+    }
+
     /// The pieces that lie between `start` and `end` whole, in order of address.
     pub(super) fn within(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let starting = self.0.range(start..end).map(|(&offset, &bytes)| (offset, bytes));
