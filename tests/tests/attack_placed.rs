@@ -221,3 +221,80 @@ fn a_long_entry_makes_no_drop_dearer() {
     let after = least(time);
     assert!(after < 15 * before, "{before:?}, and behind it {after:?}");
 }
+
+/// What left a device before is no matter of the other one.
+#[test]
+fn an_entry_may_use_arrays_of_two_devices() {
+    let (first, second) = (Virtual::new(1 << 30), Virtual::new(1 << 30));
+    let (a, b) = (arrays(&first, 3, PAGE), arrays(&second, 3, PAGE));
+    a.iter().for_each(|array| array.set_placement(Placement::Host).unwrap());
+    let step = || cache_scope!(of_two_devices, { [&a[..], &b[..]].iter().for_each(|arrays| use_all(arrays)) });
+    (0..3).for_each(|_| step());
+    b.iter().for_each(|array| array.set_placement(Placement::Host).unwrap());
+    (0..3).for_each(|_| step());
+    assert_eq!((placed_stats(&first).evictions, placed_stats(&second).evictions), (3 + 6 * 3, 3 + 3 * 3));
+}
+
+/// Sizes at the end of what a number holds are errors, and take nothing from anybody.
+#[test]
+fn what_no_device_has_room_for_is_an_error() {
+    let device = Virtual::new(1 << 30);
+    let kept = arrays(&device, 2, 1000);
+    for bytes in [usize::MAX, usize::MAX - 255, usize::MAX / 2 + 1, 1 << 31] {
+        cache_scope!(too_large_to_place, {
+            let error = Placed::<u8, _>::zeros(&device, bytes).unwrap_err();
+            assert!(error.is_out_of_memory() || error.is_invalid_shape(), "{bytes}: {error}");
+            use_all(&kept);
+        });
+    }
+    assert_eq!((placed_stats(&device).evictions, placed_stats(&device).resident_bytes), (0, 2000));
+}
+
+/// A device of more bytes than a number holds twice: all sums are right, or stay at the largest number.
+#[test]
+fn sums_of_huge_arrays_end_at_the_largest_number() {
+    const HUGE: usize = 1 << 62;
+    let device = Virtual::new(usize::MAX);
+    limit(&device, 3 << 62);
+    let scope = Scope::new("huge_arrays");
+    let arrays: Vec<Bytes> = (0..2).map(|_| Placed::zeros(&device, HUGE).unwrap()).collect();
+    for entry in 0..12 {
+        // Less room from then on, so that moves are to be computed.
+        if entry == 6 {
+            limit(&device, HUGE as u64);
+        }
+        scope.run(|| {
+            use_all(&arrays);
+            use_all(&arrays);
+        });
+    }
+    let stats = placed_stats(&device);
+    assert_eq!((stats.bytes_in, stats.resident_bytes), (u64::MAX, HUGE as u64), "{stats}");
+    assert!(stats.evictions >= 12, "{stats}");
+}
+
+/// Moves of a known order may call handlers, whose own uses are noted: they are none of the order.
+#[test]
+fn what_a_handler_fetches_in_the_middle_of_a_known_order_is_noted() {
+    let (device, other) = (device(2), Virtual::new(1 << 40));
+    let (arrays, apart) = (arrays(&device, 4, PAGE), Arc::new(arrays(&other, 1, PAGE).remove(0)));
+    let scope = Scope::new("a_handler_in_an_order");
+    let step = || scope.run(|| use_all(&arrays));
+    (0..8).for_each(|_| step());
+    let mispredictions = || placed_stats_of("a_handler_in_an_order").unwrap().mispredictions;
+    assert_eq!(mispredictions(), 0);
+    let held = Arc::new(std::sync::Mutex::new(None));
+    let (given_up, calls) = (held.clone(), Arc::new(std::sync::atomic::AtomicU64::new(0)));
+    let called = calls.clone();
+    let _handler = on_pressure(&device, move |_| {
+        called.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        drop(apart.fetch().unwrap());
+        given_up.lock().unwrap().take();
+    });
+    scope.run(|| {
+        drop(arrays[0].fetch().unwrap());
+        *held.lock().unwrap() = Some(device.zeros::<u8>(2 * PAGE).unwrap());
+        arrays[1..].iter().for_each(|array| drop(array.fetch().unwrap()));
+    });
+    assert_eq!((calls.load(std::sync::atomic::Ordering::SeqCst), mispredictions()), (1, 1));
+}

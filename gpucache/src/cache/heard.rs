@@ -1,26 +1,41 @@
 //! What a subscriber of `tracing` is told of a scope's plans: that there is another layout, that an entry deviated, that the memory
 //! of plans came or grew.
 //!
-//! A subscriber is code of the program: it is told where nothing is borrowed and nothing is on its way to the range.
+//! A subscriber is code of the program: it is told where nothing is borrowed and nothing is on its way to the range, and once no cache
+//! is held for a moment ([`visit`]).
+
+use std::sync::Arc;
 
 use super::owner::Owner;
-use crate::base::subscriber::TARGET;
+use super::visit;
+use crate::base::subscriber::{self, TARGET};
 use crate::home::{Deviations, Sample};
 use crate::planner::News;
 
-impl Owner {
-    /// Tells what became of plans in an entry.
-    #[cold]
-    pub(super) fn tell(&self, news: &News) {
-        let name = self.scope_name();
-        let scope = name.as_deref().unwrap_or_default();
-        match *news {
+/// What a subscriber is told of a scope.
+pub(super) struct Heard {
+    scope: Option<Arc<str>>,
+    news: News,
+}
+
+impl Heard {
+    pub(super) fn tell(&self) {
+        let scope = self.scope.as_deref().unwrap_or_default();
+        subscriber::tell(|| match self.news {
             News::LaidOut { positions, bytes, bound_bytes, allocations } => {
                 let share = allocations.map(|allocations| positions as f64 / allocations.max(1) as f64);
                 tracing::debug!(target: TARGET, scope, positions, bytes, bound_bytes, share, "plan laid out");
             }
-            News::Deviated { seen, first } => tell_deviation(scope, seen, first.as_ref()),
-        }
+            News::Deviated { seen, ref first } => tell_deviation(scope, seen, first.as_ref()),
+        });
+    }
+}
+
+impl Owner {
+    /// Tells what became of plans in an entry.
+    #[cold]
+    pub(super) fn tell(&self, news: News) {
+        visit::tell(Heard { scope: self.scope_name(), news });
     }
 
     /// Tells that plans have another arena than they had before, if they have one now.
@@ -33,14 +48,15 @@ impl Owner {
         let before_bytes = self.with(|local, _| std::mem::replace(&mut local.last_arena, bytes));
         let name = self.scope_name();
         let scope = name.as_deref().unwrap_or_default();
-        tracing::debug!(target: TARGET, scope, device, bytes, before_bytes, "arena reserved");
+        subscriber::tell(|| tracing::debug!(target: TARGET, scope, device, bytes, before_bytes, "arena reserved"));
     }
 
     /// Tells how long the ring is that has grown.
     #[cold]
     pub(super) fn tell_ring(&self, device: u64) {
         let (name, bytes) = (self.scope_name(), self.shared.counters.plan.ring.get());
-        tracing::debug!(target: TARGET, scope = name.as_deref().unwrap_or_default(), device, bytes, "ring grew");
+        let scope = name.as_deref().unwrap_or_default();
+        subscriber::tell(|| tracing::debug!(target: TARGET, scope, device, bytes, "ring grew"));
     }
 }
 

@@ -15,6 +15,7 @@ use std::sync::{Arc, PoisonError};
 use super::local::{Fresh, Local, Put};
 use super::policy::Terms;
 use super::supply::{self, Supplied};
+use super::visit::Momentary;
 use crate::base::error::Result;
 use crate::base::sync::Mutex;
 use crate::device::Stream;
@@ -143,9 +144,9 @@ impl Cache {
         self.is_mine().then_some(Owner { cache: self, stays_here: PhantomData })
     }
 
-    /// As [`owner`](Cache::owner), for the moment, if no thread is inside the scope. Waits for others that hold it for a moment.
-    pub(super) fn hold_unless_entered(&'static self) -> Option<Owner> {
-        if self.local.hold_unless_entered(claim_token()) { self.owner() } else { None }
+    /// Has the calling thread own the cache, if no thread is inside the scope. Waits for others that hold it for a moment.
+    pub(super) fn try_to_hold(&self) -> bool {
+        self.local.hold_unless_entered(claim_token())
     }
 
     /// A drop by a thread that is not inside the scope: at once if nobody is, else when the owner looks.
@@ -167,7 +168,10 @@ impl Cache {
 
     /// Deals with what is due, unless another thread owns the cache.
     fn attend(&'static self) {
-        self.local.attend(claim_token(), &self);
+        match self.is_mine() {
+            true => self.local.attend(claim_token(), &self),
+            false => self.for_a_moment(|| self.local.attend(claim_token(), &self)),
+        }
     }
 
     #[inline]
@@ -210,6 +214,11 @@ impl Duties for &'static Cache {
         if let Some(owner) = self.owner() {
             owner.catch_up();
         }
+    }
+
+    fn for_a_moment(&self, attend: impl FnOnce()) {
+        let _momentary = Momentary::begin();
+        attend();
     }
 }
 

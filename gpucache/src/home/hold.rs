@@ -11,6 +11,7 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use crate::base::held::Held;
 use crate::base::sync::{AtomicU64, UnsafeCell, yield_now};
 
 /// No thread owns the cache. No thread's token is as large.
@@ -43,6 +44,11 @@ pub(crate) trait Duties {
 
     /// Does what is due. The calling thread owns the cache.
     fn catch_up(&self);
+
+    /// Runs `attend`, which may hold the cache for a moment, though the thread is not inside.
+    fn for_a_moment(&self, attend: impl FnOnce()) {
+        attend();
+    }
 }
 
 // SAFETY: `owner` is atomic. `inside` is touched only by the thread that won `owner` by an exchange,
@@ -132,7 +138,7 @@ impl<T> Hold<T> {
         if depth == 0 {
             self.owner.store(NOBODY, SeqCst);
             if duties.is_due() {
-                self.attend(me, duties);
+                duties.for_a_moment(|| self.attend(me, duties));
             }
         }
     }
@@ -173,6 +179,7 @@ impl<T> Hold<T> {
     pub(crate) unsafe fn owned<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
         #[cfg(debug_assertions)]
         self.note_borrow(true);
+        let _held = Held::begin();
         // SAFETY: by the contract this thread alone touches it, and no other call of this function is under way.
         let result = self.inside.with_mut(|inside| act(unsafe { &mut (*inside).content }));
         #[cfg(debug_assertions)]

@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 
 use tracing::Span;
 
+use crate::base::errand::run_user_code;
 use crate::base::subscriber::{TARGET, is_heard};
 #[cfg(feature = "cuda")]
 use crate::device::nvtx;
@@ -32,7 +33,7 @@ impl Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        self.0.with_subscriber(|(id, subscriber)| subscriber.exit(id));
+        run_user_code(|| self.0.with_subscriber(|(id, subscriber)| subscriber.exit(id)));
     }
 }
 
@@ -50,11 +51,11 @@ impl Shown {
 
     #[inline(never)]
     fn begin_heard(name: &str) -> Shown {
-        let span = tracing::debug_span!(target: TARGET, "gpucache.scope", scope = name);
+        let inside = run_user_code(|| Inside::of(tracing::debug_span!(target: TARGET, "gpucache.scope", scope = name)));
         Shown {
             #[cfg(feature = "cuda")]
             _range: nvtx::Range::begin(name),
-            _span: AssertUnwindSafe(Inside::of(span)),
+            _span: AssertUnwindSafe(inside),
         }
     }
 }
