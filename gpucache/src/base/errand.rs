@@ -216,6 +216,7 @@ mod tests {
         let panicked = std::panic::catch_unwind(|| run_user_code(|| std::panic::panic_any(1)));
         assert!(panicked.is_err() && errand.threads().running == 1);
         drop(turn);
-        assert_eq!((errand.threads().all, errand.threads().running, PAUSED.get()), (0, 0, 0));
+        let threads = errand.threads();
+        assert_eq!((threads.all, threads.running, PAUSED.get()), (0, 0, 0));
     }
 }

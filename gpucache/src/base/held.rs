@@ -41,7 +41,10 @@ pub(crate) fn assert_nothing_held() {
     {
         let held = HELD.get();
         // A second panic would abort, and hide the first one.
-        assert!(held == 0 || std::thread::panicking(), "code of the program may run here, under {held} locks of this crate");
+        assert!(
+            held == 0 || std::thread::panicking(),
+            "code of the program may run here, under {held} locks of this crate"
+        );
     }
 }
 

@@ -19,10 +19,10 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, compiler_fe
 #[cfg(not(all(loom, test)))]
 pub(crate) use std::thread::yield_now;
 
-#[cfg(gpucache_tsan)]
-pub(crate) use self::instrumented::{Condvar, LazyLock, Mutex, MutexGuard, OnceLock};
 #[cfg(all(debug_assertions, not(gpucache_tsan)))]
 pub(crate) use self::counted::{Condvar, Mutex, MutexGuard};
+#[cfg(gpucache_tsan)]
+pub(crate) use self::instrumented::{Condvar, LazyLock, Mutex, MutexGuard, OnceLock};
 #[cfg(not(any(debug_assertions, gpucache_tsan)))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(gpucache_tsan))]

@@ -204,7 +204,16 @@ impl Recorder {
     fn new() -> Recorder {
         let now = Now::Recording(Learned::default());
         let scopes = HashMap::new();
-        Recorder { entry: None, number: 0, begun: Instant::now(), born: 0, now, account: None, scopes, left: Left::default() }
+        Recorder {
+            entry: None,
+            number: 0,
+            begun: Instant::now(),
+            born: 0,
+            now,
+            account: None,
+            scopes,
+            left: Left::default(),
+        }
     }
 
     /// The account of the entry before, and the moves that are due behind its last use, if another entry is under way by now.

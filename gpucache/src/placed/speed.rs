@@ -76,6 +76,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_sum_ends_at_the_largest_number() {
+        let sum = AtomicU64::new(u64::MAX - 1);
+        add(&sum, 1);
+        add(&sum, u64::MAX);
+        assert_eq!(sum.into_inner(), u64::MAX);
+        let speed = Speed::default();
+        (0..3).for_each(|_| speed.note(u64::MAX, Duration::MAX));
+        assert_eq!((speed.usual_time(u64::MAX), speed.bytes_per_second()), (Duration::from_nanos(u64::MAX), Some(1e9)));
+    }
+
+    #[test]
     fn small_copies_tell_nothing_of_large_ones() {
         let speed = Speed::default();
         assert_eq!((speed.usual_time(1 << 20), speed.bytes_per_second()), (Duration::ZERO, None));

@@ -84,7 +84,8 @@ impl Tally {
         let (device, bytes, freed_bytes) = (asked.stream.memory_id(), asked.bytes, self.freed_bytes());
         let name = asked.holder.and_then(|holder| holder.name());
         let (scope, gave) = (name.as_deref(), Gave(&self.0));
-        let tell = || tracing::debug!(target: TARGET, scope, device, bytes, served_by, %gave, freed_bytes, "climb for memory");
+        let tell =
+            || tracing::debug!(target: TARGET, scope, device, bytes, served_by, %gave, freed_bytes, "climb for memory");
         subscriber::tell(tell);
     }
 

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `shared` | [`DeviceRange`]: the range of a device, behind its lock |
 //! | `ordered` | which stream may have what of the range at once |
+//! | `supply` | what an allocation asks of it first, and where it ends |
 //! | `short` | what a shortage asks of it |
 //! | `patience` | how long is waited for other people's work |
 //! | `range` | [`Range`]: allocate, free, trim, counters |
@@ -41,6 +42,7 @@ mod short;
 mod sizing;
 mod spans;
 mod split;
+mod supply;
 #[cfg(test)]
 mod tests;
 mod window;

@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 
 use tracing::Span;
 
-use crate::base::errand::run_user_code;
+use crate::base::held::assert_nothing_held;
 use crate::base::subscriber::{TARGET, is_heard};
 #[cfg(feature = "cuda")]
 use crate::device::nvtx;
@@ -33,7 +33,8 @@ impl Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        run_user_code(|| self.0.with_subscriber(|(id, subscriber)| subscriber.exit(id)));
+        assert_nothing_held();
+        self.0.with_subscriber(|(id, subscriber)| subscriber.exit(id));
     }
 }
 
@@ -51,11 +52,12 @@ impl Shown {
 
     #[inline(never)]
     fn begin_heard(name: &str) -> Shown {
-        let inside = run_user_code(|| Inside::of(tracing::debug_span!(target: TARGET, "gpucache.scope", scope = name)));
+        assert_nothing_held();
+        let span = tracing::debug_span!(target: TARGET, "gpucache.scope", scope = name);
         Shown {
             #[cfg(feature = "cuda")]
             _range: nvtx::Range::begin(name),
-            _span: AssertUnwindSafe(inside),
+            _span: AssertUnwindSafe(Inside::of(span)),
         }
     }
 }
