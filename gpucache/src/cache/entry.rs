@@ -157,7 +157,7 @@ impl Owner {
         }
         // Last, as whoever hears it may come back.
         #[cfg(feature = "tracing")]
-        news.into_iter().for_each(|news| self.tell(news));
+        news.iter().for_each(|news| self.tell(news));
     }
 
     /// Gives blocks back to the range, all but what is live in them.

@@ -1,41 +1,26 @@
 //! What a subscriber of `tracing` is told of a scope's plans: that there is another layout, that an entry deviated, that the memory
 //! of plans came or grew.
 //!
-//! A subscriber is code of the program: it is told where nothing is borrowed and nothing is on its way to the range, and once no cache
-//! is held for a moment ([`visit`]).
-
-use std::sync::Arc;
+//! A subscriber is code of the program: it is told where nothing is borrowed and nothing is on its way to the range.
 
 use super::owner::Owner;
-use super::visit;
 use crate::base::subscriber::{self, TARGET};
 use crate::home::{Deviations, Sample};
 use crate::planner::News;
 
-/// What a subscriber is told of a scope.
-pub(super) struct Heard {
-    scope: Option<Arc<str>>,
-    news: News,
-}
-
-impl Heard {
-    pub(super) fn tell(&self) {
-        let scope = self.scope.as_deref().unwrap_or_default();
-        subscriber::tell(|| match self.news {
+impl Owner {
+    /// Tells what became of plans in an entry.
+    #[cold]
+    pub(super) fn tell(&self, news: &News) {
+        let name = self.scope_name();
+        let scope = name.as_deref().unwrap_or_default();
+        subscriber::tell(|| match *news {
             News::LaidOut { positions, bytes, bound_bytes, allocations } => {
                 let share = allocations.map(|allocations| positions as f64 / allocations.max(1) as f64);
                 tracing::debug!(target: TARGET, scope, positions, bytes, bound_bytes, share, "plan laid out");
             }
             News::Deviated { seen, ref first } => tell_deviation(scope, seen, first.as_ref()),
         });
-    }
-}
-
-impl Owner {
-    /// Tells what became of plans in an entry.
-    #[cold]
-    pub(super) fn tell(&self, news: News) {
-        visit::tell(Heard { scope: self.scope_name(), news });
     }
 
     /// Tells that plans have another arena than they had before, if they have one now.

@@ -13,7 +13,7 @@
 //! | `owner` | a cache, and the proof that this thread owns it: hits, supplies, drops |
 //! | `entry` | the beginning and the end of an entry |
 //! | `upkeep` | invalidation, the end of a thread or a name, giving memory back |
-//! | `visit` | a cache that is held for a moment |
+//! | `brief` | a cache that is held for a moment |
 //! | `deferred`, `resume` | blocks that came back while other streams may still use them |
 //! | `local` | the owner's side, as one |
 //! | `lists`, `key` | idle blocks by key |
@@ -33,6 +33,7 @@ pub(crate) mod registry;
 mod access;
 mod allowance;
 mod block;
+mod brief;
 mod deferred;
 mod entry;
 #[cfg(feature = "tracing")]
@@ -53,7 +54,6 @@ mod tests;
 mod told;
 mod traced;
 mod upkeep;
-mod visit;
 
 pub(crate) use block::Block;
 pub(crate) use noting::Known;

@@ -15,8 +15,8 @@ use std::sync::{Arc, PoisonError};
 use super::local::{Fresh, Local, Put};
 use super::policy::Terms;
 use super::supply::{self, Supplied};
-use super::visit::Momentary;
 use crate::base::error::Result;
+use crate::base::held::Held;
 use crate::base::sync::Mutex;
 use crate::device::Stream;
 #[cfg(feature = "foreign")]
@@ -168,10 +168,7 @@ impl Cache {
 
     /// Deals with what is due, unless another thread owns the cache.
     fn attend(&'static self) {
-        match self.is_mine() {
-            true => self.local.attend(claim_token(), &self),
-            false => self.for_a_moment(|| self.local.attend(claim_token(), &self)),
-        }
+        self.local.attend(claim_token(), &self);
     }
 
     #[inline]
@@ -211,14 +208,11 @@ impl Duties for &'static Cache {
     }
 
     fn catch_up(&self) {
+        // As in a cache that is held for a moment, unless the thread is inside.
+        let _held = (!self.is_entered()).then(Held::begin);
         if let Some(owner) = self.owner() {
             owner.catch_up();
         }
-    }
-
-    fn for_a_moment(&self, attend: impl FnOnce()) {
-        let _momentary = Momentary::begin();
-        attend();
     }
 }
 

@@ -44,11 +44,6 @@ pub(crate) trait Duties {
 
     /// Does what is due. The calling thread owns the cache.
     fn catch_up(&self);
-
-    /// Runs `attend`, which may hold the cache for a moment, though the thread is not inside.
-    fn for_a_moment(&self, attend: impl FnOnce()) {
-        attend();
-    }
 }
 
 // SAFETY: `owner` is atomic. `inside` is touched only by the thread that won `owner` by an exchange,
@@ -138,7 +133,7 @@ impl<T> Hold<T> {
         if depth == 0 {
             self.owner.store(NOBODY, SeqCst);
             if duties.is_due() {
-                duties.for_a_moment(|| self.attend(me, duties));
+                self.attend(me, duties);
             }
         }
     }
