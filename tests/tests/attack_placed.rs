@@ -228,3 +228,70 @@ fn a_long_entry_makes_no_drop_dearer() {
         assert!(after < 15 * before, "{before:?}, and behind it {after:?}");
     });
 }
+
+/// What left a device before is no matter of the other one.
+#[test]
+fn an_entry_may_use_arrays_of_two_devices() {
+    let (first, second) = (Virtual::new(1 << 30), Virtual::new(1 << 30));
+    let (a, b) = (arrays(&first, 3, PAGE), arrays(&second, 3, PAGE));
+    a.iter().for_each(|array| array.set_placement(Placement::Host).unwrap());
+    let step = || cache_scope!(of_two_devices, { [&a[..], &b[..]].iter().for_each(|arrays| use_all(arrays)) });
+    (0..3).for_each(|_| step());
+    b.iter().for_each(|array| array.set_placement(Placement::Host).unwrap());
+    (0..3).for_each(|_| step());
+    assert_eq!((placed_stats(&first).evictions, placed_stats(&second).evictions), (3 + 6 * 3, 3 + 3 * 3));
+}
+
+/// Sizes at the end of what a number holds are errors, and take nothing from anybody.
+#[test]
+fn what_no_device_has_room_for_is_an_error() {
+    let device = Virtual::new(1 << 30);
+    let kept = arrays(&device, 2, 1000);
+    for bytes in [usize::MAX, usize::MAX - 255, usize::MAX / 2 + 1, 1 << 31] {
+        cache_scope!(too_large_to_place, {
+            let error = Placed::<u8, _>::zeros(&device, bytes).unwrap_err();
+            assert!(error.is_out_of_memory() || error.is_invalid_shape(), "{bytes}: {error}");
+            use_all(&kept);
+        });
+    }
+    assert_eq!((placed_stats(&device).evictions, placed_stats(&device).resident_bytes), (0, 2000));
+}
+
+/// Arrays of all addresses that there are together, of which one at a time has room.
+#[test]
+fn huge_arrays_move_by_a_known_order() {
+    const HUGE: usize = 1 << 46;
+    let device = Virtual::new(4 * HUGE);
+    limit(&device, 2 * HUGE as u64);
+    let arrays = arrays(&device, 4, HUGE - PAGE);
+    (0..12).for_each(|_| cache_scope!(huge_arrays, { use_all(&arrays) }));
+    let stats = placed_stats(&device);
+    assert!(stats.moved_over_bound().is_some_and(|over| over >= 1.0) && stats.prefetched > 0, "{stats}");
+    assert!(stats.bytes_in >= 8 * 4 * (HUGE - PAGE) as u64 / 2 && stats.resident_bytes <= 2 * HUGE as u64, "{stats}");
+}
+
+/// Moves of a known order may call handlers, whose own uses are noted: they are none of the order.
+#[test]
+fn what_a_handler_fetches_in_the_middle_of_a_known_order_is_noted() {
+    let (device, other) = (device(2), Virtual::new(1 << 40));
+    let (arrays, apart) = (arrays(&device, 4, PAGE), Arc::new(arrays(&other, 1, PAGE).remove(0)));
+    let scope = Scope::new("a_handler_in_an_order");
+    let step = || scope.run(|| use_all(&arrays));
+    (0..8).for_each(|_| step());
+    let mispredictions = || placed_stats_of("a_handler_in_an_order").unwrap().mispredictions;
+    assert_eq!(mispredictions(), 0);
+    let held = Arc::new(std::sync::Mutex::new(None));
+    let (given_up, calls) = (held.clone(), Arc::new(std::sync::atomic::AtomicU64::new(0)));
+    let called = calls.clone();
+    let _handler = on_pressure(&device, move |_| {
+        called.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        drop(apart.fetch().unwrap());
+        given_up.lock().unwrap().take();
+    });
+    scope.run(|| {
+        drop(arrays[0].fetch().unwrap());
+        *held.lock().unwrap() = Some(device.zeros::<u8>(2 * PAGE).unwrap());
+        arrays[1..].iter().for_each(|array| drop(array.fetch().unwrap()));
+    });
+    assert_eq!((calls.load(std::sync::atomic::Ordering::SeqCst), mispredictions()), (1, 1));
+}

@@ -4,14 +4,21 @@
 //! The tests take turns, as scopes are of the whole process.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
+use std::cell::Cell;
 use std::panic::panic_any;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
-use gpucache::{Array, PressureHandler, Recycle, Scope, climbs, invalidate, invalidate_all, limit, on_pressure, stats};
+use gpucache::{
+    Array, Placed, Placement, PressureHandler, Recycle, Scope, climbs, invalidate, invalidate_all, limit, on_pressure,
+    stats,
+};
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
@@ -142,5 +149,126 @@ fn those_that_disturb_the_asking_scope_do_no_harm() {
         pool.lock().unwrap().clear();
         (0..2).for_each(|number| _ = invalidate(format!("handlers: disturbed {number}")));
         assert_gives_all_back(&device);
+    }
+}
+
+/// Long enough for whatever a busy machine does; who takes longer waits for ever.
+const FOR_EVER: Duration = Duration::from_secs(60);
+
+/// Runs each on a thread of its own. They are not joined, so that those that wait for each other fail the test.
+fn assert_all_end(acts: Vec<Box<dyn FnOnce() + Send>>) {
+    let (done, ended) = channel();
+    let count = acts.len();
+    for act in acts {
+        let done = done.clone();
+        thread::spawn(move || {
+            act();
+            done.send(()).unwrap();
+        });
+    }
+    drop(done);
+    for number in 0..count {
+        assert!(ended.recv_timeout(FOR_EVER).is_ok(), "{number} of {count} threads ended");
+    }
+}
+
+type Bytes = Placed<u8, Virtual>;
+
+/// An array that rests on the host until somebody fetches it.
+fn away(device: &Virtual, pages: usize) -> Bytes {
+    let array = Placed::zeros(device, pages * PAGE).unwrap();
+    array.set_placement(Placement::Host).unwrap();
+    array.choose_placement(Placement::Auto);
+    array
+}
+
+/// A fetch meets a shortage and calls a handler, which waits for another thread, which fetches the same array.
+#[test]
+fn one_that_waits_for_a_fetch_of_the_same_array_is_not_waited_for() {
+    let _turn = turn();
+    let device = limited(4);
+    let weights = Arc::new(away(&device, 3));
+    let cache = Arc::new(Mutex::new(vec![device.zeros::<u8>(3 * PAGE).unwrap()]));
+    let is_called = Arc::new(Barrier::new(2));
+    let (spare, called) = (cache.clone(), is_called.clone());
+    let _handler = on_pressure(&device, move |_| {
+        called.wait();
+        spare.lock().unwrap().clear();
+    });
+    let (first, second) = (weights.clone(), weights.clone());
+    let fetches = move || drop(first.fetch().unwrap());
+    let holds_what_the_handler_wants = move || {
+        let cache = cache.lock().unwrap();
+        is_called.wait();
+        let error = second.fetch().map(drop).unwrap_err();
+        assert!(error.is_out_of_memory() && !cache.is_empty(), "{error}");
+    };
+    assert_all_end(vec![Box::new(fetches), Box::new(holds_what_the_handler_wants)]);
+    assert_eq!(weights.to_vec().unwrap(), vec![0; 3 * PAGE]);
+}
+
+/// Two threads fetch one array each, and the handler of each fetches the other one.
+#[test]
+fn those_that_fetch_each_others_arrays_end() {
+    thread_local! {
+        static OTHER: Cell<usize> = const { Cell::new(0) };
+    }
+    let _turn = turn();
+    let device = limited(4);
+    let arrays = Arc::new([away(&device, 2), away(&device, 2)]);
+    let held = device.zeros::<u8>(3 * PAGE).unwrap();
+    let (known, meet) = (arrays.clone(), Barrier::new(2));
+    let _handler = on_pressure(&device, move |_| {
+        meet.wait();
+        assert!(known[OTHER.get()].fetch().is_err());
+    });
+    let fetch = |number: usize| {
+        let arrays = arrays.clone();
+        let act = move || {
+            OTHER.set(1 - number);
+            assert!(arrays[number].fetch().map(drop).unwrap_err().is_out_of_memory());
+        };
+        Box::new(act) as Box<dyn FnOnce() + Send>
+    };
+    assert_all_end(vec![fetch(0), fetch(1)]);
+    drop(held);
+    arrays.iter().for_each(|array| drop(array.fetch().unwrap()));
+}
+
+/// A handler that does nothing but take its time is waited for: what it gives up serves everyone who fetches the array.
+#[test]
+fn what_one_gives_up_serves_all_who_fetch_the_array() {
+    let _turn = turn();
+    let device = limited(4);
+    let weights = Arc::new(away(&device, 3));
+    let cache = Arc::new(Mutex::new(vec![device.zeros::<u8>(3 * PAGE).unwrap()]));
+    let spare = cache.clone();
+    let calls = Arc::new(AtomicU64::new(0));
+    let called = calls.clone();
+    let _handler = on_pressure(&device, move |_| {
+        called.fetch_add(1, SeqCst);
+        spare.lock().unwrap().clear();
+    });
+    let fetch = || {
+        let weights = weights.clone();
+        Box::new(move || drop(weights.fetch().unwrap())) as Box<dyn FnOnce() + Send>
+    };
+    assert_all_end((0..6).map(|_| fetch()).collect());
+    assert_eq!(calls.load(SeqCst), 1);
+}
+
+/// Many threads fetch arrays of which one at a time has room. Nobody takes the room from itself by fetching what another thread is
+/// fetching already.
+#[test]
+fn threads_that_fetch_the_same_array_need_its_room_once() {
+    let _turn = turn();
+    let device = limited(3);
+    let arrays: Arc<Vec<Bytes>> = Arc::new((0..2).map(|_| away(&device, 2)).collect());
+    for round in 0..50 {
+        let fetch = |_| {
+            let arrays = arrays.clone();
+            Box::new(move || drop(arrays[round % 2].fetch().unwrap())) as Box<dyn FnOnce() + Send>
+        };
+        assert_all_end((0..4).map(fetch).collect());
     }
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 
 use gpucache::device::Device;
 use gpucache::{Error, Placed, Placement, Result, limit, limit_host, placed_stats, prelude::*, trim};
-use gpucache_tests::faulty::{Failure, Fault};
+use gpucache_tests::faulty::{Call, Failure, Fault};
 use gpucache_tests::{Faulty, turn};
 
 const PAGE: usize = 2 << 20;
@@ -190,6 +190,27 @@ fn a_host_without_room_leaves_arrays_where_they_are() {
     four.iter().for_each(|known| known.check().unwrap());
     drop(four);
     assert_nothing_is_left(&device, false, "a host without room");
+}
+
+/// An allocation for which nothing can leave tells the failure that kept it from that, and not a shortage.
+#[test]
+fn a_device_that_fails_to_copy_is_no_shortage() {
+    let _turn = turn();
+    let device = Faulty::with_chunks(usize::MAX);
+    limit(&device, ROOM * PAGE as u64);
+    let mut three = arrays(&device, 1..=3);
+    device.arm(Fault::for_ever(1, Failure::Device).only(Call::Copy));
+    let error = Array::<u32, _>::zeros(&device, LEN).unwrap_err();
+    device.disarm();
+    assert!(error.is_device_failure(), "{error}");
+    // Others may leave where one fails, which is told by the next call.
+    device.arm(Fault::once(1, Failure::Device).only(Call::Copy));
+    let array = Array::<u32, _>::zeros(&device, LEN).unwrap();
+    assert!(device.synchronize().is_err_and(|error| error.is_device_failure() && error.is_deferred()));
+    device.disarm();
+    three.iter_mut().for_each(|known| settled(|| known.check()));
+    drop((three, array));
+    assert_nothing_is_left(&device, false, "a copy that failed");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use super::{Array, Element};
 use crate::base::error::Result;
 use crate::cache::Block;
-use crate::device::{Device, Lane, Span};
+use crate::device::{Device, Lane, Span, Stream};
 use crate::record::{Fence, Request};
 
 /// A copy of an array's elements.
@@ -14,6 +14,12 @@ use crate::record::{Fence, Request};
 /// Invariant: all of its bytes were written by a copy of an array of `T` of as many bytes, on the queue of a lane, before
 /// anybody has it.
 pub(crate) struct Away<T> {
+    block: Block,
+    typed: PhantomData<T>,
+}
+
+/// Memory for an array's elements, on either side, before they are copied there.
+pub(crate) struct Room<T> {
     block: Block,
     typed: PhantomData<T>,
 }
@@ -31,21 +37,37 @@ fn request<T: 'static>(dims: &[usize], bytes: usize) -> Request<'_> {
     Request { dtype: TypeId::of::<T>(), type_name: std::any::type_name::<T>(), dims, bytes, site: None }
 }
 
-impl<T: Element, D: Device> Array<T, D> {
-    /// Copies the elements to the host's memory on the queue of `lane`, to where they were before if they were there. Tells
-    /// where on the queue that ends, and how long it takes if it is to be timed.
+impl<T: Element> Room<T> {
+    /// Memory of no scope on `stream` for an array of this shape.
     ///
     /// # Errors
-    /// [`is_out_of_memory`](crate::Error::is_out_of_memory) of the host, a failure of the device, or a capture of a graph. What was
-    /// there before may be lost then.
-    pub(crate) fn copy_out(&self, lane: &Lane, before: Option<Away<T>>, is_timed: bool) -> Result<Copied<Away<T>>> {
-        let block = match before {
-            Some(away) => away.block,
-            None => Block::of_no_scope(&lane.host, &request::<T>(self.shape(), self.byte_len()))?,
-        };
-        let mut away = Away { block, typed: PhantomData };
-        let (fence, span) = away.block.copy_over(lane, &self.block, is_timed)?;
-        Ok(Copied { copy: away, fence, span })
+    /// [`is_out_of_memory`](crate::Error::is_out_of_memory), a failure of the device, or a shape of too many bytes.
+    pub(crate) fn new(stream: &Stream, dims: &[usize]) -> Result<Room<T>> {
+        let bytes = super::elements::<T>(dims)? * size_of::<T>();
+        Ok(Room { block: Block::of_no_scope(stream, &request::<T>(dims, bytes))?, typed: PhantomData })
+    }
+
+    /// Whether it is memory for an array of this shape.
+    pub(crate) fn is_for(&self, dims: &[usize]) -> bool {
+        self.block.dims() == dims
+    }
+}
+
+impl<T: Element, D: Device> Array<T, D> {
+    /// Copies the elements to the host's memory on the queue of `lane`: to `room`, which it takes, or nowhere without any. Tells where
+    /// on the queue that ends, and how long it takes if it is to be timed.
+    ///
+    /// # Errors
+    /// A failure of the device, or a capture of a graph. The room stays where it is then.
+    pub(crate) fn copy_out(
+        &self,
+        lane: &Lane,
+        room: &mut Option<Room<T>>,
+        is_timed: bool,
+    ) -> Result<Option<Copied<Away<T>>>> {
+        let Some(to) = room else { return Ok(None) };
+        let (fence, span) = to.block.copy_over(lane, &self.block, is_timed)?;
+        Ok(room.take().map(|Room { block, typed }| Copied { copy: Away { block, typed }, fence, span }))
     }
 
     /// Puts the array's stream behind a copy, and behind nothing that its lane does later.
@@ -61,24 +83,27 @@ impl<T: Element, D: Device> Array<T, D> {
     /// # Errors
     /// As for [`zeros`](Array::zeros).
     pub(crate) fn zeros_of_no_scope(device: &D, dims: &[usize]) -> Result<Self> {
-        let bytes = super::elements::<T>(dims)? * size_of::<T>();
-        let mut block = Block::of_no_scope(device.stream_handle(), &request::<T>(dims, bytes))?;
+        let Room { mut block, .. } = Room::<T>::new(device.stream_handle(), dims)?;
         block.fill(&[0])?;
         Ok(Array { block, typed: PhantomData })
     }
 }
 
 impl<T: Element> Away<T> {
-    /// Copies the elements to a new array of no scope on the queue of `lane`; work on the array's stream comes behind that.
-    /// Tells where on the queue that ends, and how long it takes if it is to be timed.
+    /// Copies the elements on the queue of `lane` to an array in `room`, which it takes, or nowhere without any; work on the array's
+    /// stream comes behind that. Tells where on the queue that ends, and how long it takes if it is to be timed.
     ///
     /// # Errors
-    /// [`is_out_of_memory`](crate::Error::is_out_of_memory), a failure of the device, or a capture of a graph.
-    pub(crate) fn copy_in<D: Device>(&self, device: &D, lane: &Lane, is_timed: bool) -> Result<Copied<Array<T, D>>> {
-        let request = request::<T>(self.block.dims(), self.block.bytes());
-        let mut block = Block::of_no_scope(device.stream_handle(), &request)?;
-        let (fence, span) = block.copy_over(lane, &self.block, is_timed)?;
-        Ok(Copied { copy: Array { block, typed: PhantomData }, fence, span })
+    /// A failure of the device, or a capture of a graph. The room stays where it is then.
+    pub(crate) fn copy_in<D: Device>(
+        &self,
+        lane: &Lane,
+        room: &mut Option<Room<T>>,
+        is_timed: bool,
+    ) -> Result<Option<Copied<Array<T, D>>>> {
+        let Some(to) = room else { return Ok(None) };
+        let (fence, span) = to.block.copy_over(lane, &self.block, is_timed)?;
+        Ok(room.take().map(|Room { block, .. }| Copied { copy: Array { block, typed: PhantomData }, fence, span }))
     }
 
     pub(crate) fn shape(&self) -> &[usize] {

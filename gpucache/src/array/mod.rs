@@ -22,7 +22,7 @@ use std::panic::Location;
 use std::slice::{from_raw_parts_mut, from_ref};
 
 pub use allocate::Allocate;
-pub(crate) use away::Away;
+pub(crate) use away::{Away, Room};
 #[cfg(feature = "cuda")]
 pub use cuda::{ArrayView, Graph, Launch};
 pub use element::Element;

@@ -1,7 +1,9 @@
 //! What every layer speaks of: errors, amounts to be read, and what threads meet by.
 
 pub(crate) mod amounts;
+pub(crate) mod errand;
 pub(crate) mod error;
+pub(crate) mod held;
 pub(crate) mod opened;
 #[cfg(any(unix, windows))]
 pub(crate) mod output;

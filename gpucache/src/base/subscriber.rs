@@ -5,6 +5,8 @@
 
 use tracing::level_filters::LevelFilter;
 
+use super::errand::run_user_code;
+
 /// The target of every span and event.
 pub(crate) const TARGET: &str = "gpucache";
 
@@ -12,4 +14,9 @@ pub(crate) const TARGET: &str = "gpucache";
 #[inline]
 pub(crate) fn is_heard() -> bool {
     LevelFilter::current() >= LevelFilter::DEBUG
+}
+
+/// Tells a subscriber, if there is one, by `event`.
+pub(crate) fn tell(event: impl FnOnce()) {
+    run_user_code(event);
 }

@@ -4,8 +4,11 @@
 //! again and again, in each order in which its threads can meet, and lets each load return each value that its ordering
 //! allows. Nobody who uses the crate builds it. Statistics are no part of the models and use std.
 //!
-//! With `--cfg gpucache_tsan` locks tell ThreadSanitizer what they order: see `instrumented`.
+//! With `--cfg gpucache_tsan` locks tell ThreadSanitizer what they order: see `instrumented`. In other builds with debug assertions
+//! they are counted, so that tests notice where code of the program runs under one: see `counted`.
 
+#[cfg(all(debug_assertions, not(gpucache_tsan)))]
+mod counted;
 #[cfg(gpucache_tsan)]
 mod instrumented;
 
@@ -16,10 +19,14 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, compiler_fe
 #[cfg(not(all(loom, test)))]
 pub(crate) use std::thread::yield_now;
 
+#[cfg(all(debug_assertions, not(gpucache_tsan)))]
+pub(crate) use self::counted::{Condvar, Mutex, MutexGuard};
 #[cfg(gpucache_tsan)]
 pub(crate) use self::instrumented::{Condvar, LazyLock, Mutex, MutexGuard, OnceLock};
+#[cfg(not(any(debug_assertions, gpucache_tsan)))]
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(gpucache_tsan))]
-pub(crate) use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, OnceLock};
+pub(crate) use std::sync::{LazyLock, OnceLock};
 
 /// The mutex of what is modelled: nobody may wait for one of std's while a model runs.
 #[cfg(not(all(loom, test)))]

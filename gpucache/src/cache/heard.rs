@@ -4,7 +4,7 @@
 //! A subscriber is code of the program: it is told where nothing is borrowed and nothing is on its way to the range.
 
 use super::owner::Owner;
-use crate::base::subscriber::TARGET;
+use crate::base::subscriber::{self, TARGET};
 use crate::home::{Deviations, Sample};
 use crate::planner::News;
 
@@ -14,13 +14,13 @@ impl Owner {
     pub(super) fn tell(&self, news: &News) {
         let name = self.scope_name();
         let scope = name.as_deref().unwrap_or_default();
-        match *news {
+        subscriber::tell(|| match *news {
             News::LaidOut { positions, bytes, bound_bytes, allocations } => {
                 let share = allocations.map(|allocations| positions as f64 / allocations.max(1) as f64);
                 tracing::debug!(target: TARGET, scope, positions, bytes, bound_bytes, share, "plan laid out");
             }
-            News::Deviated { seen, first } => tell_deviation(scope, seen, first.as_ref()),
-        }
+            News::Deviated { seen, ref first } => tell_deviation(scope, seen, first.as_ref()),
+        });
     }
 
     /// Tells that plans have another arena than they had before, if they have one now.
@@ -33,14 +33,15 @@ impl Owner {
         let before_bytes = self.with(|local, _| std::mem::replace(&mut local.last_arena, bytes));
         let name = self.scope_name();
         let scope = name.as_deref().unwrap_or_default();
-        tracing::debug!(target: TARGET, scope, device, bytes, before_bytes, "arena reserved");
+        subscriber::tell(|| tracing::debug!(target: TARGET, scope, device, bytes, before_bytes, "arena reserved"));
     }
 
     /// Tells how long the ring is that has grown.
     #[cold]
     pub(super) fn tell_ring(&self, device: u64) {
         let (name, bytes) = (self.scope_name(), self.shared.counters.plan.ring.get());
-        tracing::debug!(target: TARGET, scope = name.as_deref().unwrap_or_default(), device, bytes, "ring grew");
+        let scope = name.as_deref().unwrap_or_default();
+        subscriber::tell(|| tracing::debug!(target: TARGET, scope, device, bytes, "ring grew"));
     }
 }
 

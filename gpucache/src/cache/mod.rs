@@ -13,6 +13,7 @@
 //! | `owner` | a cache, and the proof that this thread owns it: hits, supplies, drops |
 //! | `entry` | the beginning and the end of an entry |
 //! | `upkeep` | invalidation, the end of a thread or a name, giving memory back |
+//! | `brief` | a cache that is held for a moment |
 //! | `deferred`, `resume` | blocks that came back while other streams may still use them |
 //! | `local` | the owner's side, as one |
 //! | `lists`, `key` | idle blocks by key |
@@ -34,6 +35,7 @@ pub(crate) mod registry;
 mod access;
 mod allowance;
 mod block;
+mod brief;
 mod deferred;
 mod entry;
 #[cfg(feature = "tracing")]

@@ -16,6 +16,7 @@ use super::local::{Fresh, Local, Put};
 use super::policy::Terms;
 use super::supply::{self, Supplied};
 use crate::base::error::Result;
+use crate::base::held::Held;
 use crate::base::sync::Mutex;
 use crate::device::Stream;
 #[cfg(feature = "foreign")]
@@ -145,9 +146,9 @@ impl Cache {
         self.is_mine().then_some(Owner { cache: self, stays_here: PhantomData })
     }
 
-    /// As [`owner`](Cache::owner), for the moment, if no thread is inside the scope. Waits for others that hold it for a moment.
-    pub(super) fn hold_unless_entered(&'static self) -> Option<Owner> {
-        if self.local.hold_unless_entered(claim_token()) { self.owner() } else { None }
+    /// Has the calling thread own the cache, if no thread is inside the scope. Waits for others that hold it for a moment.
+    pub(super) fn try_to_hold(&self) -> bool {
+        self.local.hold_unless_entered(claim_token())
     }
 
     /// A drop by a thread that is not inside the scope: at once if nobody is, else when the owner looks.
@@ -211,6 +212,8 @@ impl Duties for &'static Cache {
     }
 
     fn catch_up(&self) {
+        // As in a cache that is held for a moment, unless the thread is inside.
+        let _held = (!self.is_entered()).then(Held::begin);
         if let Some(owner) = self.owner() {
             owner.catch_up();
         }
@@ -262,7 +265,10 @@ impl Owner {
             }
         };
         // SAFETY: the thread owns the cache until this returns; the proof is taken by value, so that none is left afterwards.
-        unsafe { self.cache.local.exit_after(TOKEN.get(), &self.cache, last) };
+        let has_come_back = unsafe { self.cache.local.exit_after(TOKEN.get(), &self.cache, last) };
+        if has_come_back {
+            Owner::drop_left();
+        }
     }
 
     /// A block from the lists, else from where the device's memory is kept.

@@ -100,10 +100,14 @@ impl Source {
         self.failure.take()
     }
 
-    /// Takes chunks from `stream` from now on.
-    pub(crate) fn serve(&mut self, with: &Stream) {
-        if let Provider::Chunks { stream } = &mut self.provider {
-            stream.clone_from(with.shared_backend());
+    /// Takes chunks from `stream` from now on. Returns where they came from before, if that was another one.
+    pub(crate) fn serve(&mut self, with: &Stream) -> Option<Arc<dyn Backend>> {
+        let backend = with.shared_backend();
+        match &mut self.provider {
+            Provider::Chunks { stream } if !Arc::ptr_eq(stream, backend) => {
+                Some(std::mem::replace(stream, backend.clone()))
+            }
+            Provider::Chunks { .. } | Provider::Span { .. } => None,
         }
     }
 

@@ -18,6 +18,8 @@ use super::stream::Stream;
 use super::virtual_memory::{Unfinished, VirtualMemory};
 use crate::base::amounts::total;
 use crate::base::error::{Error, Result};
+#[cfg(debug_assertions)]
+use crate::base::held::assert_nothing_held;
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 
 /// The unit of mapping, as on CUDA devices, so that a dry run counts what a GPU would hold.
@@ -206,6 +208,14 @@ fn placed(address: u64, pieces: &[u64]) -> impl Iterator<Item = (u64, u64)> {
 
 #[derive(Debug)]
 struct Unbacked(Arc<Addresses>);
+
+/// As any backend's, the destructor may be code of the program.
+#[cfg(debug_assertions)]
+impl Drop for Unbacked {
+    fn drop(&mut self) {
+        assert_nothing_held();
+    }
+}
 
 // SAFETY: nothing follows the addresses: every operation of this backend that would is empty.
 unsafe impl Backend for Unbacked {

@@ -11,6 +11,7 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use crate::base::held::Held;
 use crate::base::sync::{AtomicU64, UnsafeCell, yield_now};
 
 /// No thread owns the cache. No thread's token is as large.
@@ -117,13 +118,14 @@ impl<T> Hold<T> {
     }
 
     /// Undoes one [`try_hold`](Hold::try_hold) or [`enter`](Hold::enter), once `act` is done. Where that panics, or what is due does,
-    /// it is undone too, so that the next entry finds the cache as usable as before.
+    /// it is undone too, so that the next entry finds the cache as usable as before. Returns whether it was given up and something was due
+    /// then.
     ///
     /// # Safety
     /// This thread owns it.
-    pub(crate) unsafe fn exit_after<R>(&self, me: u64, duties: &impl Duties, act: impl FnOnce() -> R) -> R {
+    pub(crate) unsafe fn exit_after(&self, me: u64, duties: &impl Duties, act: impl FnOnce()) -> bool {
         let leaving = Leaving(self);
-        let result = act();
+        act();
         // SAFETY: this thread owns it by this function's contract, and nobody else can take it before `leaving` gives it up below.
         let depth = || unsafe { self.depth() };
         while depth() == 1 && duties.is_due() {
@@ -131,17 +133,18 @@ impl<T> Hold<T> {
         }
         let is_last = depth() == 1;
         drop(leaving);
-        if is_last && duties.is_due() {
+        let has_come_back = is_last && duties.is_due();
+        if has_come_back {
             self.attend(me, duties);
         }
-        result
+        has_come_back
     }
 
     /// As [`exit_after`](Hold::exit_after), with nothing to do.
     ///
     /// # Safety
     /// This thread owns it.
-    pub(crate) unsafe fn exit(&self, me: u64, duties: &impl Duties) {
+    pub(crate) unsafe fn exit(&self, me: u64, duties: &impl Duties) -> bool {
         // SAFETY: by the same contract.
         unsafe { self.exit_after(me, duties, || ()) }
     }
@@ -182,6 +185,8 @@ impl<T> Hold<T> {
     pub(crate) unsafe fn owned<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
         #[cfg(debug_assertions)]
         let _borrowed = Borrowed::begin(self);
+        #[cfg(debug_assertions)]
+        let _held = Held::begin();
         // SAFETY: by the contract this thread alone touches it, and no other call of this function is under way.
         self.inside.with_mut(|inside| act(unsafe { &mut (*inside).content }))
     }

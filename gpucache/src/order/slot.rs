@@ -52,10 +52,10 @@ impl Slot {
         self.waited.clear();
     }
 
-    /// Lets the stream go, whose work is done.
-    pub(super) fn end(&mut self) {
+    /// Lets the stream go, whose work is done, for the caller to drop.
+    pub(super) fn end(&mut self) -> Option<Arc<dyn Backend>> {
         self.epochs.retire();
-        self.stream = None;
+        self.stream.take()
     }
 
     /// What the stream freed may be others' once all its work so far is done.

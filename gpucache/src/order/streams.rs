@@ -9,7 +9,7 @@ use super::slot::Slot;
 use super::tag::{Tag, Users};
 use super::unknown::{Moment, Unknown};
 use crate::base::error::{Error, Result};
-use crate::device::{Meter, Stream};
+use crate::device::{Backend, Meter, Stream};
 
 /// The streams that share a range, and what each of them has waited for.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub(crate) struct Streams {
     meter: Arc<Meter>,
     /// Work that is on none of the streams, as far as is known.
     pub(crate) unknown: Unknown,
+    /// Of streams that ended: the destructor of one may be code of the program, and the streams are mostly locked.
+    ended: Vec<Arc<dyn Backend>>,
 }
 
 /// A stream among those that share memory, until another one is attended.
@@ -62,7 +64,7 @@ impl Means {
 impl Streams {
     /// For streams of the device whose calls `meter` counts.
     pub(crate) fn new(meter: Arc<Meter>) -> Streams {
-        Streams { slots: Vec::new(), frees: 0, visits: 0, meter, unknown: Unknown::of(None) }
+        Streams { slots: Vec::new(), frees: 0, visits: 0, meter, unknown: Unknown::of(None), ended: Vec::new() }
     }
 
     /// The tag of memory that `stream` frees now. Calls no device.
@@ -294,9 +296,20 @@ impl Streams {
         for slot in &mut self.slots {
             // One that fails is tried again the next time.
             if slot.is_orphan() && slot.is_done(&self.meter).unwrap_or(false) {
-                slot.end();
+                self.ended.extend(slot.end());
             }
         }
+    }
+
+    /// Keeps a backend until it may be dropped.
+    pub(crate) fn let_go(&mut self, backend: Arc<dyn Backend>) {
+        self.ended.push(backend);
+    }
+
+    /// What is to be dropped once nothing is locked.
+    #[inline]
+    pub(crate) fn take_ended(&mut self) -> Vec<Arc<dyn Backend>> {
+        std::mem::take(&mut self.ended)
     }
 
     /// Brings one stream behind an epoch of another one, if it is not, by the rules of the module's table.

@@ -23,7 +23,7 @@ pub(super) fn moved_by_thread() -> u64 {
 
 /// The calling thread moves so many bytes.
 pub(super) fn note_moved(bytes: u64) {
-    MOVED.set(MOVED.get() + bytes);
+    MOVED.set(MOVED.get().saturating_add(bytes));
 }
 
 type Accounts = HashMap<Arc<str>, Arc<Moves>>;

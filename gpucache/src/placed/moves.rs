@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::speed::{Speed, nanoseconds};
+use super::speed::{Speed, add, nanoseconds};
 use crate::base::amounts::{Bytes, Count};
 
 /// What arrays that may rest on the host did so far: on a device, of [`placed_stats`](super::placed_stats), or in the entries of a
@@ -116,7 +116,7 @@ impl fmt::Display for PlacedStats {
             write!(f, " of {:.1?}, {:.0}% hidden", self.copying, 100.0 * share)?;
         }
         self.write_schedules(f)?;
-        if self.resident_bytes + self.host_bytes > 0 {
+        if self.resident_bytes > 0 || self.host_bytes > 0 {
             write!(f, "; {} on the device, {} of the host held", Bytes(self.resident_bytes), Bytes(self.host_bytes))?;
         }
         let pageable = Some(Bytes(self.pageable_bytes)).filter(|_| self.pageable_bytes > 0);
@@ -148,15 +148,15 @@ pub(super) struct Moves {
 
 impl Moves {
     pub(super) fn add_waited(&self, time: Duration) {
-        self.waited.fetch_add(nanoseconds(time), Relaxed);
+        add(&self.waited, nanoseconds(time));
     }
 
     pub(super) fn add_layout(&self, time: Duration) {
-        self.layout.fetch_add(nanoseconds(time), Relaxed);
+        add(&self.layout, nanoseconds(time));
     }
 
     pub(super) fn add_copying(&self, time: Duration) {
-        self.copying.fetch_add(nanoseconds(time), Relaxed);
+        add(&self.copying, nanoseconds(time));
     }
 
     /// Without what is held of the host's memory.

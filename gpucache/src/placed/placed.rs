@@ -10,7 +10,6 @@ use super::guard::{Ending, Fetched, FetchedMut};
 use super::placement::{self, Placement};
 use super::recorder::{self, Noted};
 use super::slot::{Slot, gone};
-use super::told::{self, telling};
 use super::yard::Rests;
 use super::yards;
 use crate::array::{Array, Element, Shape};
@@ -126,23 +125,11 @@ impl<T: Element, D: Device> Placed<T, D> {
     #[inline(never)]
     fn fetch_anyhow(&self, noted: Option<Noted>) -> Result<Fetched<'_, T, D>> {
         loop {
-            if let Ok(array) = RwLockReadGuard::try_map(self.slot.read()?, |state| state.settled()) {
+            if let Ok(array) = RwLockReadGuard::try_map(self.slot.read(), |state| state.settled()) {
                 return Ok(Fetched { array, _ending: self.ending(noted) });
             }
-            self.come()?;
+            self.slot.come()?;
         }
-    }
-
-    /// Has the array come, unless another thread is about to have it do so, or to lend it.
-    #[cold]
-    fn come(&self) -> Result<()> {
-        telling(|| {
-            let Some(mut state) = self.slot.try_write() else {
-                std::thread::yield_now();
-                return Ok(());
-            };
-            self.slot.come_for(&mut state)
-        })
     }
 
     /// The array on its device, to be written and read: as long as the guard lives it stays.
@@ -173,11 +160,12 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// The same for an array that is to be written, or that nobody wrote since it came.
     #[inline(never)]
     fn fetch_mut_anyhow(&self, noted: Option<Noted>) -> Result<FetchedMut<'_, T, D>> {
-        let mut state = self.slot.write();
-        self.slot.come_to_be_written(&mut state)?;
-        let array = RwLockWriteGuard::try_map(state, |state| state.here.as_mut()).map_err(|_| gone())?;
-        told::tell();
-        Ok(FetchedMut { array, _ending: self.ending(noted) })
+        loop {
+            if let Ok(array) = RwLockWriteGuard::try_map(self.slot.write(), |state| state.written()) {
+                return Ok(FetchedMut { array, _ending: self.ending(noted) });
+            }
+            self.slot.come_to_be_written()?;
+        }
     }
 
     #[inline(always)]

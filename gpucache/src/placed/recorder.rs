@@ -27,8 +27,9 @@ use super::accounts;
 use super::moves::Moves;
 use super::sampling;
 use super::yard::{Rests, Tag};
+use crate::base::held::Held;
 use crate::cache::current::{self, Entry};
-use crate::placement::Access;
+use crate::placement::{Access, What};
 
 /// An array of an entry: its slot's number, or with [`BORN`] its place among those that the entry made.
 pub(super) type Name = u64;
@@ -55,9 +56,24 @@ struct Recorder {
     born: u64,
     now: Now,
     /// What is counted of the scope.
-    account: Option<Arc<Moves>>,
+    account: Account,
     scopes: HashMap<usize, Scope>,
+    left: Left,
 }
+
+/// What is dropped once the recorder is not borrowed any more: the destructor of a device or of a stream may be code of the program.
+#[derive(Default)]
+struct Left {
+    /// Each may be the last to know the yard of a device.
+    entries: Vec<Now>,
+    /// Of arrays that may be gone by now.
+    slots: Vec<Arc<dyn Rests>>,
+}
+
+type Account = Option<Arc<Moves>>;
+
+/// Moves that are due.
+type Due = Vec<(Arc<dyn Rests>, What)>;
 
 /// How the entry that is under way goes.
 enum Now {
@@ -97,8 +113,7 @@ pub(super) fn is_known(tag: &Tag, access: Access) -> bool {
 /// A use of `slot` is about to be made that is not known yet. Its end is to be told ([`ended`]) if it was written down.
 #[inline(never)]
 pub(super) fn note(slot: &Arc<impl Rests + 'static>, access: Access) -> Option<Noted> {
-    let entry = current::outermost()?;
-    with(|recorder| recorder.note_use(entry, slot, access))?
+    with_entry(current::outermost()?, |recorder, entry| recorder.note_use(entry, slot, access))?
 }
 
 /// A use has ended.
@@ -110,8 +125,7 @@ pub(super) fn ended(noted: Noted) {
 /// An array is about to be made, and needs room: what is to leave before it does so now.
 pub(super) fn make_way() {
     if let Some(entry) = current::outermost() {
-        with(|recorder| {
-            recorder.enter(entry);
+        with_entry(entry, |recorder, _| {
             if let Now::Following(followed) = &mut recorder.now {
                 followed.make_way();
             }
@@ -124,22 +138,52 @@ pub(super) fn gone(tag: &Tag) {
     with(|recorder| recorder.lose(tag));
 }
 
-/// A thread that ends, or is in here already, notes nothing.
+/// A thread that ends notes nothing. `act` reaches no code that could come back here: it calls no code of the program, and what it lets go
+/// of is dropped once the recorder is not borrowed any more.
 #[inline]
 fn with<R>(act: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
     let act = |recorder: &RefCell<Option<Recorder>>| {
-        let mut recorder = recorder.try_borrow_mut().ok()?;
+        let Ok(mut recorder) = recorder.try_borrow_mut() else {
+            debug_assert!(false, "the recorder is asked from within");
+            return None;
+        };
+        let _held = Held::begin();
         let recorder = recorder.get_or_insert_with(Recorder::new);
         recorder.catch_up();
-        Some(act(recorder))
+        Some((act(recorder), std::mem::take(&mut recorder.left)))
     };
-    RECORDER.try_with(act).ok().flatten()
+    let (answer, _left) = RECORDER.try_with(act).ok().flatten()?;
+    Some(answer)
+}
+
+/// As [`with`], in an entry: makes the last moves of the entry before, and then those that are due by what `act` does.
+#[inline]
+fn with_entry<R>(entry: Entry, act: impl FnOnce(&mut Recorder, Entry) -> R) -> Option<R> {
+    if let Some((account, due)) = with(|recorder| recorder.last_moves(entry)).flatten() {
+        // It ended before the thread came to where it is now.
+        accounts::acting_for(account, || make(due));
+    }
+    let (answer, due) = with(|recorder| {
+        recorder.enter(entry);
+        let answer = act(recorder, entry);
+        (answer, recorder.take_due())
+    })?;
+    make(due);
+    Some(answer)
+}
+
+/// Makes moves. One that meets a shortage may call handlers of the program.
+fn make(due: Due) {
+    for (slot, what) in due {
+        // What fails is made up for when the array is asked for.
+        let _ = followed::carry_out(&*slot, what);
+    }
 }
 
 /// `slot` was made just now.
 pub(super) fn born(slot: &Arc<impl Rests + 'static>) {
     if let Some(entry) = current::outermost() {
-        with(|recorder| recorder.bear(entry, slot));
+        with_entry(entry, |recorder, entry| recorder.bear(entry, slot));
     }
 }
 
@@ -160,11 +204,36 @@ impl Recorder {
     fn new() -> Recorder {
         let now = Now::Recording(Learned::default());
         let scopes = HashMap::new();
-        Recorder { entry: None, number: 0, begun: Instant::now(), born: 0, now, account: None, scopes }
+        Recorder {
+            entry: None,
+            number: 0,
+            begun: Instant::now(),
+            born: 0,
+            now,
+            account: None,
+            scopes,
+            left: Left::default(),
+        }
+    }
+
+    /// The account of the entry before, and the moves that are due behind its last use, if another entry is under way by now.
+    fn last_moves(&mut self, entry: Entry) -> Option<(Account, Due)> {
+        let Now::Following(followed) = &mut self.now else { return None };
+        if self.entry == Some(entry) {
+            return None;
+        }
+        followed.pass_end();
+        Some((self.account.clone(), followed.take_due()))
+    }
+
+    fn take_due(&mut self) -> Due {
+        match &mut self.now {
+            Now::Following(followed) => followed.take_due(),
+            Now::Recording(_) => Due::new(),
+        }
     }
 
     fn bear(&mut self, entry: Entry, slot: &Arc<impl Rests + 'static>) {
-        self.enter(entry);
         let tag = slot.tag();
         tag.born_in.store(self.number, Relaxed);
         tag.born_as.store(self.born, Relaxed);
@@ -186,7 +255,6 @@ impl Recorder {
     }
 
     fn note_use(&mut self, entry: Entry, slot: &Arc<impl Rests + 'static>, access: Access) -> Option<Noted> {
-        self.enter(entry);
         self.note(entry, Seen { name: name_of(slot.tag(), self.number), access }, slot)
     }
 
@@ -232,29 +300,36 @@ impl Recorder {
         (self.begun, self.born) = (Instant::now(), 0);
         self.account = accounts::of_thread();
         let known = self.scopes.entry(entry.scope()).or_default().known.take();
-        let known = known.and_then(|mut followed| followed.begin(entry, self.account.clone()).then_some(followed));
-        self.now = known.map_or_else(record_anew, Now::Following);
+        self.now = record_anew();
+        if let Some(mut followed) = known {
+            let is_followed = followed.begin(entry, self.account.clone());
+            let now = Now::Following(followed);
+            self.left.entries.extend(if is_followed { Some(std::mem::replace(&mut self.now, now)) } else { Some(now) });
+        }
     }
 
     fn end(&mut self) {
         ahead::clear();
         let Some(entry) = self.entry.take() else { return };
-        let scope = self.scopes.entry(entry.scope()).or_default();
+        let (scope, left) = (self.scopes.entry(entry.scope()).or_default(), &mut self.left.entries);
         match std::mem::replace(&mut self.now, Now::Recording(Learned::default())) {
             Now::Following(mut followed) => {
-                // It ended before the thread came to where it is now.
-                if accounts::acting_for(self.account.clone(), || followed.end()) {
-                    scope.known = Some(followed);
+                if followed.end() {
+                    left.extend(scope.known.replace(followed).map(Now::Following));
                 } else {
                     followed.count(|moves| _ = moves.mispredictions.fetch_add(1, Relaxed));
+                    left.push(Now::Following(followed));
                 }
             }
             Now::Recording(mut learned) => {
                 learned.end(self.begun.elapsed());
                 if scope.last.as_ref().is_some_and(|last| last.is_like(&learned)) {
-                    scope.known = Some(Box::new(Followed::new(&learned, self.account.clone())));
+                    // Alive until the recorder is not borrowed, whoever drops them meanwhile.
+                    self.left.slots.extend(learned.alive());
+                    let followed = Box::new(Followed::new(&learned, self.account.clone()));
+                    left.extend(scope.known.replace(followed).map(Now::Following));
                 }
-                scope.last = Some(learned);
+                left.extend(scope.last.replace(learned).map(Now::Recording));
             }
         }
     }
@@ -267,7 +342,7 @@ impl Recorder {
             followed.count(|moves| _ = moves.mispredictions.fetch_add(1, Relaxed));
             let so_far = followed.so_far();
             sampling::time_all();
-            self.now = Now::Recording(so_far);
+            self.left.entries.push(std::mem::replace(&mut self.now, Now::Recording(so_far)));
         }
         let Now::Recording(learned) = &mut self.now else { return None };
         let place = learned.note(seen, slot)?;

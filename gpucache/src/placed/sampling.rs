@@ -52,7 +52,8 @@ impl Sample {
         waits.open -= 1;
         let stretches = waits.stretches.len().max(stretch + 1);
         waits.stretches.resize(stretches, Duration::ZERO);
-        waits.stretches[stretch] += length;
+        // A device may tell any time.
+        waits.stretches[stretch] = waits.stretches[stretch].saturating_add(length);
     }
 
     /// What it waited in each stretch up to the last in which it did, once all of that is over.
@@ -112,7 +113,7 @@ impl Sampling {
         if is_timed {
             (self.last, self.owed) = (sample.clone(), Duration::ZERO);
         } else {
-            self.unknown += 1;
+            self.unknown = self.unknown.saturating_add(1);
         }
         let _ = KNOWN.try_with(|known| known.replace(Some((entry, sample))));
         due
@@ -130,7 +131,8 @@ impl Sampling {
         let now = Instant::now();
         let passed = self.begun.replace(now).map_or(Duration::ZERO, |begun| now - begun);
         if let Some(waits) = self.last.as_ref().and_then(|last| last.waits()) {
-            self.owed += waits.iter().sum::<Duration>() * std::mem::take(&mut self.unknown);
+            let waited = waits.iter().fold(Duration::ZERO, |sum, &each| sum.saturating_add(each));
+            self.owed = self.owed.saturating_add(waited.saturating_mul(std::mem::take(&mut self.unknown)));
         }
         let due = self.owed.min(passed);
         self.owed -= due;

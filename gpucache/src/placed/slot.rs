@@ -3,7 +3,12 @@
 //! Invariants: an array is on the device, or away, or both, and then both are equal unless it was written since it came (`is_clean`).
 //! It leaves only where nobody has it locked, and only once its copy on the host is complete in the order of the streams.
 
-use std::cell::Cell;
+//! A move may have to wait for memory, for which handlers of the program are called. So memory for a copy is found while no slot
+//! is locked; then the slot is locked, and if another thread was faster the memory goes back.
+
+mod coming;
+
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -14,11 +19,14 @@ use super::moves::Moves;
 use super::placement::{Chosen, Placement};
 use super::recorder;
 use super::sampling;
+use super::speed::add;
 use super::told::{self, telling};
 use super::yard::{Rests, Tag, Yard};
-use crate::array::{Array, Away, Element, same_elements};
+use crate::array::{Array, Away, Element, Room, same_elements};
+use crate::base::errand::Errand;
 use crate::base::error::{Error, Result};
-use crate::device::{Device, Span};
+use crate::base::held::Held;
+use crate::device::{Device, Span, Stream};
 use crate::record::Fence;
 
 /// A slot for an array.
@@ -26,7 +34,37 @@ pub(super) struct Slot<T, D> {
     pub(super) tag: Tag,
     pub(super) yard: Arc<Yard>,
     device: D,
+    /// The stream of the device, without a question to it.
+    stream: Stream,
     state: RwLock<State<T, D>>,
+    /// To have the array come.
+    coming: Arc<Errand>,
+}
+
+/// The state, locked by this crate for a moment, in which it runs no code of the program.
+struct Locked<'a, T, D> {
+    state: RwLockWriteGuard<'a, State<T, D>>,
+    _held: Held,
+}
+
+impl<'a, T, D> Locked<'a, T, D> {
+    fn new(state: RwLockWriteGuard<'a, State<T, D>>) -> Self {
+        Locked { state, _held: Held::begin() }
+    }
+}
+
+impl<T, D> Deref for Locked<'_, T, D> {
+    type Target = State<T, D>;
+
+    fn deref(&self) -> &State<T, D> {
+        &self.state
+    }
+}
+
+impl<T, D> DerefMut for Locked<'_, T, D> {
+    fn deref_mut(&mut self) -> &mut State<T, D> {
+        &mut self.state
+    }
 }
 
 /// Where the array is.
@@ -51,6 +89,13 @@ impl<T: Element, D: Device> State<T, D> {
     fn settle(&mut self) -> Result<()> {
         self.arrive()?;
         follow(&mut self.here, &mut self.departure)
+    }
+
+    /// The shape of the array, if it is to be copied before it leaves, and `room` is not for that.
+    fn lacks_room(&self, room: Option<&Room<T>>) -> Option<Box<[usize]>> {
+        let here = self.here.as_ref().filter(|_| !self.is_clean)?;
+        let has_room = room.is_some_and(|room| room.is_for(here.shape()));
+        (!has_room).then(|| here.shape().into())
     }
 
     /// Whether it is away, or leaves by a drop alone.
@@ -79,11 +124,6 @@ fn follow<T: Element, D: Device>(array: &mut Option<Array<T, D>>, copy: &mut Opt
     Ok(())
 }
 
-thread_local! {
-    /// The slot that the thread has locked for a move, which may call what the program registered for a shortage.
-    static MOVED: Cell<u64> = const { Cell::new(0) };
-}
-
 static NEXT_SLOT: AtomicU64 = AtomicU64::new(1);
 
 impl<T: Element, D: Device> Slot<T, D> {
@@ -98,9 +138,10 @@ impl<T: Element, D: Device> Slot<T, D> {
         };
         yard.came(tag.bytes);
         let device = array.device().clone();
+        let stream = device.stream_handle().clone();
         let state =
             RwLock::new(State { here: Some(array), away: None, is_clean: false, arrival: None, departure: None });
-        let slot = Arc::new(Slot { tag, yard: yard.clone(), device, state });
+        let slot = Arc::new(Slot { tag, yard: yard.clone(), device, stream, state, coming: Arc::default() });
         let known: Arc<dyn Rests> = slot.clone();
         yard.add(Arc::downgrade(&known));
         recorder::born(&slot);
@@ -118,43 +159,29 @@ impl<T: Element, D: Device> Slot<T, D> {
         self.state.try_read_recursive()
     }
 
-    /// The same, once it does not move any more.
-    ///
-    /// # Errors
-    /// [`is_unavailable`](Error::is_unavailable) if it is this thread that moves it.
-    pub(super) fn read(&self) -> Result<RwLockReadGuard<'_, State<T, D>>> {
-        if MOVED.get() == self.tag.id {
-            let detail = "a handler of the shortage that it met asks for the array on its way";
-            return Err(Error::unavailable("a fetch", detail, "have the handler use other arrays"));
-        }
-        Ok(self.state.read_recursive())
+    /// The same, once no copy of it is being made.
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, State<T, D>> {
+        self.state.read_recursive()
     }
 
-    pub(super) fn try_write(&self) -> Option<RwLockWriteGuard<'_, State<T, D>>> {
-        self.state.try_write()
-    }
-
+    /// The state, to be lent to somebody who writes the array.
+    #[inline]
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, State<T, D>> {
         self.state.write()
     }
 
-    /// Has the array come, which is away: makes room for it before.
-    pub(super) fn come(&self, state: &mut State<T, D>) -> Result<()> {
-        let (Some(away), None) = (&state.away, &state.here) else { return Ok(()) };
-        let lanes = self.yard.lanes()?;
-        self.yard.make_room(self.tag.bytes);
-        let came = away.copy_in(&self.device, &lanes.inward, sampling::current().is_some())?;
-        (state.here, state.arrival) = (Some(came.copy), Some(came.fence));
-        state.is_clean = true;
-        self.yard.came(self.tag.bytes);
-        self.moved(came.span, |moves| &moves.bytes_in);
-        self.tell("in");
-        Ok(())
+    fn lock(&self) -> Locked<'_, T, D> {
+        Locked::new(self.state.write())
+    }
+
+    /// The same, unless somebody has it locked, or the array lent.
+    fn try_lock(&self) -> Option<Locked<'_, T, D>> {
+        self.state.try_write().map(Locked::new)
     }
 
     /// Counts a copy.
     fn moved(&self, span: Option<Span>, bytes: fn(&Moves) -> &AtomicU64) {
-        self.yard.count(|moves| _ = bytes(moves).fetch_add(self.tag.bytes, Relaxed));
+        self.yard.count(|moves| add(bytes(moves), self.tag.bytes));
         self.yard.waits.copies(&self.yard.moves, span, self.tag.bytes);
         accounts::note_moved(self.tag.bytes);
     }
@@ -162,53 +189,29 @@ impl<T: Element, D: Device> Slot<T, D> {
     /// Notes a move for a subscriber of `tracing`.
     #[inline]
     fn tell(&self, way: &'static str) {
-        told::note(self.device.stream_handle(), self.tag.bytes, way);
+        told::note(&self.stream, self.tag.bytes, way);
     }
 
     /// Makes a move that work of the array's stream may have to wait for.
     fn watch<R>(&self, act: impl FnOnce() -> R) -> R {
-        let outer = MOVED.replace(self.tag.id);
-        let answer = self.yard.waits.watch(&self.yard.moves, self.device.stream_handle(), act);
-        MOVED.set(outer);
-        answer
+        self.yard.waits.watch(&self.yard.moves, &self.stream, act)
     }
 
-    /// The same for somebody who asks for the array now: its stream comes behind the copy.
-    pub(super) fn come_for(&self, state: &mut State<T, D>) -> Result<()> {
-        if state.settled().is_some() { Ok(()) } else { self.watch(|| self.come_now(state)) }
-    }
-
-    fn come_now(&self, state: &mut State<T, D>) -> Result<()> {
-        if state.here.is_some() {
-            return state.arrive();
+    /// The state, locked, and in `room` the host's memory for a copy if one is to be made. `None` where somebody has it locked.
+    fn lock_with_room(&self, room: &mut Option<Room<T>>) -> Result<Option<Locked<'_, T, D>>> {
+        loop {
+            let Some(state) = self.try_lock() else { return Ok(None) };
+            let Some(dims) = state.lacks_room(room.as_ref()) else { return Ok(Some(state)) };
+            drop(state);
+            *room = Some(Room::new(&self.yard.lanes()?.outward.host, &dims)?);
         }
-        self.yard.count(|moves| {
-            moves.demanded.fetch_add(1, Relaxed);
-            moves.bytes_demanded.fetch_add(self.tag.bytes, Relaxed);
-        });
-        self.come(state)?;
-        if state.here.is_some() { state.arrive() } else { Err(gone()) }
     }
 
-    /// The same for somebody who writes it: its stream comes behind all copies, and the host's side is given up.
-    #[cold]
-    pub(super) fn come_to_be_written(&self, state: &mut State<T, D>) -> Result<()> {
-        self.come_for(state)?;
-        if state.departure.is_some() {
-            self.watch(|| state.settle())?;
-        }
-        state.is_clean = false;
-        // Out of date: the host's memory is for what is away.
-        state.away = None;
-        Ok(())
-    }
-
-    fn copy_out(&self, state: &mut State<T, D>) -> Result<()> {
+    fn copy_out(&self, state: &mut State<T, D>, room: &mut Option<Room<T>>) -> Result<()> {
         if let Some(here) = &state.here
             && !state.is_clean
+            && let Some(left) = here.copy_out(&self.yard.lanes()?.outward, room, sampling::current().is_some())?
         {
-            let lanes = self.yard.lanes()?;
-            let left = here.copy_out(&lanes.outward, state.away.take(), sampling::current().is_some())?;
             (state.away, state.departure) = (Some(left.copy), Some(left.fence));
             state.is_clean = true;
             self.moved(left.span, |moves| &moves.bytes_out);
@@ -237,11 +240,12 @@ impl<T: Element, D: Device> Slot<T, D> {
 
     /// Has the array leave. Returns the bytes that are free then.
     fn leave(&self) -> Result<u64> {
-        let Some(mut state) = self.state.try_write() else { return Ok(0) };
-        if !state.may_leave() {
-            self.watch(|| self.copy_out(&mut state).and_then(|()| state.settle()))?;
-        }
-        let Some(array) = state.here.take() else { return Ok(0) };
+        let left = match self.try_lock().filter(|state| state.may_leave()) {
+            Some(mut state) => state.here.take(),
+            None => self.watch(|| self.copy_and_leave())?,
+        };
+        // Behind the lock: to give back memory of a scope may call code of the program.
+        let Some(array) = left else { return Ok(0) };
         drop(array);
         self.yard.went(self.tag.bytes);
         self.yard.count(|moves| _ = moves.evictions.fetch_add(1, Relaxed));
@@ -249,17 +253,18 @@ impl<T: Element, D: Device> Slot<T, D> {
         Ok(self.tag.bytes)
     }
 
-    /// The array is the program's from now on, or gone.
-    pub(super) fn take(&self) -> Result<Option<Array<T, D>>> {
-        telling(|| {
-            let mut state = self.state.write();
-            self.watch(|| self.come(&mut state).and_then(|()| state.settle()))?;
-            let array = state.here.take();
-            if array.is_some() {
-                self.yard.went(self.tag.bytes);
-            }
-            Ok(array)
-        })
+    fn copy_and_leave(&self) -> Result<Option<Array<T, D>>> {
+        let mut room = None;
+        let Some(mut state) = self.lock_with_room(&mut room)? else { return Ok(None) };
+        self.copy_out(&mut state, &mut room)?;
+        state.settle()?;
+        Ok(state.here.take())
+    }
+
+    fn copy_and_stay(&self) -> Result<()> {
+        let mut room = None;
+        let Some(mut state) = self.lock_with_room(&mut room)? else { return Ok(()) };
+        self.copy_out(&mut state, &mut room)
     }
 }
 
@@ -279,8 +284,7 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
     }
 
     fn write_back(&self) -> Result<()> {
-        let write = |mut state: RwLockWriteGuard<'_, State<T, D>>| self.watch(|| self.copy_out(&mut state));
-        telling(|| self.state.try_write().map_or(Ok(()), write))
+        telling(|| self.watch(|| self.copy_and_stay()))
     }
 
     fn evict(&self) -> Result<u64> {
@@ -288,19 +292,12 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
     }
 
     fn bring(&self) -> Result<bool> {
-        telling(|| {
-            let Some(mut state) = self.state.try_write() else { return Ok(false) };
-            let is_away = state.here.is_none();
-            if is_away {
-                self.watch(|| self.come(&mut state))?;
-            }
-            Ok(is_away)
-        })
+        telling(|| self.come_ahead())
     }
 
     fn keep(&self, error: Error) {
         if !error.is_out_of_memory() {
-            self.device.stream_handle().keep(error);
+            self.stream.keep(error);
         }
     }
 }

@@ -12,6 +12,12 @@ pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Adds bytes or nanoseconds. The largest number stands for all that are larger.
+pub(super) fn add(sum: &AtomicU64, more: u64) {
+    // There is always a number to store, so that it does not fail.
+    let _ = sum.fetch_update(Relaxed, Relaxed, |sum| Some(sum.saturating_add(more)));
+}
+
 /// From so many bytes on, by their logarithm, a copy takes much longer than it takes to begin.
 const LARGE: usize = 20;
 
@@ -43,8 +49,8 @@ impl Speed {
     pub(super) fn note(&self, bytes: u64, time: Duration) {
         let timed = bytes.checked_ilog2().and_then(|size| self.0.get(size as usize));
         timed.into_iter().for_each(|timed| {
-            timed.bytes.fetch_add(bytes, Relaxed);
-            timed.nanoseconds.fetch_add(nanoseconds(time), Relaxed);
+            add(&timed.bytes, bytes);
+            add(&timed.nanoseconds, nanoseconds(time));
         });
     }
 
@@ -68,6 +74,17 @@ impl Speed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sum_ends_at_the_largest_number() {
+        let sum = AtomicU64::new(u64::MAX - 1);
+        add(&sum, 1);
+        add(&sum, u64::MAX);
+        assert_eq!(sum.into_inner(), u64::MAX);
+        let speed = Speed::default();
+        (0..3).for_each(|_| speed.note(u64::MAX, Duration::MAX));
+        assert_eq!((speed.usual_time(u64::MAX), speed.bytes_per_second()), (Duration::from_nanos(u64::MAX), Some(1e9)));
+    }
 
     #[test]
     fn small_copies_tell_nothing_of_large_ones() {

@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 
 #[cfg(feature = "tracing")]
-use crate::base::subscriber::TARGET;
+use crate::base::subscriber::{self, TARGET, is_heard};
 use crate::device::Stream;
 
 /// A move that was made.
@@ -26,7 +26,7 @@ thread_local! {
 #[inline]
 pub(super) fn note(_stream: &Stream, _bytes: u64, _way: &'static str) {
     #[cfg(feature = "tracing")]
-    if tracing::enabled!(target: TARGET, tracing::Level::DEBUG) {
+    if is_heard() {
         let moved = Moved { device: _stream.memory_id(), bytes: _bytes, way: _way };
         // A thread that ends tells nothing.
         let _ = MOVED.try_with(|all| all.borrow_mut().push(moved));
@@ -37,21 +37,40 @@ pub(super) fn note(_stream: &Stream, _bytes: u64, _way: &'static str) {
 #[inline]
 pub(super) fn telling<R>(act: impl FnOnce() -> R) -> R {
     #[cfg(feature = "tracing")]
-    DEPTH.set(DEPTH.get() + 1);
+    let inside = Inside::begin();
     let answer = act();
     #[cfg(feature = "tracing")]
-    DEPTH.set(DEPTH.get() - 1);
+    drop(inside);
     tell();
     answer
 }
 
+/// A move is under way while this lives.
+#[cfg(feature = "tracing")]
+struct Inside;
+
+#[cfg(feature = "tracing")]
+impl Inside {
+    fn begin() -> Inside {
+        DEPTH.set(DEPTH.get() + 1);
+        Inside
+    }
+}
+
+#[cfg(feature = "tracing")]
+impl Drop for Inside {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
+
 /// Tells of what moved.
 #[inline]
-pub(super) fn tell() {
+fn tell() {
     #[cfg(feature = "tracing")]
     if DEPTH.get() == 0 {
         for Moved { device, bytes, way } in MOVED.try_with(RefCell::take).unwrap_or_default() {
-            tracing::debug!(target: TARGET, device, bytes, way, "array moved");
+            subscriber::tell(|| tracing::debug!(target: TARGET, device, bytes, way, "array moved"));
         }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use super::accounts;
 use super::moves::{Moves, PlacedStats};
 use super::placement::{Chosen, Placement};
+use super::speed::add;
 use super::waits::Waits;
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
@@ -59,6 +60,14 @@ pub(super) struct Lanes {
     pub(super) outward: Lane,
 }
 
+/// An array that did not leave, and why.
+type Failed = (Arc<dyn Rests>, Error);
+
+/// Has the array's stream return the failure from its next fallible call.
+fn keep(failure: Option<Failed>) {
+    failure.into_iter().for_each(|(slot, error)| slot.keep(error));
+}
+
 /// The share by which more is told than is on the device.
 const TOLD_AHEAD: u64 = 64;
 
@@ -104,7 +113,8 @@ impl Yard {
 
     /// So many bytes more are on the device. What was there at once is likely to be again, and pages are not given back meanwhile.
     pub(super) fn came(&self, bytes: u64) {
-        let resident = self.moves.resident.fetch_add(bytes, Relaxed) + bytes;
+        add(&self.moves.resident, bytes);
+        let resident = self.moves.resident.load(Relaxed);
         if resident > self.moves.most_told.load(Relaxed) {
             self.tell(resident);
         }
@@ -114,7 +124,8 @@ impl Yard {
     fn tell(&self, resident: u64) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         // A little ahead, so that growth tells seldom.
-        let now = Told { device: self.stream.memory_id(), bytes: resident + resident / TOLD_AHEAD };
+        let ahead = resident.saturating_add(resident / TOLD_AHEAD);
+        let now = Told { device: self.stream.memory_id(), bytes: ahead };
         demand::tell(*told, now);
         *told = now;
         self.moves.most_told.store(now.bytes, Relaxed);
@@ -122,7 +133,8 @@ impl Yard {
 
     /// So many bytes less are on the device.
     pub(super) fn went(&self, bytes: u64) {
-        self.moves.resident.fetch_sub(bytes, Relaxed);
+        // A sum of more bytes than a number has stayed at the largest one.
+        let _ = self.moves.resident.fetch_update(Relaxed, Relaxed, |sum| Some(sum.saturating_sub(bytes)));
     }
 
     /// The next time. Threads that ask at once may get the same one, or go back a little: it orders victims and nothing else, and
@@ -173,23 +185,45 @@ impl Yard {
         limit.saturating_sub(live.saturating_sub(resident))
     }
 
-    /// Has arrays leave so that so many bytes more may come.
+    /// Has arrays leave so that so many bytes more may come: none for more than there ever could be.
     pub(super) fn make_room(&self, bytes: u64) {
-        let excess = (self.moves.resident.load(Relaxed) + bytes).saturating_sub(self.room());
+        if bytes > self.stream.memory().most() {
+            return;
+        }
+        // More than all there is, if the sum has no number: then all that may leave does.
+        let excess = self.moves.resident.load(Relaxed).saturating_add(bytes).saturating_sub(self.room());
         if excess > 0 {
-            self.evict(excess);
+            // There may be room all the same, as the allocation that follows tells.
+            let (_, failure) = self.evict_least_recent(excess);
+            keep(failure);
         }
     }
 
     /// Has what was used least recently leave, until so many bytes are free or none may leave any more. Returns the bytes.
+    ///
+    /// # Errors
+    /// A failure of the device, or of work on it, that kept an array from leaving, where none left. Its stream keeps it otherwise.
     #[cold]
-    pub(super) fn evict(&self, bytes: u64) -> u64 {
-        let freed = self.evict_lined_up(bytes);
-        if freed >= bytes {
-            return freed;
+    pub(super) fn evict(&self, bytes: u64) -> Result<u64> {
+        match self.evict_least_recent(bytes) {
+            (0, Some((_, error))) => Err(error),
+            (freed, failure) => {
+                keep(failure);
+                Ok(freed)
+            }
         }
-        self.line_up();
-        freed + self.evict_lined_up(bytes - freed)
+    }
+
+    /// The same. Returns the bytes, and the first array that did not leave for a failure.
+    #[cold]
+    fn evict_least_recent(&self, bytes: u64) -> (u64, Option<Failed>) {
+        let (mut freed, mut failure) = (0, None);
+        self.evict_lined_up(bytes, &mut freed, &mut failure);
+        if freed < bytes {
+            self.line_up();
+            self.evict_lined_up(bytes, &mut freed, &mut failure);
+        }
+        (freed, failure)
     }
 
     fn victims(&self) -> MutexGuard<'_, Vec<(u64, Weak<dyn Rests>)>> {
@@ -205,20 +239,25 @@ impl Yard {
         *self.victims() = victims;
     }
 
-    fn evict_lined_up(&self, bytes: u64) -> u64 {
+    /// Has those who are lined up leave until `freed` are so many bytes. What fails leaves the array where it is, and the next one
+    /// may go; the first failure is told.
+    fn evict_lined_up(&self, bytes: u64, freed: &mut u64, failure: &mut Option<Failed>) {
         let next = || self.victims().pop();
-        let mut freed = 0;
-        while freed < bytes
+        while *freed < bytes
             && let Some((used, slot)) = next()
         {
             let Some(slot) = slot.upgrade() else { continue };
             let tag = slot.tag();
-            if tag.used.load(Relaxed) == used && tag.placement.get() != Placement::Device {
-                // What fails leaves the array where it is, and the next one may go.
-                freed += slot.evict().unwrap_or(0);
+            if tag.used.load(Relaxed) != used || tag.placement.get() == Placement::Device {
+                continue;
+            }
+            match slot.evict() {
+                Ok(bytes) => *freed = freed.saturating_add(bytes),
+                // A host without room, a capture, or a device without queues for copies: the shortage is what is to be told.
+                Err(error) if error.is_out_of_memory() || error.is_unavailable() => {}
+                Err(error) => _ = failure.get_or_insert((slot, error)),
             }
         }
-        freed
     }
 
     /// Counts something for the device, and for the scope that the thread is in.

@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use super::moves::{Moves, PlacedStats};
 use super::yard::Yard;
+use crate::base::error::Result;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Memory, Stream};
 use crate::pressure::spill;
@@ -69,6 +70,6 @@ pub(super) fn of(stream: &Stream) -> Arc<Yard> {
 }
 
 /// Has arrays of a device leave until so many bytes are free, or none may leave any more. Returns the bytes.
-fn spill_of(memory: u64, bytes: u64) -> u64 {
-    of_memory(memory).map_or(0, |yard| yard.evict(bytes))
+fn spill_of(memory: u64, bytes: u64) -> Result<u64> {
+    of_memory(memory).map_or(Ok(0), |yard| yard.evict(bytes))
 }

@@ -3,7 +3,7 @@
 //! A move is issued when the device reaches the place it stands before. A copy waits for its link; the device waits for the array of a
 //! use, and where one goes for its write-back. What lies where in memory is not looked at.
 
-use super::types::{Access, Link, Move, Order, What};
+use super::types::{Access, Link, MOST_BYTES, Move, Order, What};
 
 #[derive(Debug)]
 pub(super) struct Machine<'a> {
@@ -33,7 +33,7 @@ impl<'a> Machine<'a> {
             in_ends: 0.0,
             here: resident.iter().map(|&here| here.then_some(0.0)).collect(),
             clean: vec![0.0; resident.len()],
-            free: budget.saturating_sub(used),
+            free: budget.min(MOST_BYTES).saturating_sub(used),
         }
     }
 

@@ -67,21 +67,30 @@ use early::Early;
 use gaps::Gaps;
 use keep::Keep;
 use packing::Packing;
+use types::MOST_BYTES;
 
 /// Steps of the prices for the bound, of which it needs more than a schedule does.
 const STEPS_TO_BOUND: usize = 200;
 
+/// A budget that sums can be compared with; `None` for arrays of too many bytes to be summed.
+fn within(order: &Order, budget: u64) -> Option<u64> {
+    order.has_sums().then_some(budget.min(MOST_BYTES))
+}
+
 /// No fewer bytes than these move, in and out, in an entry of this order within a budget, in steady state; `None` if what is held at
-/// once does not fit it.
+/// once does not fit it, or there is no sum of the bytes.
 pub(crate) fn lower_bound(order: &Order, budget: u64) -> Option<u64> {
+    let budget = within(order, budget)?;
     bound::after_steps(order, budget, STEPS_TO_BOUND).map(|bytes| bytes.max(0.0).floor() as u64)
 }
 
-/// The moves of an entry of this order within a budget of bytes, in steady state; `None` if what is held at once does not fit it.
+/// The moves of an entry of this order within a budget of bytes, in steady state; `None` if what is held at once does not fit it, or
+/// there is no sum of the bytes.
 ///
 /// An array that dies is evicted where its last use lets it go, without a write-back: the caller sees to it that it is dead. One
 /// that is filled by a use needs its room there and no move.
 pub(crate) fn schedule(order: &Order, budget: u64, link: Link) -> Option<Schedule> {
+    let budget = within(order, budget)?;
     let gaps = Gaps::of(order);
     let packing = Packing::new(order, &gaps, budget)?;
     let kept = Keep::best(&packing).kept;

@@ -43,10 +43,24 @@ pub(crate) struct Order {
     pub(crate) dies: Vec<bool>,
 }
 
+/// How often each use of an array may count in a sum: in and out, in four entries.
+const SUMMED: u64 = 8;
+
+/// More bytes than any sum has, and than any device; twice as many are still a number.
+pub(super) const MOST_BYTES: u64 = 1 << 62;
+
 impl Order {
     /// The place behind the last use, which is the entry's end.
     pub(super) fn end(&self) -> u32 {
         self.uses.len() as u32
+    }
+
+    /// Whether bytes can be summed over all uses, in and out in each of the entries that are simulated: no sum of a schedule is of more.
+    /// Arrays beyond that fit no device.
+    pub(super) fn has_sums(&self) -> bool {
+        let all = self.bytes.iter().try_fold(0, |sum: u64, &bytes| sum.checked_add(bytes));
+        let uses = self.uses.len() as u64 + 1;
+        all.and_then(|all| all.checked_mul(uses)?.checked_mul(SUMMED)).is_some_and(|most| most <= MOST_BYTES)
     }
 
     /// The place at which what a use holds is let go.

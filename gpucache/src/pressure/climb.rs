@@ -16,6 +16,7 @@ use super::tally::Tally;
 use super::transit::{self, InNeed};
 use crate::base::amounts::add;
 use crate::base::error::{Error, Result};
+use crate::base::held::assert_nothing_held;
 use crate::device::{Stream, process, softly};
 use crate::range::{DeviceRange, Patience, await_elsewhere, devices_but, give_back_elsewhere};
 
@@ -29,6 +30,7 @@ const LEAST: u64 = 2 << 20;
 /// fails at once, and takes nothing from anybody. The range had freed something
 /// `frees` times before; 0 if that is not known, as to ask may have to wait.
 pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A::Memory> {
+    assert_nothing_held();
     let (seen, memory) = (Seen::with(frees, 0), asked.stream.memory());
     if memory.meter().soft_limit() < u64::MAX
         && asked.bytes <= memory.most()
@@ -282,7 +284,7 @@ impl<A: Ask> Climb<'_, A> {
     fn spill(&mut self) -> Result<Option<A::Memory>> {
         let (device, mut bytes) = (self.asked.stream.memory_id(), self.missing().max(LEAST));
         loop {
-            let freed = spill::spill(device, bytes);
+            let freed = spill::spill(device, bytes)?;
             if freed == 0 {
                 return Ok(None);
             }

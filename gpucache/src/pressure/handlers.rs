@@ -8,6 +8,9 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 
+use crate::base::errand::run_user_code;
+#[cfg(debug_assertions)]
+use crate::base::held::assert_nothing_held;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Device, Stream};
 
@@ -98,8 +101,20 @@ impl fmt::Debug for PressureHandler {
 }
 
 thread_local! {
-    /// Whether the thread is in a handler. Without a destructor, so that it can be asked at a thread's end.
+    /// Whether the thread calls no handler now, as it is in one. Without a destructor, so that it can be asked at a thread's end.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `act`, in which no handler is called.
+pub(crate) fn without_handlers<R>(act: impl FnOnce() -> R) -> R {
+    struct Reset(bool);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            IS_INSIDE.set(self.0);
+        }
+    }
+    let _reset = Reset(IS_INSIDE.replace(true));
+    act()
 }
 
 /// The handlers of the stream's device, in order; none for what is allocated in one. Each is given only while it is registered, as
@@ -117,13 +132,23 @@ fn is_registered(handler: &Arc<Handler>) -> bool {
 
 impl Handler {
     pub(super) fn call(&self, need: &Need<'_>) {
-        IS_INSIDE.set(true);
+        without_handlers(|| run_user_code(|| self.call_alone(need)));
+    }
+
+    fn call_alone(&self, need: &Need<'_>) {
         // What it left half done is its own: the crate shares nothing with it but what any code of the program may use.
         let panicked = catch_unwind(AssertUnwindSafe(|| (self.act)(need))).err();
         // The drop of what it panicked with may allocate, and panic as well: what it panics with then is leaked, as its drop
         // might do the same.
         let again = catch_unwind(AssertUnwindSafe(|| drop(panicked)));
-        IS_INSIDE.set(false);
         std::mem::forget(again);
+    }
+}
+
+/// The program's closure is dropped with it.
+#[cfg(debug_assertions)]
+impl Drop for Handler {
+    fn drop(&mut self) {
+        assert_nothing_held();
     }
 }

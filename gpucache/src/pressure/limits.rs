@@ -180,7 +180,8 @@ fn shrink(holders: impl FnOnce() -> Vec<&'static dyn Holder>, excess: impl Fn() 
 pub fn limit_idle(device: &impl Device, bytes: u64) {
     let memory = device.stream_handle().memory();
     let mut limits = limits();
-    limits.retain(|(other, _)| other.upgrade().is_some_and(|other| !Arc::ptr_eq(&other, memory)));
+    // Not by an upgrade, which might drop the memory here, under the lock.
+    limits.retain(|(other, _)| other.strong_count() > 0 && !std::ptr::eq(other.as_ptr(), Arc::as_ptr(memory)));
     if bytes < u64::MAX {
         limits.push((Arc::downgrade(memory), bytes));
     }

@@ -38,7 +38,7 @@ pub(crate) mod transit;
 
 mod barrier;
 mod climbs;
-mod handlers;
+pub(crate) mod handlers;
 mod ladder;
 mod patience;
 mod tally;

@@ -41,7 +41,8 @@ fn known() -> MutexGuard<'static, Known> {
 pub fn patience(device: &impl Device, most: Duration) {
     let memory = device.stream_handle().memory();
     let mut known = known();
-    known.retain(|(other, _)| other.upgrade().is_some_and(|other| !Arc::ptr_eq(&other, memory)));
+    // Not by an upgrade, which might drop the memory here, under the lock.
+    known.retain(|(other, _)| other.strong_count() > 0 && !std::ptr::eq(other.as_ptr(), Arc::as_ptr(memory)));
     if most > Duration::ZERO {
         known.push((Arc::downgrade(memory), most));
     }

@@ -158,7 +158,9 @@ pub fn trim(device: &impl Device) -> Result<u64> {
     release_idle(Idle::Budgeted, stream.memory_id(), 0);
     let trimmed = DeviceRange::of(stream).map_or(Ok(0), |range| range.trim(0, Patience::Some));
     let host = stream.memory().known_host_side().and_then(|host| host.known_range::<DeviceRange>());
-    host.map_or(Ok(0), |range| range.trim(0, Patience::Some)).and(trimmed)
+    let host_trimmed = host.map_or(Ok(0), |range| range.trim(0, Patience::Some));
+    DeviceRange::of(stream).into_iter().chain(host).for_each(DeviceRange::drop_ended);
+    host_trimmed.and(trimmed)
 }
 
 /// How much of a device is in use in scopes. One that serves several devices counts for each.

@@ -5,7 +5,7 @@ use super::reclaim;
 use crate::base::error::Error;
 use crate::base::shortage::Shortage;
 #[cfg(feature = "tracing")]
-use crate::base::subscriber::TARGET;
+use crate::base::subscriber::{self, TARGET};
 use crate::device::process;
 use crate::range::DeviceRange;
 
@@ -45,17 +45,20 @@ fn tell(error: &Error, device: u64) {
     else {
         return;
     };
-    tracing::warn!(
-        target: TARGET,
-        scope = scope.as_deref(),
-        device,
-        bytes,
-        %bound,
-        most_bytes,
-        held_bytes,
-        live_bytes,
-        idle_bytes,
-        site = scope_site.map(display),
-        "out of memory"
-    );
+    let event = || {
+        tracing::warn!(
+            target: TARGET,
+            scope = scope.as_deref(),
+            device,
+            bytes,
+            %bound,
+            most_bytes,
+            held_bytes,
+            live_bytes,
+            idle_bytes,
+            site = scope_site.map(display),
+            "out of memory"
+        );
+    };
+    subscriber::tell(event);
 }

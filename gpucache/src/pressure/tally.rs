@@ -9,7 +9,7 @@ use super::climbs::Climbs;
 use super::ladder::Rung;
 use crate::base::amounts::{add, total};
 #[cfg(feature = "tracing")]
-use crate::base::subscriber::TARGET;
+use crate::base::subscriber::{self, TARGET};
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::process;
 use crate::device::{Device, Memory};
@@ -85,7 +85,9 @@ impl Tally {
         let (device, bytes, freed_bytes) = (asked.stream.memory_id(), asked.bytes, self.freed_bytes());
         let name = asked.holder.and_then(|holder| holder.name());
         let (scope, gave) = (name.as_deref(), Gave(&self.0));
-        tracing::debug!(target: TARGET, scope, device, bytes, served_by, %gave, freed_bytes, "climb for memory");
+        let tell =
+            || tracing::debug!(target: TARGET, scope, device, bytes, served_by, %gave, freed_bytes, "climb for memory");
+        subscriber::tell(tell);
     }
 
     /// For the scope that asked, and for the device.

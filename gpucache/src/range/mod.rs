@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `shared` | [`DeviceRange`]: the range of a device, behind its lock |
 //! | `ordered` | which stream may have what of the range at once |
+//! | `supply` | what an allocation asks of it first, and where it ends |
 //! | `short` | what a shortage asks of it |
 //! | `patience` | how long is waited for other people's work |
 //! | `trim` | pages that go back to the device; the wait for work of which nobody tells |
@@ -42,6 +43,7 @@ mod short;
 mod sizing;
 mod spans;
 mod split;
+mod supply;
 #[cfg(test)]
 mod tests;
 mod trim;

@@ -73,6 +73,12 @@ impl Ordered {
         Ordered { range, streams, exchanged: 0, failure: None }
     }
 
+    /// Takes chunks from `stream` from now on.
+    pub(super) fn serve(&mut self, stream: &Stream) {
+        let before = self.range.pages_mut().serve(stream);
+        before.into_iter().for_each(|backend| self.streams.let_go(backend));
+    }
+
     pub(super) fn free(&mut self, stream: &Stream, block: Block) {
         let tag = self.streams.free(stream);
         self.range.free(block, tag);

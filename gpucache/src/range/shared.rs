@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError, TryLockError, Weak};
 
 use super::fit::EVERY_SPAN;
-use super::ordered::{CANDIDATES, Carved, Ordered};
+use super::ordered::{Carved, Ordered};
 use super::patience::{LONG, SHORT, patiently};
 use super::{Block, Limit, Range, Room};
 use crate::base::error::Result;
@@ -92,30 +92,6 @@ impl DeviceRange {
         inner
     }
 
-    /// Memory for `bytes` from what the device has given already; `None` if nothing there is long enough that `stream` may
-    /// use at once.
-    ///
-    /// # Errors
-    /// What the work of those met who use the rest.
-    pub(crate) fn reuse(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
-        let inner = &mut *self.inner();
-        inner.check()?;
-        inner.reuse(stream, bytes, CANDIDATES)
-    }
-
-    /// As [`reuse`](DeviceRange::reuse), or behind whoever still uses what is free: for those who know that they are done in time.
-    ///
-    /// # Errors
-    /// As for [`reuse`](DeviceRange::reuse).
-    pub(crate) fn reuse_behind(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
-        let inner = &mut *self.inner();
-        inner.check()?;
-        match inner.reuse(stream, bytes, CANDIDATES)? {
-            Some(carved) => Ok(Some(carved)),
-            None => inner.reuse_behind(stream, bytes),
-        }
-    }
-
     /// As [`reuse`](DeviceRange::reuse), where the range is to grow otherwise: looks at all that is free, and waits a moment
     /// for those who may be done with it.
     ///
@@ -138,20 +114,6 @@ impl DeviceRange {
         Ok(found.flatten())
     }
 
-    /// Memory for `bytes`, with more from the device if need be. If it `insists`, and the device has no more, what other
-    /// streams still use, behind which `stream` comes then.
-    ///
-    /// # Errors
-    /// [`is_out_of_memory`](crate::Error::is_out_of_memory) if neither memory nor addresses suffice; a failure of the device.
-    pub(crate) fn allocate(&self, stream: &Stream, bytes: u64, insists: bool) -> Result<Carved> {
-        let inner = &mut *self.inner();
-        inner.range.pages_mut().serve(stream);
-        match inner.extend(stream, bytes) {
-            Err(error) if insists && error.is_out_of_memory() => inner.seize(stream, bytes, error),
-            carved => carved,
-        }
-    }
-
     /// Memory for `bytes`, contiguous in addresses, after which what is reserved is within `limit`: free pages are
     /// unmapped for those that it lacks. Waits for the work of `stream`, without the lock, where its pages are needed for
     /// that, and for no other stream's. `None`, and nothing has changed, if the free pages that no work uses are not
@@ -170,7 +132,7 @@ impl DeviceRange {
     /// As [`gather`](DeviceRange::gather), but waits for no work except that of which nobody tells.
     pub(super) fn try_gather(&self, stream: &Stream, bytes: u64, limit: Limit) -> Result<Option<Carved>> {
         self.settling(|inner, unsettled| {
-            inner.range.pages_mut().serve(stream);
+            inner.serve(stream);
             inner.look()?;
             inner.carve(stream, unsettled, |range, may_use, is_idle| range.gather(bytes, limit, may_use, is_idle))
         })
@@ -249,7 +211,7 @@ impl DeviceRange {
     ) -> Result<Option<(Carved, u64)>> {
         let added = Cell::new(0);
         let carved = self.settling(|inner, unsettled| {
-            inner.range.pages_mut().serve(stream);
+            inner.serve(stream);
             inner.look()?;
             inner.carve(stream, unsettled, |range, may_use, is_idle| {
                 let grown = range.grow_in(room, block, bytes, limit, may_use, is_idle)?;

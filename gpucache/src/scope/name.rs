@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::base::amounts::{Bytes, Count};
 #[cfg(feature = "tracing")]
-use crate::base::subscriber::TARGET;
+use crate::base::subscriber::{self, TARGET};
 use crate::cache::registry::NamedCaches;
 use crate::cache::{Cache, Known};
 use crate::doctor::{self, Diagnosis, Siblings};
@@ -122,7 +122,9 @@ fn invalidate_scope(scope: &NamedCaches) -> Invalidated {
     scope.caches().into_iter().for_each(Cache::invalidate);
     let (bytes, busy_blocks) = (held.idle_bytes.max(held.spare_bytes), held.busy_blocks);
     #[cfg(feature = "tracing")]
-    tracing::debug!(target: TARGET, scope = &**scope.name(), bytes, busy_blocks, "invalidation");
+    subscriber::tell(|| {
+        tracing::debug!(target: TARGET, scope = &**scope.name(), bytes, busy_blocks, "invalidation");
+    });
     Invalidated { is_known: true, bytes, busy_blocks }
 }
 

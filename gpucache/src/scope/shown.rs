@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 
 use tracing::Span;
 
+use crate::base::held::assert_nothing_held;
 use crate::base::subscriber::{TARGET, is_heard};
 #[cfg(feature = "cuda")]
 use crate::device::nvtx;
@@ -32,6 +33,7 @@ impl Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
+        assert_nothing_held();
         self.0.with_subscriber(|(id, subscriber)| subscriber.exit(id));
     }
 }
@@ -50,6 +52,7 @@ impl Shown {
 
     #[inline(never)]
     fn begin_heard(name: &str) -> Shown {
+        assert_nothing_held();
         let span = tracing::debug_span!(target: TARGET, "gpucache.scope", scope = name);
         Shown {
             #[cfg(feature = "cuda")]

@@ -6,6 +6,7 @@ use cudarc::driver::CudaGraph;
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 
 use crate::base::error::{Error, Result};
+use crate::base::held::assert_nothing_held;
 use crate::cache::Reservation;
 use crate::device::{Cuda, Device};
 
@@ -79,6 +80,7 @@ impl Cuda {
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         stream.begin_capture(mode).map_err(failure("beginning a capture"))?;
         let capture = Capture(self);
+        assert_nothing_held();
         let done = work();
         memory.close();
         let graph = capture.end();

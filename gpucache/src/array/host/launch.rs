@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::{Elements, ElementsMut};
 use crate::array::{Array, Element};
 use crate::base::error::{Error, Result};
+use crate::base::held::assert_nothing_held;
 use crate::device::{Device, Host};
 use crate::record::{Failure, Outcome};
 
@@ -263,6 +264,7 @@ impl Host {
         let elements = unsafe { arguments.elements(self) }?;
         if self.is_synchronous() {
             A::check(&elements)?;
+            assert_nothing_held();
             work(A::slices(elements));
             return Ok(());
         }

@@ -8,8 +8,9 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
-use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
+use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult, WaitTimeoutResult};
 use std::thread::yield_now;
+use std::time::Duration;
 
 /// What was done before it was left is done before what follows an entry.
 #[derive(Debug, Default)]
@@ -117,6 +118,21 @@ impl Condvar {
         let gate = inside.0;
         drop(inside);
         guard(gate, self.0.wait(held))
+    }
+
+    // Not everyone who includes this file has a bound for its waits.
+    #[allow(dead_code)]
+    pub fn wait_timeout<'a, T>(
+        &self,
+        guard_of: MutexGuard<'a, T>,
+        most: Duration,
+    ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
+        let MutexGuard { inside, held } = guard_of;
+        let gate = inside.0;
+        drop(inside);
+        let enter = |(held, result)| (MutexGuard { inside: gate.enter(), held }, result);
+        let waited = self.0.wait_timeout(held, most);
+        waited.map(enter).map_err(|poisoned| PoisonError::new(enter(poisoned.into_inner())))
     }
 
     pub fn notify_all(&self) {

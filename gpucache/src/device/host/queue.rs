@@ -13,6 +13,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, ThreadId, current};
 
 use crate::base::error::{Error, Result, panic_text};
+use crate::base::held::assert_nothing_held;
 use crate::base::sync::{Condvar, Mutex, OnceLock};
 use crate::device::stream::WeakStream;
 
@@ -62,8 +63,10 @@ impl Queue {
         let work: Work = Box::new(work);
         let end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         self.progress.queued.fetch_add(1, SeqCst);
+        let sent = end.send(work);
+        drop(end);
         // The thread takes work for as long as there is a queue to put it on.
-        if let Err(SendError(work)) = end.send(work) {
+        if let Err(SendError(work)) = sent {
             self.progress.run(work);
         }
     }
@@ -79,6 +82,7 @@ impl Progress {
     }
 
     fn run(&self, work: Work) {
+        assert_nothing_held();
         if let Err(reason) = catch_unwind(AssertUnwindSafe(work)) {
             self.keep(Error::panicked(panic_text(&*reason)));
             // Its drop could panic as well.

@@ -8,6 +8,8 @@ use std::sync::{Arc, PoisonError};
 use super::memory::HostMemory;
 use super::queue::{Progress, Queue};
 use crate::base::error::{Error, Result};
+#[cfg(debug_assertions)]
+use crate::base::held::assert_nothing_held;
 use crate::base::sync::Mutex;
 use crate::device::mark::Moment;
 use crate::device::{Backend, Copies, Event, Mark};
@@ -15,6 +17,14 @@ use crate::device::{Backend, Copies, Event, Mark};
 /// Memory of the process, ordered by a queue.
 #[derive(Debug)]
 pub(super) struct Queued(pub(super) Queue);
+
+/// As any backend's, the destructor may be code of the program.
+#[cfg(debug_assertions)]
+impl Drop for Queued {
+    fn drop(&mut self) {
+        assert_nothing_held();
+    }
+}
 
 /// What the default stream does at once, to be done when it is its turn in the queue.
 ///

@@ -14,6 +14,7 @@ use crate::placed::accounts;
 use crate::placed::moves::Moves;
 use crate::placed::placement::Placement;
 use crate::placed::sampling::Sampling;
+use crate::placed::speed::add;
 use crate::placed::yard::{Rests, Yard};
 use crate::placement::What;
 
@@ -50,6 +51,8 @@ pub(super) struct Followed {
     demanded: u64,
     /// Bytes that the thread had moved before this entry.
     moved: u64,
+    /// Moves that are due, to be made once the recorder is not borrowed.
+    due_moves: Vec<(Arc<dyn Rests>, What)>,
 }
 
 impl Followed {
@@ -75,6 +78,7 @@ impl Followed {
             entries: 0,
             demanded: 0,
             moved: 0,
+            due_moves: Vec::new(),
         };
         if learned.is_short(SPARE_SHARE) {
             followed.lay_out(Timetable::spare_more);
@@ -179,7 +183,7 @@ impl Followed {
         }
     }
 
-    /// Makes the mark and the moves that are due here.
+    /// Makes the mark that is due here, and has the moves due.
     #[cold]
     fn pass_due(&mut self) {
         if let (Some(pacer), Some(yard)) = (&mut self.pacer, &self.yard) {
@@ -190,10 +194,7 @@ impl Followed {
         {
             self.next += 1;
             let (_, slot, _) = &self.arrays[each.array as usize];
-            if let Some(slot) = slot.upgrade() {
-                // What fails is made up for when the array is asked for.
-                let _ = carry_out(&*slot, each.what);
-            }
+            self.due_moves.extend(slot.upgrade().map(|slot| (slot, each.what)));
         }
         self.find_due();
     }
@@ -203,15 +204,28 @@ impl Followed {
         self.due = self.pacer.as_ref().map_or(moves, |pacer| pacer.due().min(moves));
     }
 
-    /// The entry has ended. Whether it went as expected to its end.
-    pub(super) fn end(&mut self) -> bool {
-        let is_whole = self.place == self.uses.len();
-        if is_whole {
+    /// The moves that are due, which are for the caller to make.
+    pub(super) fn take_due(&mut self) -> Vec<(Arc<dyn Rests>, What)> {
+        std::mem::take(&mut self.due_moves)
+    }
+
+    /// The entry has ended: the moves behind its last use are due, if it went as expected to its end.
+    pub(super) fn pass_end(&mut self) {
+        if self.is_whole() {
             self.pass_due();
-            if self.entries > 1 && !self.table.moves().is_empty() {
-                self.compare_to_bound();
-                self.make_do();
-            }
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.place == self.uses.len()
+    }
+
+    /// The entry has ended, and its last moves are made. Whether it went as expected to its end.
+    pub(super) fn end(&mut self) -> bool {
+        let is_whole = self.is_whole();
+        if is_whole && self.entries > 1 && !self.table.moves().is_empty() {
+            self.compare_to_bound();
+            self.make_do();
         }
         is_whole
     }
@@ -219,10 +233,10 @@ impl Followed {
     /// Counts what moved in an entry beside the least that could. In the first one by some moves arrays are where others left them.
     fn compare_to_bound(&self) {
         let Some(bound) = self.table.bound else { return };
-        let moved = accounts::moved_by_thread() - self.moved;
+        let moved = accounts::moved_by_thread().saturating_sub(self.moved);
         self.count(|moves| {
-            moves.scheduled_bytes.fetch_add(moved, Relaxed);
-            moves.bound_bytes.fetch_add(bound, Relaxed);
+            add(&moves.scheduled_bytes, moved);
+            add(&moves.bound_bytes, bound);
         });
     }
 
@@ -247,7 +261,8 @@ impl Followed {
     }
 }
 
-fn carry_out(slot: &dyn Rests, what: What) -> Result<()> {
+/// Makes a move. What fails is made up for when the array is asked for.
+pub(super) fn carry_out(slot: &dyn Rests, what: What) -> Result<()> {
     match what {
         What::WriteBack => slot.write_back(),
         // It may have been given that place since.

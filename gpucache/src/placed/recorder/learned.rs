@@ -58,11 +58,13 @@ impl Learned {
         let (room, evictions) = (yard.room(), yard.evictions());
         match &self.yard {
             None => (self.yard, self.room, self.evictions) = (Some(yard.clone()), room, evictions),
-            // Arrays of several devices have several orders, of which one is enough trouble.
-            Some(known) => self.is_too_long |= !Arc::ptr_eq(known, yard),
+            Some(known) if Arc::ptr_eq(known, yard) => {
+                self.room = self.room.min(room);
+                self.evicted = evictions.saturating_sub(self.evictions);
+            }
+            // Arrays of several devices have several orders, of which one is enough trouble. Their room and what left there are their own.
+            Some(_) => self.is_too_long = true,
         }
-        self.room = self.room.min(room);
-        self.evicted = evictions - self.evictions;
         self.uses.push(seen);
         self.until.push(self.uses.len() as u32);
         let (place, next) = (self.uses.len() as u32 - 1, self.arrays.len() as u32);
@@ -92,6 +94,16 @@ impl Learned {
         self.dies = self.arrays.iter().map(|(_, slot, _)| slot.strong_count() == 0).collect();
     }
 
+    /// The arrays that are not gone.
+    pub(super) fn alive(&self) -> impl Iterator<Item = Arc<dyn Rests>> {
+        self.arrays.iter().filter_map(|(_, slot, _)| slot.upgrade())
+    }
+
+    /// The bytes of all arrays together; the largest number stands for more, which fit nowhere.
+    fn bytes(&self) -> u64 {
+        self.arrays.iter().fold(0, |sum: u64, (_, _, bytes)| sum.saturating_add(*bytes))
+    }
+
     /// Whether another entry did the same.
     pub(super) fn is_like(&self, other: &Learned) -> bool {
         !self.is_too_long && !other.is_too_long && self.uses == other.uses
@@ -99,15 +111,13 @@ impl Learned {
 
     /// Whether not everything fits the room, but for a share of that which is spared, or something had to leave.
     pub(super) fn is_short(&self, spared: u64) -> bool {
-        let bytes: u64 = self.arrays.iter().map(|(_, _, bytes)| *bytes).sum();
-        self.evicted > 0 || bytes > self.room - self.room / spared
+        self.evicted > 0 || self.bytes() > self.room - self.room / spared
     }
 
     /// Seconds of work in the entry: its length without the copies that were waited for, as far as their bytes tell.
     pub(super) fn work(&self, bytes_per_second: f64) -> f64 {
         let length = self.length.as_secs_f64();
-        let bytes: u64 = self.arrays.iter().map(|(_, _, bytes)| *bytes).sum();
-        let mean = bytes as f64 / self.arrays.len().max(1) as f64;
+        let mean = self.bytes() as f64 / self.arrays.len().max(1) as f64;
         // Each array that left came back.
         (length - 2.0 * self.evicted as f64 * mean / bytes_per_second).max(length / 4.0)
     }
@@ -122,7 +132,7 @@ impl Learned {
     /// The room that is left beside what rests on the device always.
     pub(super) fn room_for_moves(&self) -> u64 {
         let stays = self.arrays.iter().zip(self.movable()).map(|((_, _, bytes), movable)| bytes - movable);
-        self.room.saturating_sub(stays.sum())
+        stays.fold(self.room, u64::saturating_sub)
     }
 
     /// As the pure part wants it. How long each use takes is not known: as long as its bytes are many, a matrix being read once.
@@ -133,11 +143,12 @@ impl Learned {
         let uses: Vec<Use> =
             seen.map(|(seen, &until)| Use { array: place(seen), access: seen.access, until }).collect();
         let work = |each: &Use| if each.access == Access::Fill { 0 } else { bytes[each.array as usize] };
-        let all = uses.iter().map(work).sum::<u64>().max(1) as f64;
-        let mut done = 0;
+        // As floats, which have a sum of whatever bytes.
+        let all = uses.iter().map(|each| work(each) as f64).sum::<f64>().max(1.0);
+        let mut done = 0.0;
         let at = uses.iter().map(|each| {
-            let at = done as f64 / all * seconds;
-            done += work(each);
+            let at = done / all * seconds;
+            done += work(each) as f64;
             at
         });
         Order { at: at.collect(), bytes: self.movable(), uses: uses.clone(), length: seconds, dies: self.dies.clone() }

@@ -8,6 +8,7 @@ use crate::placement::early::Times;
 use crate::placement::gaps::Gaps;
 use crate::placement::keep::Keep;
 use crate::placement::packing::Packing;
+use crate::placement::types::MOST_BYTES;
 use crate::placement::{Access, Link, Order, Use, What, schedule};
 
 /// Orders whose uses hold their arrays for a while, and come at any time.
@@ -70,6 +71,21 @@ proptest! {
         prop_assert!(bound <= fewest as f64 + 1e-3, "{bound} of {fewest}");
         let found = schedule(&order, budget, Link { bytes_per_second: 50.0, latency: 0.0 }).unwrap();
         prop_assert!(found.moved_in + found.moved_out >= fewest);
+    }
+
+    /// Where bytes have no sum there is no schedule, and no sum goes wrong where they have one.
+    #[test]
+    fn bytes_of_any_number_are_summed_or_refused(order in orders(5, 40), shift in 40..64u32, budget in any::<u64>()) {
+        let mut huge = order;
+        huge.bytes.iter_mut().for_each(|bytes| *bytes = bytes.checked_shl(shift).unwrap_or(0) | *bytes);
+        let link = Link { bytes_per_second: 50e9, latency: 0.0 };
+        for budget in [budget, u64::MAX] {
+            let found = schedule(&huge, budget, link);
+            prop_assert_eq!(found.is_some(), crate::placement::lower_bound(&huge, budget).is_some());
+            if let Some(found) = found {
+                prop_assert!(found.moved_in + found.moved_out < MOST_BYTES);
+            }
+        }
     }
 
     /// However late arrays leave and however early they come, what is settled holds.

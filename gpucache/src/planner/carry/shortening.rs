@@ -7,7 +7,7 @@ use crate::home::Shared;
 #[derive(Default)]
 pub(super) struct Shortening {
     /// The entry that shortened it last.
-    shortened: Option<u32>,
+    shortened: Option<u64>,
     /// How long it became when it grew again soon after that. The plans that it serves need so much.
     needed: u64,
 }
@@ -18,8 +18,8 @@ const SLACK: u64 = 64;
 impl Shortening {
     /// The ring grew in this entry, to so many bytes. If it was shortened not long before, its turns need more than was computed. It keeps
     /// what it has then, as it would otherwise shrink and grow in each turn.
-    pub(super) fn note_growth(&mut self, entry: u32, bytes: u64) {
-        if self.shortened.take().is_some_and(|shortened| entry.wrapping_sub(shortened) <= LOOK_IN) {
+    pub(super) fn note_growth(&mut self, entry: u64, bytes: u64) {
+        if self.shortened.take().is_some_and(|shortened| entry.wrapping_sub(shortened) <= u64::from(LOOK_IN)) {
             self.needed = bytes;
         }
     }

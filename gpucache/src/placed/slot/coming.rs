@@ -1,0 +1,162 @@
+//! How an array comes to the device, for who asks for it and ahead.
+//!
+//! One thread has it come, and others that ask for it wait. Where that thread runs a handler of the shortage that it met they do not, as
+//! the handler may wait for them: each tries by itself, and without handlers.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::{Locked, Slot, gone};
+use crate::array::{Array, Element, Room};
+use crate::base::errand::Turn;
+use crate::base::error::{Error, Result};
+use crate::device::Device;
+use crate::placed::sampling;
+use crate::placed::speed::add;
+use crate::placed::told::telling;
+use crate::pressure::handlers::without_handlers;
+
+/// How long a thread that finds no memory by itself waits for another one that has the array come and runs a handler meanwhile: as
+/// long as an allocation waits for what is free in a moment. The handler may wait for this very thread.
+const HANDLER: Duration = Duration::from_millis(250);
+
+/// Where an array is that somebody asks for.
+enum Found {
+    /// On the device, or somebody has it locked, so that it is to be looked for again.
+    Here,
+    /// Away, with this shape.
+    Away(Box<[usize]>),
+}
+
+impl<T: Element, D: Device> Slot<T, D> {
+    /// Has the array come for somebody who asks for it now, or waits for another thread that does. Where it is then is to be looked at.
+    ///
+    /// # Errors
+    /// [`is_unavailable`](Error::is_unavailable) in a handler of the shortage that this thread met as it had the array come; otherwise what
+    /// the device or a shortage says.
+    #[cold]
+    pub(in crate::placed) fn come(&self) -> Result<()> {
+        telling(|| self.watch(|| self.come_now()))
+    }
+
+    fn come_now(&self) -> Result<()> {
+        let Found::Away(dims) = self.find()? else { return Ok(()) };
+        if self.coming.is_mine() {
+            let detail = "a pressure handler fetches the array that is already being fetched";
+            return Err(Error::unavailable("a fetch", detail, "have the handler use other arrays"));
+        }
+        let Some(turn) = self.coming.begin() else { return Ok(()) };
+        self.yard.count(|moves| {
+            moves.demanded.fetch_add(1, Relaxed);
+            add(&moves.bytes_demanded, self.tag.bytes);
+        });
+        match self.copy_in(turn, &dims) {
+            // It may be the other thread that has the memory.
+            Err(error) if error.is_out_of_memory() && self.coming.wait_for_others(HANDLER) => Ok(()),
+            came => came.map(|_| ()),
+        }
+    }
+
+    /// Has the array come for nobody in particular, if it is away and no other thread has it come. Returns whether it came.
+    pub(super) fn come_ahead(&self) -> Result<bool> {
+        let state = self.try_lock();
+        let dims = state.and_then(|state| Some(state.away.as_ref().filter(|_| state.here.is_none())?.shape().into()));
+        let dims: Option<Box<[usize]>> = dims;
+        match dims.zip(self.coming.try_begin()) {
+            Some((dims, turn)) => self.watch(|| self.copy_in(turn, &dims)),
+            None => Ok(false),
+        }
+    }
+
+    /// Where the array is. Its stream comes behind the copy by which it came.
+    fn find(&self) -> Result<Found> {
+        let Some(mut state) = self.try_lock() else {
+            std::thread::yield_now();
+            return Ok(Found::Here);
+        };
+        match (&state.here, &state.away) {
+            (Some(_), _) => state.arrive().map(|()| Found::Here),
+            (None, Some(away)) => Ok(Found::Away(away.shape().into())),
+            (None, None) => Err(gone()),
+        }
+    }
+
+    /// Copies the array in: to memory that is found while nothing is locked. Returns whether it did, and not another thread.
+    fn copy_in(&self, turn: Turn<'_>, dims: &[usize]) -> Result<bool> {
+        let lanes = self.yard.lanes()?;
+        let find_room = || {
+            self.yard.make_room(self.tag.bytes);
+            Room::new(&self.stream, dims)
+        };
+        // Declared before the lock, so that it goes back behind that.
+        let mut room = Some(if turn.is_beside_others { without_handlers(find_room) } else { find_room() }?);
+        let Some(mut state) = self.lock_if_away() else { return Ok(false) };
+        let Some(away) = state.away.as_ref().filter(|away| room.as_ref().is_some_and(|room| room.is_for(away.shape())))
+        else {
+            return Ok(false);
+        };
+        let Some(came) = away.copy_in(&lanes.inward, &mut room, sampling::current().is_some())? else {
+            return Ok(false);
+        };
+        (state.here, state.arrival, state.is_clean) = (Some(came.copy), Some(came.fence), true);
+        drop(state);
+        self.yard.came(self.tag.bytes);
+        self.moved(came.span, |moves| &moves.bytes_in);
+        self.tell("in");
+        Ok(true)
+    }
+
+    /// The state, locked, if the array is away.
+    fn lock_if_away(&self) -> Option<Locked<'_, T, D>> {
+        loop {
+            match self.try_lock() {
+                Some(state) => return Some(state).filter(|state| state.here.is_none()),
+                // Whoever has an array lent that is here has it for long.
+                None if self.try_read().is_some_and(|state| state.here.is_some()) => return None,
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// Has the array come for somebody who writes it, and gives the host's copy of it up.
+    #[cold]
+    pub(in crate::placed) fn come_to_be_written(&self) -> Result<()> {
+        telling(|| {
+            loop {
+                let mut state = self.lock();
+                if state.here.is_some() {
+                    if state.arrival.is_some() || state.departure.is_some() {
+                        self.watch(|| state.settle())?;
+                    }
+                    state.is_clean = false;
+                    // Out of date: the host's memory is for what is away. It goes back behind the lock.
+                    let outdated = state.away.take();
+                    drop(state);
+                    drop(outdated);
+                    return Ok(());
+                }
+                drop(state);
+                self.watch(|| self.come_now())?;
+            }
+        })
+    }
+
+    /// The array is the program's from now on, or gone.
+    pub(in crate::placed) fn take(&self) -> Result<Option<Array<T, D>>> {
+        telling(|| {
+            loop {
+                let mut state = self.lock();
+                if state.here.is_none() {
+                    drop(state);
+                    self.watch(|| self.come_now())?;
+                    continue;
+                }
+                self.watch(|| state.settle())?;
+                let array = state.here.take();
+                drop(state);
+                self.yard.went(self.tag.bytes);
+                return Ok(array);
+            }
+        })
+    }
+}
