@@ -169,6 +169,7 @@ impl Cache {
     /// Deals with what is due, unless another thread owns the cache.
     fn attend(&'static self) {
         self.local.attend(claim_token(), &self);
+        Owner::drop_left();
     }
 
     #[inline]
@@ -253,7 +254,10 @@ impl Owner {
             self.tell_demand();
         }
         // SAFETY: the thread owns the cache until this returns; the proof is taken by value, so that none is left afterwards.
-        unsafe { self.cache.local.exit(TOKEN.get(), &self.cache) };
+        let has_come_back = unsafe { self.cache.local.exit(TOKEN.get(), &self.cache) };
+        if has_come_back {
+            Owner::drop_left();
+        }
     }
 
     /// A block from the lists, else from where the device's memory is kept.
@@ -320,7 +324,7 @@ impl Owner {
         let is_old = self.shared.generations.is_old(generation);
         record.vacate();
         if generation == Generation::NEVER_KEPT {
-            drop(record);
+            self.let_go(record);
         } else {
             self.with(|local, _| local.keep_spare(record));
         }

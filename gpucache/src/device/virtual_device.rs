@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, PoisonError};
 
 use super::Device;
@@ -52,7 +53,6 @@ const ADDRESSES: u64 = 1 << 48;
 #[repr(transparent)]
 pub struct Virtual(Stream);
 
-#[derive(Debug)]
 struct Addresses {
     capacity: u64,
     watches: bool,
@@ -62,6 +62,13 @@ struct Addresses {
 }
 
 /// What is mapped and used of the addresses.
+/// Without what is behind a lock, as it is written to where the program says.
+impl fmt::Debug for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes of addresses", self.capacity)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Occupancy {
     /// Pages that are mapped: address to bytes.

@@ -117,11 +117,11 @@ impl<T> Hold<T> {
         true
     }
 
-    /// Undoes one [`try_hold`](Hold::try_hold) or [`enter`](Hold::enter).
+    /// Undoes one [`try_hold`](Hold::try_hold) or [`enter`](Hold::enter). Returns whether it was given up and something was due then.
     ///
     /// # Safety
     /// This thread owns it.
-    pub(crate) unsafe fn exit(&self, me: u64, duties: &impl Duties) {
+    pub(crate) unsafe fn exit(&self, me: u64, duties: &impl Duties) -> bool {
         // SAFETY: this thread owns it by this function's contract, and nobody else can take it before the store to `owner` below.
         let depth = || unsafe { self.depth() };
         while depth() == 1 && duties.is_due() {
@@ -134,8 +134,10 @@ impl<T> Hold<T> {
             self.owner.store(NOBODY, SeqCst);
             if duties.is_due() {
                 self.attend(me, duties);
+                return true;
             }
         }
+        false
     }
 
     /// Deals with what is due, unless another thread owns it, which looks when it leaves.
