@@ -1,12 +1,23 @@
 //! A cache that a thread holds for a moment while nobody is inside the scope: to take blocks back, to invalidate, to give memory back.
 //!
 //! The thread that the cache belongs to waits for that when it enters the scope. So it is a lock, and no code of the program runs under
-//! it: there is no news of plans to tell then, as those come of an entry's end.
+//! it: there is no news of plans to tell then, as those come of an entry's end, and streams that nobody else has are dropped once the
+//! cache is given up, since the destructor of a backend may be the program's.
 
+use std::any::Any;
+use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
 use super::owner::{Cache, Owner};
+use crate::base::errand::run_user_code;
 use crate::base::held::Held;
+use crate::record::Record;
+
+thread_local! {
+    /// What is dropped once the cache is given up that is held for a moment. Without a destructor, so that a thread's end has it too.
+    static LEFT: ManuallyDrop<RefCell<Vec<Box<dyn Any>>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
+}
 
 /// The proof that the calling thread owns a cache, until it gives it up.
 pub(super) struct BriefOwner {
@@ -29,6 +40,30 @@ impl BriefOwner {
         let BriefOwner { owner, held } = self;
         owner.exit();
         drop(held);
+        Owner::drop_left();
+    }
+}
+
+impl Owner {
+    /// Drops what may be the last to know a stream: now, or where the cache is held for a moment once it is given up.
+    pub(super) fn let_go(&self, value: impl Any) {
+        if !self.is_entered() {
+            LEFT.with(|left| left.borrow_mut().push(Box::new(value)));
+        }
+    }
+
+    /// Gives the memory of records back now, and lets go of them.
+    pub(super) fn let_go_of(&self, mut records: Vec<Box<Record>>) {
+        records.iter_mut().for_each(|record| record.vacate());
+        self.let_go(records);
+    }
+
+    /// The cache is given up.
+    pub(super) fn drop_left() {
+        let left = LEFT.with(|left| left.take());
+        if !left.is_empty() {
+            run_user_code(|| drop(left));
+        }
     }
 }
 

@@ -144,7 +144,7 @@ impl Owner {
         } = effects;
         vacated.into_iter().for_each(|vacated| self.give_up(vacated));
         shorten.into_iter().for_each(|bytes| self.shorten_ring(bytes));
-        drop((records, streams));
+        self.let_go((records, streams));
         if let Some(Trim { stream, last }) = may_trim
             && let Some(range) = DeviceRange::of(&stream)
         {
@@ -159,6 +159,7 @@ impl Owner {
             self.tell_demand();
             let frees = trim(range, stream.memory_id(), last);
             self.with(|local, shared| local.planner.looked(shared, frees));
+            self.let_go(stream);
         }
         // Last, as whoever hears it may come back.
         #[cfg(feature = "tracing")]
@@ -168,6 +169,8 @@ impl Owner {
     /// Gives blocks back to the range, all but what is live in them.
     fn give_up(&self, vacated: Vacated) {
         let Vacated { leased, arena, live, transit: _transit } = vacated;
+        // So that none of what follows is the last to know the stream.
+        self.let_go(leased.stream.clone());
         if live.is_empty() {
             return leased.give_back();
         }

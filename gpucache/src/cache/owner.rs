@@ -171,6 +171,7 @@ impl Cache {
     /// Deals with what is due, unless another thread owns the cache.
     fn attend(&'static self) {
         self.local.attend(claim_token(), &self);
+        Owner::drop_left();
     }
 
     #[inline]
@@ -343,7 +344,7 @@ impl Owner {
         let is_old = self.shared.generations.is_old(generation);
         record.vacate();
         if generation == Generation::NEVER_KEPT {
-            drop(record);
+            self.let_go(record);
         } else {
             self.with(|local, _| local.keep_spare(record));
         }

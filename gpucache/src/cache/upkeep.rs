@@ -61,8 +61,7 @@ impl Cache {
         if let Some(owner) = self.hold_unless_entered() {
             // Nobody may enter it again.
             self.shared.note_entered(0);
-            // Released after the borrow.
-            drop(owner.with(Local::leave_behind));
+            owner.let_go_of(owner.with(Local::leave_behind));
             if owner.with(|local, _| local.is_cluttered()) {
                 self.shared.generations.raise();
             }
@@ -81,8 +80,7 @@ impl Owner {
 
     /// Forgets all that the cache knows, and releases all that is idle.
     pub(super) fn renew(&self) {
-        // Released after the borrow.
-        drop(self.with(Local::renew));
+        self.let_go_of(self.with(Local::renew));
         self.note(Fact::Invalidated, 1, 0);
         self.perform(self.with(|local, _| local.planner.take_effects()));
         self.tell_demand();

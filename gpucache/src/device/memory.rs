@@ -1,6 +1,7 @@
 //! The memory of one device as its streams share it: counters, and what a range of it is made of.
 
 use std::any::Any;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
@@ -35,7 +36,6 @@ enum RangeMemory {
 /// let streams = unsafe { [Stream::new(memory.clone(), Plain), Stream::new(memory, Plain)] };
 /// assert!(streams.iter().all(|stream| stream.backend::<Plain>().is_some()));
 /// ```
-#[derive(Debug)]
 pub struct Memory {
     /// Never given again, so that what is counted for a device that is gone is not taken for another one's.
     id: u64,
@@ -49,6 +49,15 @@ pub struct Memory {
     host_side: OnceLock<Arc<Memory>>,
     /// Work of which nobody tells; `None` where every use is told.
     unknown_work: Option<Arc<dyn UnknownWork>>,
+}
+
+/// Without what is behind a lock, as it is written to where the program says.
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Memory { id, meter, range_memory, .. } = self;
+        let mut memory = f.debug_struct("Memory");
+        memory.field("id", id).field("meter", meter).field("range_memory", range_memory).finish_non_exhaustive()
+    }
 }
 
 impl Default for Memory {

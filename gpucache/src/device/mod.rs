@@ -70,6 +70,10 @@ use crate::base::error::Result;
 /// A handle is a `#[repr(transparent)]` struct around its [`Stream`], so that an array can lend it out again.
 /// `gpucache` brings [`Host`] and `Cuda`; tests and other front ends add their own, over a [`Backend`].
 ///
+/// The methods of a [`Backend`], an [`Event`], a [`Mark`] and a [`VirtualMemory`] are called while this crate holds locks, and so are
+/// the destructors of events and marks. They must not call this crate, and must not wait for a thread that calls it. The destructor of
+/// a backend runs without a lock held.
+///
 /// ```
 /// use gpucache::prelude::*;
 ///

@@ -6,6 +6,7 @@
 
 mod occupancy;
 
+use std::fmt;
 use std::sync::{Arc, PoisonError};
 
 use occupancy::{Occupancy, SPAN, overlaps};
@@ -51,13 +52,19 @@ const VIRTUAL_GRANULARITY: u64 = 2 << 20;
 #[repr(transparent)]
 pub struct Virtual(Stream);
 
-#[derive(Debug)]
 struct Addresses {
     capacity: u64,
     watches: bool,
     occupancy: Mutex<Occupancy>,
     /// The host's side, of as much as anybody may want, once there are queues for copies.
     host: OnceLock<Arc<Addresses>>,
+}
+
+/// Without what is behind a lock, as it is written to where the program says.
+impl fmt::Debug for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes of addresses", self.capacity)
+    }
 }
 
 impl Virtual {

@@ -1,15 +1,16 @@
 //! Arrays that may rest on the host: [`Placed`], for training what does not fit.
 //!
-//! A fetch walks like this: [`placed`] notes the use with the thread's `recorder`, which makes the moves that are due by its schedule;
-//! then the `slot` is locked, and lent if the array is on the device. If not, the device's `yard` makes room, by having what was
-//! used least recently leave, and the slot copies the array in, behind which its stream comes. A drop of the guard unlocks the
-//! slot. Copies run on the yard's lanes, one in each direction, beside the work of the program's streams.
+//! A fetch walks like this: [`placed`] notes the use with the thread's `recorder`, and the moves that are due by its schedule are made;
+//! then the `slot` is locked, and lent if the array is on the device. If not, the lock is given up, the device's `yard` makes room, by
+//! having what was used least recently leave, and the slot copies the array in, behind which its stream comes. A drop of the guard unlocks
+//! the slot. Copies run on the yard's lanes, one in each direction, beside the work of the program's streams.
 //!
 //! | file | its one matter |
 //! |---|---|
 //! | `placed` | [`Placed`]: what a program has |
 //! | `guard` | [`Fetched`], [`FetchedMut`]: an array that stays on the device meanwhile |
-//! | `slot` | where an array is, and how it moves |
+//! | `slot` | where an array is, and how it leaves |
+//! | `slot::coming` | how it comes |
 //! | `yard` | the slots of a device: its lanes, its room, and who leaves |
 //! | `yards` | those of all devices |
 //! | `recorder` | which entry a use is of, and whether it goes as expected |

@@ -101,6 +101,9 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// is away and a graph is captured, or in a handler ([`on_pressure`](crate::on_pressure)) of the shortage that it met itself on its way;
     /// a failure of the device. The array stays where it is then.
     ///
+    /// Threads that fetch the same array wait for the one that copies it. They do not wait for a handler that this one calls, beyond a
+    /// quarter of a second: the fetch is an out-of-memory error then.
+    ///
     /// ```
     /// use gpucache::{Placed, prelude::*};
     ///

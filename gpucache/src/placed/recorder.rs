@@ -2,7 +2,7 @@
 //!
 //! What is fetched in an entry of the outermost scope is written down. Once two entries in a row were alike, the next use of
 //! everything is known, and where arrays had to leave, a schedule of moves is computed ([`schedule`](crate::placement::schedule)): from then on the
-//! entry is followed, and each use makes the moves that are due before it. An entry that differs is written down anew, and what has
+//! entry is followed, and each use makes the moves that are due before it, while the recorder is not borrowed. An entry that differs is written down anew, and what has
 //! to leave is what was used least recently.
 //!
 //! Arrays that are made in an entry are other ones in each: they go by their number among those.
