@@ -88,20 +88,20 @@ fn panics(act: impl FnOnce()) -> bool {
 /// Whether the scope is entered and left as one that nobody was inside of.
 fn is_usable(cache: &'static Cache) -> bool {
     let is_free = !cache.is_entered() && cache.owner().is_none();
-    cache.enter(Terms { recycle: Recycle::Auto, limit: u64::MAX }, Visit::Entry);
+    let entry = cache.enter(Terms { recycle: Recycle::Auto, limit: u64::MAX }, Visit::Entry);
     let is_mine = cache.owner().is_some() && cache.is_entered();
-    cache.leave(None);
+    cache.leave(entry);
     is_free && is_mine && !cache.is_entered()
 }
 
 #[test]
 fn a_panic_on_the_owners_side_leaves_the_scope_usable() {
     let cache = Cache::leak();
-    cache.enter(Terms { recycle: Recycle::Auto, limit: u64::MAX }, Visit::Entry);
+    let entry = cache.enter(Terms { recycle: Recycle::Auto, limit: u64::MAX }, Visit::Entry);
     for _ in 0..2 {
         assert!(panics(|| cache.owner().unwrap().with(|_, _| panic!("on purpose"))));
     }
-    cache.leave(None);
+    cache.leave(entry);
     assert!(is_usable(cache));
 }
 
@@ -109,7 +109,8 @@ fn a_panic_on_the_owners_side_leaves_the_scope_usable() {
 fn a_panic_as_the_scope_is_left_leaves_it() {
     let cache = Cache::leak();
     for depth in 1..3 {
-        (0..depth).for_each(|_| cache.enter(Terms { recycle: Recycle::Keyed, limit: u64::MAX }, Visit::Entry));
+        let terms = Terms { recycle: Recycle::Keyed, limit: u64::MAX };
+        (0..depth).for_each(|_| drop(cache.enter(terms, Visit::Entry)));
         (0..depth).for_each(|_| assert!(panics(|| cache.owner().unwrap().exit_after(|_| panic!("on purpose")))));
         assert!(is_usable(cache), "{depth}");
     }

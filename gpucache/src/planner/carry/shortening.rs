@@ -51,7 +51,7 @@ mod tests {
         shortening.note_growth(5, 100);
         assert_eq!(shortening.needed, 0, "it was not shortened");
         shortening.shortened = Some(10);
-        shortening.note_growth(11 + LOOK_IN, 100);
+        shortening.note_growth(11 + u64::from(LOOK_IN), 100);
         assert_eq!(shortening.needed, 0, "long ago");
         shortening.shortened = Some(10);
         shortening.note_growth(11, 100);
