@@ -104,9 +104,10 @@ impl Owner {
     /// Ends an entry that this thread is about to leave.
     pub(super) fn end(&self) {
         let effects = self.with(|local, shared| local.planner.end(shared));
-        if self.with(|local, _| local.is_look_due()) {
-            // Released after the borrow.
-            drop(self.with(Local::look));
+        if self.with(|local, _| local.is_look_due()) && self.with(Local::look) {
+            while let Some(record) = self.with(|local, _| local.take_unneeded()) {
+                drop(record);
+            }
         }
         if let Some(effects) = effects {
             self.perform(effects);

@@ -165,20 +165,26 @@ impl Local {
         self.looks.is_due()
     }
 
-    /// Looks at how much is alive, and at which spare records are needed. Those that none needed lately, but for a few, are the
-    /// caller's to drop. Some come from plans, which make new ones instead.
-    pub(super) fn look(&mut self, shared: &Shared) -> Vec<Box<Record>> {
+    /// Looks at how much is alive. Returns whether it is to be looked at which spare records are needed
+    /// ([`take_unneeded`](Local::take_unneeded)).
+    pub(super) fn look(&mut self, shared: &Shared) -> bool {
         if self.looks.is_alive_due() {
             self.looks.look_at_alive_in(self.planner.look_at_alive(shared));
         }
-        let mut unneeded = Vec::new();
-        if self.looks.are_spares_due() {
-            let some = self.unneeded.saturating_sub(SPARES).min(self.spares.len());
-            unneeded.extend(self.spares.drain(self.spares.len() - some..));
-            self.unneeded = self.spares.len();
-        }
+        let are_spares_due = self.looks.are_spares_due();
         self.looks.go_on();
-        unneeded
+        are_spares_due
+    }
+
+    /// A spare record that none needed since the last look, but for a few: the caller's to drop, one a call. Some come from plans,
+    /// which make new ones instead.
+    pub(super) fn take_unneeded(&mut self) -> Option<Box<Record>> {
+        if self.unneeded > SPARES {
+            self.unneeded -= 1;
+            return self.spares.pop();
+        }
+        self.unneeded = self.spares.len();
+        None
     }
 
     /// Keeps a record whose memory went back.

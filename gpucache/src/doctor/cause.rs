@@ -17,8 +17,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// Arrays outlive their entry, and either none of them is ever dropped, or they are dropped in no order and lie where
-    /// the plan wants other arrays.
+    /// Arrays outlive their entry. Either some are never dropped, so that more and more are alive, or they are dropped in no order
+    /// and lie where the plan wants other arrays.
     Escapes,
     /// The order of allocations changes from entry to entry: some come that did not come before, or some stay out.
     ChangingOrder,

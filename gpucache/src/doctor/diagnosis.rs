@@ -42,7 +42,8 @@ pub struct Diagnosis {
 
 /// One cause, what it costs, and where it comes from.
 ///
-/// What is counted is of lately: of the last 16 to 31 entries of each thread.
+/// What is counted is of lately: of the last 16 to 31 entries of each thread. A leak is counted over the last three quarters of all
+/// entries: `allocations` and `bytes` are those by which more is alive, and `details` begin with that.
 ///
 /// ```
 /// use gpucache::{Cause, cache_scope, prelude::*};
