@@ -52,12 +52,15 @@ fn is_made_up() -> bool {
     std::env::var(CHILD).is_ok_and(|driver| driver != "real")
 }
 
+/// Builds a driver, and answers its folder.
+type Driver = fn(&Path) -> PathBuf;
+
 /// Runs the closure of a test over both drivers. It is written in the test itself, whose path is the front of its name.
 fn over_both_drivers<F: FnOnce()>(body: F) {
     over(&[Some(madeup::driver), None], body);
 }
 
-fn over<F: FnOnce()>(drivers: &[Option<fn(&Path) -> PathBuf>], body: F) {
+fn over<F: FnOnce()>(drivers: &[Option<Driver>], body: F) {
     if std::env::var_os(CHILD).is_some() {
         body();
         std::process::exit(DONE);
@@ -270,9 +273,6 @@ fn a_capture_goes_on() {
         late.check(0);
         graph.launch().unwrap();
         assert!(copy.to_vec().unwrap() == pattern(3, LEN));
-        drop((graph, copy, input));
-        trim(&late.gpu).unwrap();
-        assert_eq!(late.gpu.memory().bytes, 0);
     });
 }
 
