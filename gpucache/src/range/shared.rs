@@ -116,8 +116,8 @@ impl DeviceRange {
 
     /// Memory for `bytes`, contiguous in addresses, after which what is reserved is within `limit`: free pages are
     /// unmapped for those that it lacks. Waits for the work of `stream`, without the lock, where its pages are needed for
-    /// that, and for no other stream's. `None`, and nothing has changed, if the free pages that no work uses are not
-    /// enough.
+    /// that, and for no other stream's, but for unknown work. `None`, and nothing has changed, if the free pages that no work
+    /// uses are not enough.
     ///
     /// # Errors
     /// A failure of the device, or of work on it.
@@ -175,7 +175,8 @@ impl DeviceRange {
     }
 
     /// A block of at least `bytes` that can grow up to `room`, and its bytes; with what is reserved within `limit`, as for
-    /// [`gather`](DeviceRange::gather), but nobody is waited for. `None` if there is none to be had, or memory comes in chunks.
+    /// [`gather`](DeviceRange::gather), but only unknown work is waited for. `None` if there is none to be had, or memory comes in
+    /// chunks.
     ///
     /// # Errors
     /// A failure of the device, or of work on it.
