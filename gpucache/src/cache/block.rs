@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::{current, supply, traced};
 use crate::base::error::Result;
+use crate::base::held::assert_nothing_held;
 #[cfg(feature = "cuda")]
 use crate::base::sync::OnceLock;
 use crate::device::Stream;
@@ -334,6 +335,8 @@ fn give_back(record: Box<Record>) {
 
 #[inline(never)]
 fn give_back_unplanned(record: Box<Record>) {
+    // A scope may end a plan by it, of which a subscriber is told.
+    assert_nothing_held();
     if record.needs_care() {
         return give_back_with_care(record);
     }

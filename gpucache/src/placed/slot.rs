@@ -225,7 +225,7 @@ impl<T: Element, D: Device> Slot<T, D> {
     /// # Errors
     /// [`is_invalid_shape`](Error::is_invalid_shape) for a shape of another number of them; the array is as it was then.
     pub(super) fn reshape(&self, dims: &[usize]) -> Result<()> {
-        let state = &mut *self.state.write();
+        let state = &mut *self.lock();
         // Of the array that is there now: another one may have been put in its place by way of a guard.
         let before = state.here.as_ref().map(|here| here.shape()).or(state.away.as_ref().map(|away| away.shape()));
         same_elements::<T>(dims, before.ok_or_else(gone)?)?;
@@ -240,10 +240,11 @@ impl<T: Element, D: Device> Slot<T, D> {
 
     /// Has the array leave. Returns the bytes that are free then.
     fn leave(&self) -> Result<u64> {
-        let left = match self.try_lock().filter(|state| state.may_leave()) {
-            Some(mut state) => state.here.take(),
-            None => self.watch(|| self.copy_and_leave())?,
-        };
+        let Some(mut state) = self.try_lock() else { return Ok(0) };
+        let may_leave = state.may_leave();
+        let here = if may_leave { state.here.take() } else { None };
+        drop(state);
+        let left = if may_leave { here } else { self.watch(|| self.copy_and_leave())? };
         // Behind the lock: to give back memory of a scope may call code of the program.
         let Some(array) = left else { return Ok(0) };
         drop(array);
@@ -284,7 +285,9 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
     }
 
     fn write_back(&self) -> Result<()> {
-        telling(|| self.watch(|| self.copy_and_stay()))
+        // Nothing is timed where somebody has it locked.
+        let is_free = self.try_lock().is_some();
+        if is_free { telling(|| self.watch(|| self.copy_and_stay())) } else { Ok(()) }
     }
 
     fn evict(&self) -> Result<u64> {

@@ -77,7 +77,7 @@ proptest! {
     #[test]
     fn bytes_of_any_number_are_summed_or_refused(order in orders(5, 40), shift in 40..64u32, budget in any::<u64>()) {
         let mut huge = order;
-        huge.bytes.iter_mut().for_each(|bytes| *bytes = bytes.checked_shl(shift).unwrap_or(0) | *bytes);
+        huge.bytes.iter_mut().for_each(|bytes| *bytes |= bytes.checked_shl(shift).unwrap_or(0));
         let link = Link { bytes_per_second: 50e9, latency: 0.0 };
         for budget in [budget, u64::MAX] {
             let found = schedule(&huge, budget, link);
