@@ -11,7 +11,7 @@ use crate::pressure::demand;
 use crate::pressure::lease::Piece;
 use crate::pressure::reclaim;
 use crate::pressure::transit::{InNeed, Transit};
-use crate::range::{Carved, DeviceRange, Limit, Occupancy, Patience};
+use crate::range::{Carved, Cut, DeviceRange, Limit, Occupancy, Patience};
 
 /// Idle memory in this share of a range is given back: two of its handles. Less is not worth calls of the device that the next
 /// entries may have to undo.
@@ -192,7 +192,7 @@ impl Owner {
 /// failure of the device is for those to return who can: no block, then.
 fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
     // Pages that are idle move before any are added.
-    let gather = || softly(|| range.gather(stream, bytes, Limit { aim: 0, most })).ok().flatten();
+    let gather = || softly(|| range.gather(stream, bytes, Limit { aim: 0, most, cut: Cut::OrWait })).ok().flatten();
     let release = || reclaim::release_idle(supply::idle_for(range, stream, bytes), stream.memory_id(), 0);
     gather().or_else(|| if release() > 0 { gather() } else { None })
 }

@@ -9,7 +9,7 @@ use crate::home::Fact;
 use crate::planner::Growth;
 use crate::pressure::lease::{Leased, Piece};
 use crate::pressure::transit::{InNeed, Transit};
-use crate::range::{DeviceRange, Limit, Occupancy, Taken};
+use crate::range::{Cut, DeviceRange, Limit, Occupancy, Taken};
 use crate::record::{Record, Request};
 
 /// What a ring got.
@@ -92,7 +92,7 @@ impl Owner {
 fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Option<Grown> {
     let Growth { stream, more, bytes, whole, held, room } = growth;
     let Occupancy { reserved, granule, .. } = range.occupancy();
-    let limit = Limit { aim: reserved, most: u64::MAX };
+    let limit = Limit { cut: Cut::IfIdle, ..Limit::aiming_at(reserved) };
     let last = leased.as_ref().and_then(|leased| leased.pieces.last());
     if let Some(Piece { block, room: Some(room) }) = last
         && let Ok(Some((carved, bytes))) = range.grow_in(stream, room, Some(block), *more, limit)

@@ -180,7 +180,7 @@ fn moved(range: &DeviceRange, stream: &Stream, bytes: u64, reserved: u64, moves:
         _ if bytes <= reserved / MOVED => Ok(None),
         Moves::Never => Ok(None),
         Moves::WhereFar => softly(|| range.exchange(stream, bytes)),
-        Moves::First => softly(|| range.gather(stream, bytes, Limit { aim: reserved, most: u64::MAX })),
+        Moves::First => softly(|| range.gather(stream, bytes, Limit::aiming_at(reserved))),
     };
     moved.ok().flatten()
 }

@@ -14,10 +14,10 @@
 use std::cmp::Reverse;
 use std::convert::Infallible;
 
+use super::cut::Cut;
 use super::fit::{Block, EVERY_SPAN};
 use super::handles::IdleHandle;
 use super::range::{Backing, Range, RangeError};
-use super::spans::SpanState;
 use super::window::{self, Window};
 use crate::device::Pages;
 use crate::order::Tag;
@@ -29,24 +29,20 @@ pub(crate) struct Limit {
     pub(crate) aim: u64,
     /// There is no block rather than more than this.
     pub(crate) most: u64,
+    pub(crate) cut: Cut,
 }
 
 impl Limit {
     /// No more than `bytes` as long as there are free handles to unmap, and however much it takes then.
     pub(crate) fn aiming_at(bytes: u64) -> Limit {
-        Limit { aim: bytes, most: u64::MAX }
+        Limit { aim: bytes, most: u64::MAX, cut: Cut::Never }
     }
 
     /// No more than `bytes`.
-    #[cfg(test)]
     pub(crate) fn at(bytes: u64) -> Limit {
-        Limit { aim: bytes, most: bytes }
+        Limit { aim: bytes, most: bytes, cut: Cut::Never }
     }
 }
-
-/// A handle is mapped anew, as far as a block needs it, if more than this share of what is reserved goes back: that takes two calls,
-/// and handles of usual length are no longer than this.
-const WASTE_SHARE: u64 = 1024;
 
 impl<P: Pages> Range<P> {
     /// A block of at least `bytes` from memory that `may_use` says of by its tag, after which what is reserved is within
@@ -67,44 +63,27 @@ impl<P: Pages> Range<P> {
         let Some(rounded) = self.rounded(bytes) else { return Ok(None) };
         let Ok(found) = self.fit.allocate_if(rounded, EVERY_SPAN, |tag| Ok::<_, Infallible>(may_use(tag)));
         let idle = match found {
-            Some(block) => match self.wasted(&block, limit, is_idle) {
-                Some(last) => {
-                    let span = self.fit.coalesce(block.node);
-                    vec![IdleHandle { span, ..last }]
-                }
-                None => {
+            Some(block) => match self.cut_carved(&block, limit.cut, &is_idle) {
+                Some(handles) if handles.is_empty() => {
                     self.count(rounded);
                     return Ok(Some(block));
                 }
+                handles => {
+                    let span = self.fit.coalesce(block.node);
+                    handles.map(|handles| handles.into_iter().map(|handle| IdleHandle { span, ..handle }).collect())
+                }
             },
-            None => match self.in_exchange(rounded, limit, &may_use, is_idle) {
-                Some(idle) => idle,
-                None => return Ok(None),
-            },
+            None => self.in_exchange(rounded, limit, &may_use, is_idle),
         };
+        let Some(idle) = idle else { return Ok(None) };
         self.move_out(&idle)?;
-        // Looks for a window anew, since holes have merged. The one found before is still there, as no handle in it was
-        // unmapped: no more is missing now.
+        // Looks for a window anew, since holes have merged. The one found before is still there: what was unmapped in it are handles of
+        // which it misses a part.
         let block = self.grow_exactly(rounded, may_use)?;
         if block.is_some() {
             self.count(rounded);
         }
         Ok(block)
-    }
-
-    /// The last handle of a block that was just carved, if it is idle and far longer than the part of it that the block needs.
-    fn wasted(&self, block: &Block, limit: Limit, is_idle: impl Fn(Tag) -> bool) -> Option<IdleHandle> {
-        let spans = &self.fit.spans;
-        let node = spans.at(block.node);
-        let (offset, bytes) = self.handles.around(node.end() - 1)?;
-        let rest = (offset + bytes).saturating_sub(node.end().next_multiple_of(self.granule));
-        let is_much = rest > self.stats.reserved / WASTE_SHARE && limit.aim < self.stats.reserved;
-        let next = spans.at(node.next);
-        let is_free = spans.state(node.next) == Some(SpanState::Free) && next.end() >= offset + bytes;
-        let is_whole = offset >= node.offset && is_free;
-        let goes = is_much && is_whole && is_idle(node.tag) && is_idle(next.tag);
-        let handle = IdleHandle { span: block.node, offset, bytes };
-        (goes && self.is_settled(&handle)).then_some(handle)
     }
 
     /// What to unmap so that a block of `bytes` can be mapped within `limit`, in order of address.
@@ -116,7 +95,11 @@ impl<P: Pages> Range<P> {
         is_idle: impl Fn(Tag) -> bool,
     ) -> Option<Vec<IdleHandle>> {
         let (missing, window) = self.lacking(bytes, may_use)?;
-        self.in_exchange_for(missing, window, limit, may_use, is_idle)
+        let cut = self.cut_at_ends(window, limit.cut, &is_idle)?;
+        let mut idle = self.in_exchange_for(missing, window, limit, may_use, is_idle)?;
+        idle.extend(cut);
+        idle.sort_unstable_by_key(|handle| handle.offset);
+        Some(idle)
     }
 
     /// What to unmap so that so many `missing` bytes can be mapped within `limit`, outside of `window`, in order of address.

@@ -22,6 +22,7 @@
 //! | `spans` | spans in order of address |
 //! | `window` | where pages are missing least, when no mapped span is long enough |
 //! | `gather` | how pages move under a large block, so that no more are reserved |
+//! | `cut` | long handles of which a block needs a part only |
 //! | `split` | how a block is taken apart |
 //! | `room` | blocks with room to grow |
 //! | `sizing` | how much to map at a time |
@@ -29,6 +30,7 @@
 //! | `handles` | which pieces the device was asked for |
 
 mod bins;
+mod cut;
 mod fit;
 mod gather;
 mod handles;
@@ -52,6 +54,7 @@ mod window;
 use crate::order::Tag;
 use range::{Range, RangeError};
 
+pub(crate) use cut::Cut;
 pub(crate) use fit::Block;
 pub(crate) use gather::Limit;
 pub(crate) use ordered::{Carved, Taken};

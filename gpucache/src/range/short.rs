@@ -20,7 +20,7 @@ impl DeviceRange {
             Err(error) if error.is_out_of_memory() => {}
             moved => return moved,
         }
-        match self.try_gather(stream, bytes, Limit { aim: 0, most: 0 }) {
+        match self.try_gather(stream, bytes, Limit::at(0)) {
             Err(error) if error.is_out_of_memory() => Ok(None),
             moved => moved,
         }

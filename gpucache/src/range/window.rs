@@ -19,7 +19,7 @@ pub(super) struct Window {
     /// Bytes to map, in whole granules.
     pub(super) missing: u64,
     /// The node in which it starts.
-    first: u32,
+    pub(super) first: u32,
     /// Which of its ends lies within a hole and may move: the far one, or the near one.
     forward: bool,
 }

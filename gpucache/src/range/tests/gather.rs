@@ -58,7 +58,7 @@ fn only_what_is_over_the_limit_is_unmapped() {
 
 #[test]
 fn the_rest_is_mapped_once_all_that_is_free_has_moved() {
-    let limit = Limit { aim: 0, most: 26 * GRANULE };
+    let limit = Limit { aim: 0, ..Limit::at(26 * GRANULE) };
     let (mut range, _pinned) = fragmented();
     let _block = range.gather(14 * GRANULE, limit, |_| true, |_| true).unwrap().unwrap();
     assert_eq!((range.stats().reserved, range.stats().unmap_calls), (26 * GRANULE, 12));

@@ -12,7 +12,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{ALIGN, Backing, Block, Limit, Range, RangeError, Tag};
+use super::super::{ALIGN, Backing, Block, Cut, Limit, Range, RangeError, Tag};
 use super::device::{Device, GRANULE, Refusal};
 use super::model::{CAPACITY, Model};
 
@@ -108,7 +108,11 @@ impl Pair {
             Op::Trim(keep) => self.trim(pinned + keep),
             Op::Gather(bytes, aim, more) => {
                 let memory = self.range.pages().memory;
-                let limit = Limit { aim: (pinned + aim).min(memory), most: (pinned + aim + more).min(memory) };
+                let limit = Limit {
+                    aim: (pinned + aim).min(memory),
+                    most: (pinned + aim + more).min(memory),
+                    cut: Cut::IfIdle,
+                };
                 self.gather(bytes, limit);
             }
         }

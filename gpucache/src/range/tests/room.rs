@@ -1,10 +1,10 @@
 //! Rooms: nobody else comes to lie where a block is to grow, and their addresses are used again.
 
-use super::super::{Block, Limit, Range, Room, Tag};
+use super::super::{Block, Cut, Limit, Range, Room, Tag};
 use super::device::{Device, GRANULE};
 
 const MEMORY: u64 = 4096 * GRANULE;
-const NO_LIMIT: Limit = Limit { aim: u64::MAX, most: u64::MAX };
+const NO_LIMIT: Limit = Limit { aim: u64::MAX, most: u64::MAX, cut: Cut::Never };
 
 fn wide() -> Range<Device> {
     Range::span(Device::new(MEMORY), 64 * MEMORY)
