@@ -100,6 +100,12 @@ impl Ring {
         self.note_growth();
     }
 
+    /// Begins anew at its end as it is, though that is nearer than the turns need.
+    pub(crate) fn stop_growing(&mut self) {
+        self.target = 0;
+        self.note_growth();
+    }
+
     /// An entry begins: its first birth is that of position 0. What is born now lies from the ring's beginning on if nothing else is
     /// there, so that what is all dropped between two entries, as activations are by a backward pass, needs no more than itself.
     #[inline]

@@ -20,6 +20,8 @@
 //! | `fate` | how it went, and what becomes of the plans: pure |
 //! | `arena` | how an arena comes and goes |
 //! | `carry` | the ring of what outlives its entry |
+//! | `ring_size` | how large the ring becomes, and when it goes |
+//! | `worth` | whether a ring is worth its memory: pure |
 //! | `plans` | the plans themselves, and which is active |
 //! | `footprint` | how much memory an arena may take |
 //! | `curiosity` | which entries are recorded though there is a plan |
@@ -40,7 +42,9 @@ mod noting;
 mod plans;
 mod recording;
 mod refused;
+mod ring_size;
 mod serve;
+mod worth;
 
 use std::mem::offset_of;
 
@@ -51,7 +55,6 @@ use crate::record::{ArenaId, Door, DropPath, Stack};
 
 use arena::{Arena, Escaped};
 use carry::Carry;
-pub(crate) use carry::Growth;
 #[cfg(feature = "tracing")]
 pub(crate) use effects::News;
 pub(crate) use effects::{Begin, Effects, Trim, Vacated};
@@ -61,6 +64,7 @@ use footprint::{Footprint, Trimming};
 use noting::Noted;
 use plans::Plans;
 pub(crate) use refused::Refused;
+pub(crate) use ring_size::Growth;
 
 /// Plans, the cursor of the active one, and what was learned for the next ones.
 #[derive(Default)]
