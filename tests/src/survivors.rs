@@ -99,6 +99,14 @@ impl Program {
     /// # Panics
     /// If an allocation fails.
     pub fn run(&self, recycle: Recycle) -> Outcome {
+        self.run_with(recycle, |_, _, _, _| ())
+    }
+
+    /// As [`run`](Program::run), and calls `look` after each entry with its number and the bytes that are alive.
+    ///
+    /// # Panics
+    /// If an allocation fails.
+    pub fn run_with(&self, recycle: Recycle, mut look: impl FnMut(usize, &Virtual, &Scope<'_>, u64)) -> Outcome {
         let (device, name) = (Virtual::unchecked(1 << 46), format!("survivors {recycle:?} {}", self.seed));
         let scope = Scope::new(&name).recycle(recycle);
         let mut run = Run::new(self.seed, &device, self.sizes.len());
@@ -111,6 +119,7 @@ impl Program {
             }
             scope.run(|| run.entry(entry, &self.sizes, phase));
             run.drop_due();
+            look(entry, &device, &scope, run.alive);
             if entry >= self.entries / 2 {
                 reserved += device.memory().bytes as f64;
             }

@@ -7,11 +7,9 @@
 use super::Planner;
 use super::backoff::Backoff;
 use super::worth::Worth;
-use crate::device::{ALIGNMENT, Stream};
+use crate::device::Stream;
 use crate::home::Shared;
 use crate::plan::{Envelope, Ring, Turns};
-use crate::pressure::transit::Transit;
-use crate::range::Taken;
 use crate::record::{ArenaId, DropPath, Record, Request, Stack};
 
 /// The ring of a scope's plans.

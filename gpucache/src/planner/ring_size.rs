@@ -109,6 +109,14 @@ impl Planner {
         self.look_again();
     }
 
+    /// Nothing is served from the ring in this entry: what it holds idle would be missing elsewhere.
+    pub(crate) fn leave_ring(&mut self, shared: &Shared) {
+        if self.carry.is_there() {
+            self.refuse_growth();
+            self.vacate_ring(shared);
+        }
+    }
+
     /// Whether the ring is worth its memory, of which so much is in use at the end of an entry: looks back over some entries.
     fn needs_ring(&mut self, live: u64) -> bool {
         let Carry { lately, look_in, ring, plan, .. } = &mut self.carry;
