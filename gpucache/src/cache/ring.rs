@@ -9,8 +9,11 @@ use crate::home::Fact;
 use crate::planner::Growth;
 use crate::pressure::lease::{Leased, Piece};
 use crate::pressure::transit::{InNeed, Transit};
-use crate::range::{DeviceRange, Limit, Taken};
+use crate::range::{DeviceRange, Limit, Occupancy, Taken};
 use crate::record::{Record, Request};
+
+/// Bytes that are in use lie close together if at most this share of them is reserved besides.
+const SLACK: u64 = 16;
 
 /// What a ring got.
 struct Grown {
@@ -87,11 +90,20 @@ impl Owner {
     }
 }
 
+/// How much may be reserved once the ring has grown. More than ever was is reserved only where what is in use lies close together.
+/// Elsewhere the range's best fit may find room beside the ring.
+fn most_reserved(range: &DeviceRange, growth: &Growth) -> Limit {
+    let Occupancy { reserved, live, peak_reserved, granule, .. } = range.occupancy();
+    let needed = live.saturating_sub(growth.idle).saturating_add(growth.more.max(growth.bytes));
+    let most = needed.saturating_add(needed / SLACK).saturating_add(2 * granule);
+    Limit { aim: reserved, most: most.max(peak_reserved) }
+}
+
 /// Lengthens the last block, or adds one. What fails leaves all as it was: the request goes beside the ring, and meets a failure of
 /// the device there.
 fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Option<Grown> {
-    let Growth { stream, more, bytes, room } = growth;
-    let limit = Limit { aim: range.occupancy().reserved, most: u64::MAX };
+    let Growth { stream, more, bytes, room, .. } = growth;
+    let limit = most_reserved(range, growth);
     let last = leased.as_ref().and_then(|leased| leased.pieces.last());
     if let Some(Piece { block, room: Some(room) }) = last
         && let Ok(Some((carved, bytes))) = range.grow_in(stream, room, Some(block), *more, limit)

@@ -100,10 +100,10 @@ impl Ring {
         self.note_growth();
     }
 
-    /// Begins anew at its end as it is, though that is nearer than the turns need.
-    pub(crate) fn stop_growing(&mut self) {
+    /// Begins anew at its end as it is, though that is nearer than the turns need. Returns whether it was to grow before.
+    pub(crate) fn stop_growing(&mut self) -> bool {
         self.target = 0;
-        self.note_growth();
+        std::mem::take(&mut self.grows)
     }
 
     /// An entry begins: its first birth is that of position 0. What is born now lies from the ring's beginning on if nothing else is

@@ -218,7 +218,10 @@ impl Planner {
     /// [`wants_growth`](Planner::wants_growth) then, it may grow, and be asked again.
     pub(crate) fn carry(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
         let before = self.carry.id;
-        let carried = self.serve_from_ring(shared, request, stream);
+        let mut carried = self.serve_from_ring(shared, request, stream);
+        if carried.is_none() && !self.carry.waits.is_over(self.entry.number) && self.carry.ring.stop_growing() {
+            carried = self.serve_from_ring(shared, request, stream);
+        }
         // A ring that was just taken away does not come back in the same moment.
         if carried.is_none() && self.carry.id == before && self.carry.entries > PATIENCE {
             match self.carry.worth.may_try(self.entry.number) {

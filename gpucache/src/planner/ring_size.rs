@@ -21,6 +21,8 @@ pub(crate) struct Growth {
     pub(crate) bytes: u64,
     /// Addresses to keep free for a block that is new.
     pub(crate) room: u64,
+    /// Bytes of the scope's arena and ring that are not in use.
+    pub(crate) idle: u64,
 }
 
 /// A ring grows by this share of itself at least, so that one that grows in each entry calls the device in few of them: one in 36 for
@@ -59,7 +61,10 @@ impl Planner {
         let more = lacks.max(step).next_multiple_of(ALIGNMENT);
         let bytes = wanted.max(step).next_multiple_of(ALIGNMENT);
         let room = plan.target.max(plan.largest.max(wanted).saturating_mul(ROOM)).max(LEAST_ROOM);
-        Some(Growth { stream, more, bytes, room })
+        // Of arena and ring that is idle: the range takes it for live.
+        let planned = self.carry.ring.bytes() + self.arena.as_ref().map_or(0, |arena| arena.bytes);
+        let idle = planned.saturating_sub(shared.planned_bytes());
+        Some(Growth { stream, more, bytes, room, idle })
     }
 
     /// Whether it has one, or had it until it was taken away.
@@ -128,7 +133,7 @@ impl Planner {
         if *look_in == 0 {
             *look_in = LOOK_IN;
         }
-        is_used && (live > 0 || self.plans.carry().largest > 0)
+        is_used && self.plans.carry().largest > 0
     }
 
     /// Where memory is wanted elsewhere: gives the ring up if more of it is idle than in use.

@@ -15,10 +15,8 @@ pub(super) struct Worth {
     most: u64,
     /// Whether this entry had a request for which the ring would have become too large.
     is_short: bool,
-    /// Rises with each entry that had such a request, and falls with each other one.
+    /// Rises with each entry in which the ring was too small or too large, and falls with each other one.
     shortages: u32,
-    /// Entries until the ring and the arena are compared with what is in use in both.
-    look_in: u32,
     /// Waits before a ring is tried again.
     trials: Backoff,
 }
@@ -28,12 +26,10 @@ pub(super) struct Worth {
 const SHARE: u64 = 8;
 /// A page of the device, by which a ring may be larger in any case.
 const LITTLE: u64 = 2 << 20;
-/// What an entry with a shortage adds; an entry without takes 1 off.
+/// What such an entry adds; any other one takes 1 off.
 const SHORT: u32 = 2;
-/// The ring goes at this sum: after four entries that had too little room, one after the other.
+/// The ring goes at this sum: after four such entries, one after the other.
 const MOST_SHORTAGES: u32 = 4 * SHORT;
-/// Entries between two looks at ring and arena together: more than arrays of most queues live.
-const LOOK_IN: u32 = 16;
 /// A trial costs the memory of a ring for some entries, and pages that move.
 const TRIALS: Pace = Pace { first: 64, factor: 8, longest: 1 << 18 };
 
@@ -59,29 +55,26 @@ impl Worth {
         self.is_short = true;
     }
 
-    /// An entry ends. Whether the ring is to be given up: it had too little room in too many entries, or it and the arena, of so many
-    /// `bytes` together, have many more than were ever in use in both at once.
+    /// An entry ends, with so many `bytes` of ring and arena together, of which at most `in_use` were ever in use at once. Whether the
+    /// ring is to be given up: too many entries found it too small, or both together too large.
     pub(super) fn is_over(&mut self, bytes: u64, in_use: u64) -> bool {
-        self.shortages = match std::mem::take(&mut self.is_short) {
+        let is_short = std::mem::take(&mut self.is_short);
+        self.shortages = match is_short || bytes > allowed(in_use) {
             true => self.shortages + SHORT,
             false => self.shortages.saturating_sub(1),
         };
-        self.look_in = self.look_in.saturating_sub(1);
-        let is_fat = self.look_in == 0 && bytes > allowed(in_use);
-        if self.look_in == 0 {
-            self.look_in = LOOK_IN;
-        }
-        is_fat || self.shortages >= MOST_SHORTAGES
+        self.shortages >= MOST_SHORTAGES
     }
 
     /// The ring was given up as it was not worth its memory.
     pub(super) fn gave_up(&mut self, entry: u32) {
         self.trials.tried(entry, TRIALS);
+        self.shortages = 0;
     }
 
-    /// A ring begins, or ends.
+    /// Another ring begins.
     pub(super) fn begin(&mut self) {
-        (self.most, self.is_short, self.shortages, self.look_in) = (0, false, 0, LOOK_IN);
+        self.most = 0;
     }
 
     pub(super) fn forget_waits(&mut self) {
