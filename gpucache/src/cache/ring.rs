@@ -74,7 +74,7 @@ impl Owner {
 
     fn may_grow(&self, range: &DeviceRange, growth: &Growth) -> bool {
         let may = !InNeed::is_any() && !growth.stream.is_capturing();
-        may && self.allows_whole(range, growth.bytes.max(growth.more))
+        may && self.allows_whole(range, growth.bytes.unwrap_or(0).max(growth.more))
     }
 
     /// Gives back what lies behind the first `bytes` of the ring's only block.
@@ -94,7 +94,7 @@ impl Owner {
 /// Elsewhere the range's best fit may find room beside the ring.
 fn most_reserved(range: &DeviceRange, growth: &Growth) -> Limit {
     let Occupancy { reserved, live, peak_reserved, granule, .. } = range.occupancy();
-    let needed = live.saturating_sub(growth.idle).saturating_add(growth.more.max(growth.bytes));
+    let needed = live.saturating_sub(growth.idle).saturating_add(growth.more);
     let most = needed.saturating_add(needed / SLACK).saturating_add(2 * granule);
     Limit { aim: reserved, most: most.max(peak_reserved) }
 }
@@ -111,6 +111,7 @@ fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Op
         leased.iter_mut().for_each(|leased| leased.bytes += bytes);
         return Some(Grown { address: None, bytes, taken: carved.taken });
     }
+    let bytes = bytes.as_ref()?;
     let (carved, bytes, room) = match range.allocate_in_room(stream, *bytes, *room, limit).ok().flatten() {
         Some((carved, bytes, room)) => (carved, bytes, Some(room)),
         None => (range.gather(stream, *bytes, limit).ok().flatten()?, *bytes, None),

@@ -21,6 +21,8 @@ pub(super) struct Carry {
     slack: i64,
     pub(super) records: Stack,
     pub(super) ring: Ring,
+    /// How often it had served before this entry.
+    pub(super) served_before: u64,
     /// Names the ring among all arenas.
     pub(super) id: Option<ArenaId>,
     /// What a request lacks that was not served.
@@ -58,6 +60,7 @@ impl Default for Carry {
             slack: UNKNOWN,
             records: Stack::default(),
             ring: Ring::default(),
+            served_before: 0,
             id: None,
             wanted: None,
             waits: Backoff::default(),
@@ -91,6 +94,7 @@ impl Carry {
     /// The entry that begins `is_recorded`, and so takes a closer look at each drop.
     pub(super) fn begin(&mut self, is_recorded: bool) {
         self.ring.begin();
+        self.served_before = self.ring.served();
         self.path = self.id.filter(|_| !is_recorded).map_or(DropPath::NOBODYS, DropPath::of_arena);
     }
 

@@ -17,8 +17,8 @@ pub(crate) struct Growth {
     pub(crate) stream: Stream,
     /// What the last block lacks at its end.
     pub(crate) more: u64,
-    /// What a block of its own lacks.
-    pub(crate) bytes: u64,
+    /// What a block of its own has; `None` where that would be too much.
+    pub(crate) bytes: Option<u64>,
     /// Addresses to keep free for a block that is new.
     pub(crate) room: u64,
     /// Bytes of the scope's arena and ring that are not in use.
@@ -59,7 +59,7 @@ impl Planner {
             return None;
         }
         let more = lacks.max(step).next_multiple_of(ALIGNMENT);
-        let bytes = wanted.max(step).next_multiple_of(ALIGNMENT);
+        let bytes = (wanted <= left).then(|| wanted.max(step).next_multiple_of(ALIGNMENT));
         let room = plan.target.max(plan.largest.max(wanted).saturating_mul(ROOM)).max(LEAST_ROOM);
         // Of arena and ring that is idle: the range takes it for live.
         let planned = self.carry.ring.bytes() + self.arena.as_ref().map_or(0, |arena| arena.bytes);
@@ -167,6 +167,9 @@ impl Planner {
     fn is_ring_fat(&mut self, shared: &Shared) -> bool {
         let arena = self.arena.as_ref().map_or(0, |arena| arena.bytes);
         let in_use = shared.counters.plan.peak.get();
+        if self.entry.aside > 0 && self.carry.served() == self.carry.served_before {
+            self.carry.worth.note_shortage();
+        }
         self.carry.worth.is_over(self.carry.ring.bytes() + arena, in_use)
     }
 
