@@ -52,6 +52,8 @@ impl Owner {
 
     fn grow_ring(&self, growth: &Growth) -> bool {
         let Some(range) = DeviceRange::of(&growth.stream) else { return false };
+        // What was carried elsewhere before lies there.
+        self.release_lists();
         // The lease is without its blocks for a moment.
         let _transit = Transit::begin();
         let mut leased = self.shared.ring.take();
