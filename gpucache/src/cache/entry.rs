@@ -6,7 +6,7 @@ use super::owner::Owner;
 use super::supply;
 use crate::device::{Stream, softly};
 use crate::home::Fact;
-use crate::planner::{Begin, Effects, Refused, Trim, Vacated};
+use crate::planner::{Begin, Effects, Look, Refused, Trim, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
 use crate::pressure::reclaim;
@@ -164,8 +164,8 @@ impl Owner {
                 self.release(record);
             }
             self.tell_demand();
-            let frees = trim(range, stream.memory_id(), last);
-            self.with(|local, shared| local.planner.looked(shared, frees));
+            let look = trim(range, stream.memory_id(), last);
+            self.with(|local, shared| local.planner.looked(shared, look));
         }
         // Last, as whoever hears it may come back.
         #[cfg(feature = "tracing")]
@@ -200,14 +200,15 @@ fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Op
     gather().or_else(|| if release() > 0 { gather() } else { None })
 }
 
-/// Gives back what the scopes are not likely to need again, if that is worth a call, and something was freed since the
-/// last look. Returns how often something was freed.
-fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> u64 {
+/// Gives back what the scopes are not likely to need again, if that is worth a call, and the last look found something else: then more
+/// was freed since, or less is to be kept.
+fn trim(range: &DeviceRange, device: u64, last: Option<Look>) -> Look {
     let Occupancy { reserved, live, frees, .. } = range.occupancy();
     let keep = demand::of(device).max(live);
-    if last != Some(frees) && reserved.saturating_sub(keep) > reserved / WORTH_A_TRIM {
+    let look = Look { frees, keep };
+    if last != Some(look) && reserved.saturating_sub(keep) > reserved / WORTH_A_TRIM {
         // A failure is the device's, which the next call meets as well.
         let _ = range.trim(keep, Patience::None);
     }
-    frees
+    look
 }

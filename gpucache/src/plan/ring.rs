@@ -100,6 +100,11 @@ impl Ring {
         self.note_growth();
     }
 
+    /// It needs so many bytes for its turns; 0 where that is not known, or more than it may have.
+    pub(crate) fn target(&self) -> u64 {
+        self.target
+    }
+
     /// Begins anew at its end as it is, though that is nearer than the turns need. Returns whether it was to grow before.
     pub(crate) fn stop_growing(&mut self) -> bool {
         self.target = 0;

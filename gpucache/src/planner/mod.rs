@@ -57,7 +57,7 @@ use arena::{Arena, Escaped};
 use carry::Carry;
 #[cfg(feature = "tracing")]
 pub(crate) use effects::News;
-pub(crate) use effects::{Begin, Effects, Trim, Vacated};
+pub(crate) use effects::{Begin, Effects, Look, Trim, Vacated};
 use ending::Learning;
 use fate::Course;
 use footprint::{Footprint, Trimming};

@@ -50,7 +50,9 @@ impl Planner {
         if ring.regions() > MOST_REGIONS || !waits.is_over(self.entry.number) {
             return None;
         }
-        let left = worth.limit(shared.ring.live().saturating_add(wanted)).saturating_sub(ring.bytes());
+        // Where lives are known to end in order, the largest array will come when as much is in use as now.
+        let next = if plan.target > 0 { plan.largest.max(wanted) } else { wanted };
+        let left = worth.limit(shared.ring.live().saturating_add(next)).saturating_sub(ring.bytes());
         let (wanted, step) = (wanted.next_multiple_of(ALIGNMENT), (ring.bytes() / STEP).min(left));
         let lacks = ring.lacks(wanted);
         if lacks > left {
@@ -116,10 +118,7 @@ impl Planner {
 
     /// Nothing is served from the ring in this entry: what it holds idle would be missing elsewhere.
     pub(crate) fn leave_ring(&mut self, shared: &Shared) {
-        if self.carry.is_there() {
-            self.refuse_growth();
-            self.vacate_ring(shared);
-        }
+        self.vacate_ring(shared);
     }
 
     /// Whether the ring is worth its memory, of which so much is in use at the end of an entry: looks back over some entries.
@@ -175,7 +174,7 @@ impl Planner {
 
     /// Gives back what is free at the ring's end and not needed for its turns.
     fn shorten_ring(&mut self, shared: &Shared) {
-        let (bytes, target) = (self.carry.ring.bytes(), self.carry.plan.target);
+        let (bytes, target) = (self.carry.ring.bytes(), self.carry.ring.target());
         if target > 0
             && bytes > target + target / SLACK
             && let Some(left) = self.carry.ring.shorten(target)
