@@ -53,7 +53,7 @@ impl Owner {
         let _transit = Transit::begin();
         let slack = if may_grow { (peak_reserved / ARENA_SLACK).max(2 * granule) } else { 0 };
         let found = (bytes > 0).then(|| {
-            self.make_room(refused);
+            self.make_room(bytes, refused);
             self.find_arena(range, stream, bytes, peak_reserved + slack)
         });
         let unwanted = self.with(|local, shared| match found {
@@ -91,15 +91,17 @@ impl Owner {
         found
     }
 
-    /// Gives back what an arena may need: what is idle in lists, and a ring that is mostly idle if it was in vain before.
-    fn make_room(&self, refused: Option<Refused>) {
+    /// Gives back what an arena of so many bytes may need: what is idle in lists, a ring that would be too large beside it, and one
+    /// that is mostly idle if it was in vain before.
+    fn make_room(&self, bytes: u64, refused: Option<Refused>) {
         self.release_lists();
-        if refused.is_some() {
-            self.perform(self.with(|local, shared| {
+        self.perform(self.with(|local, shared| {
+            local.planner.make_room_for_arena(shared, bytes);
+            if refused.is_some() {
                 local.planner.make_room(shared);
-                local.planner.take_effects()
-            }));
-        }
+            }
+            local.planner.take_effects()
+        }));
     }
 
     /// Ends the epoch of the plan's stream if another thread asked for that: a scope that goes by its plan makes no call that

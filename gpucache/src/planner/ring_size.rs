@@ -5,6 +5,7 @@ use super::backoff::Pace;
 use super::carry::Carry;
 use super::effects::Vacated;
 use super::footprint::Trimming;
+use super::worth::Worth;
 use crate::device::{ALIGNMENT, Stream};
 use crate::home::Shared;
 use crate::pressure::transit::Transit;
@@ -119,6 +120,14 @@ impl Planner {
     /// Nothing is served from the ring in this entry: what it holds idle would be missing elsewhere.
     pub(crate) fn leave_ring(&mut self, shared: &Shared) {
         self.vacate_ring(shared);
+    }
+
+    /// An arena of so many bytes is to come. Gives the ring up if both together would be too large: it begins anew, with what is carried
+    /// beside that arena.
+    pub(crate) fn make_room_for_arena(&mut self, shared: &Shared, bytes: u64) {
+        if Worth::is_too_much(self.carry.ring.bytes().saturating_add(bytes), shared.counters.plan.peak.get()) {
+            self.vacate_ring(shared);
+        }
     }
 
     /// Whether the ring is worth its memory, of which so much is in use at the end of an entry: looks back over some entries.

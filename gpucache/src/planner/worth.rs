@@ -50,6 +50,11 @@ impl Worth {
         allowed(self.most)
     }
 
+    /// Whether ring and arena of so many bytes together are too large, if at most `in_use` were ever in use at once.
+    pub(super) fn is_too_much(bytes: u64, in_use: u64) -> bool {
+        bytes > allowed(in_use)
+    }
+
     /// A request was refused, since the ring would have become larger than its limit.
     pub(super) fn note_shortage(&mut self) {
         self.is_short = true;
@@ -59,7 +64,7 @@ impl Worth {
     /// ring is to be given up: too many entries found it too small, or both together too large.
     pub(super) fn is_over(&mut self, bytes: u64, in_use: u64) -> bool {
         let is_short = std::mem::take(&mut self.is_short);
-        self.shortages = match is_short || bytes > allowed(in_use) {
+        self.shortages = match is_short || Worth::is_too_much(bytes, in_use) {
             true => self.shortages + SHORT,
             false => self.shortages.saturating_sub(1),
         };
