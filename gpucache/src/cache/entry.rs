@@ -6,7 +6,7 @@ use super::owner::Owner;
 use super::supply;
 use crate::device::{Stream, softly};
 use crate::home::Fact;
-use crate::planner::{Begin, Effects, Refused, Trim, Vacated};
+use crate::planner::{Begin, Effects, Look, Refused, Trim, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
 use crate::pressure::reclaim;
@@ -45,14 +45,15 @@ impl Owner {
     fn install(&self, bytes: u64, stream: &Stream, refused: Option<Refused>, may_grow: bool) {
         let Some(range) = DeviceRange::of(stream) else { return };
         let Occupancy { live, peak_reserved, granule, .. } = range.occupancy();
-        if refused.is_some_and(|refused| refused.is_in_vain(live)) || InNeed::is_any() {
-            return;
+        // Without bytes all of it is carried, and the arena needs no block.
+        let is_in_vain = bytes > 0 && refused.is_some_and(|refused| refused.is_in_vain(live));
+        if is_in_vain || InNeed::is_any() {
+            return self.give_ring_up();
         }
         let _transit = Transit::begin();
         let slack = if may_grow { (peak_reserved / ARENA_SLACK).max(2 * granule) } else { 0 };
-        // Without bytes all of it is carried, and the arena needs no block.
         let found = (bytes > 0).then(|| {
-            self.make_room(refused);
+            self.make_room(bytes, refused);
             self.find_arena(range, stream, bytes, peak_reserved.saturating_add(slack))
         });
         let unwanted = self.with(|local, shared| match found {
@@ -65,7 +66,18 @@ impl Owner {
         if let Some(block) = unwanted {
             range.free(stream, block);
         }
+        if self.with(|local, _| local.planner.lacks_arena()) {
+            self.give_ring_up();
+        }
         self.note_holding();
+    }
+
+    /// Gives the ring up, as nothing is served from it in an entry whose plan has no arena.
+    fn give_ring_up(&self) {
+        self.perform(self.with(|local, shared| {
+            local.planner.leave_ring(shared);
+            local.planner.take_effects()
+        }));
     }
 
     /// A block for plans, if the scope may hold so much more, with what that says for a diagnosis.
@@ -79,15 +91,17 @@ impl Owner {
         found
     }
 
-    /// Gives back what an arena may need: what is idle in lists, and a ring that is mostly idle if it was in vain before.
-    fn make_room(&self, refused: Option<Refused>) {
+    /// Gives back what an arena of so many bytes may need: what is idle in lists, a ring that would be too large beside it, and one
+    /// that is mostly idle if it was in vain before.
+    fn make_room(&self, bytes: u64, refused: Option<Refused>) {
         self.release_lists();
-        if refused.is_some() {
-            self.perform(self.with(|local, shared| {
+        self.perform(self.with(|local, shared| {
+            local.planner.make_room_for_arena(shared, bytes);
+            if refused.is_some() {
                 local.planner.make_room(shared);
-                local.planner.take_effects()
-            }));
-        }
+            }
+            local.planner.take_effects()
+        }));
     }
 
     /// Ends the epoch of the plan's stream if another thread asked for that: a scope that goes by its plan makes no call that
@@ -158,8 +172,8 @@ impl Owner {
                 self.release(record);
             }
             self.tell_demand();
-            let frees = trim(range, stream.memory_id(), last);
-            self.with(|local, shared| local.planner.looked(shared, frees));
+            let look = trim(range, stream.memory_id(), last);
+            self.with(|local, shared| local.planner.looked(shared, look));
             self.let_go(stream);
         }
         // Last, as whoever hears it may come back.
@@ -197,14 +211,15 @@ fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Op
     gather().or_else(|| if release() > 0 { gather() } else { None })
 }
 
-/// Gives back what the scopes are not likely to need again, if that is worth a call, and something was freed since the
-/// last look. Returns how often something was freed.
-fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> u64 {
+/// Gives back what the scopes are not likely to need again, if that is worth a call, and the last look found something else: then more
+/// was freed since, or less is to be kept.
+fn trim(range: &DeviceRange, device: u64, last: Option<Look>) -> Look {
     let Occupancy { reserved, live, frees, .. } = range.occupancy();
     let keep = demand::of(device).max(live);
-    if last != Some(frees) && reserved.saturating_sub(keep) > reserved / WORTH_A_TRIM {
+    let look = Look { frees, keep };
+    if last != Some(look) && reserved.saturating_sub(keep) > reserved / WORTH_A_TRIM {
         // A failure is the device's, which the next call meets as well.
         let _ = range.trim(keep, Patience::None);
     }
-    frees
+    look
 }

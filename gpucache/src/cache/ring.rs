@@ -12,6 +12,9 @@ use crate::pressure::transit::{InNeed, Transit};
 use crate::range::{Cut, DeviceRange, Limit, Occupancy, Taken};
 use crate::record::{Record, Request};
 
+/// Bytes that are in use lie close together if at most this share of them is reserved besides.
+const SLACK: u64 = 16;
+
 /// What a ring got.
 struct Grown {
     /// Where a new block begins; `None` if the last one became longer.
@@ -29,7 +32,7 @@ impl Owner {
 
     #[cold]
     fn grow_and_carry(&self, stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
-        let growth = self.with(|local, _| local.planner.wanted_growth());
+        let growth = self.with(|local, shared| local.planner.wanted_growth(shared));
         let has_grown = growth.is_some_and(|growth| self.grow_ring(&growth));
         self.note(Fact::RingGrew, u64::from(has_grown), 0);
         self.note_holding();
@@ -49,6 +52,8 @@ impl Owner {
 
     fn grow_ring(&self, growth: &Growth) -> bool {
         let Some(range) = DeviceRange::of(&growth.stream) else { return false };
+        // What was carried elsewhere before lies there.
+        self.release_lists();
         // The lease is without its blocks for a moment.
         let _transit = Transit::begin();
         let mut leased = self.shared.ring.take();
@@ -71,7 +76,7 @@ impl Owner {
 
     fn may_grow(&self, range: &DeviceRange, growth: &Growth) -> bool {
         let may = !InNeed::is_any() && !growth.stream.is_capturing();
-        may && self.allows_whole(range, growth.bytes.max(growth.more))
+        may && self.allows_whole(range, growth.bytes.unwrap_or(0).max(growth.more))
     }
 
     /// Gives back what lies behind the first `bytes` of the ring's only block.
@@ -87,12 +92,20 @@ impl Owner {
     }
 }
 
+/// How much may be reserved once the ring has grown. More than ever was is reserved only where what is in use lies close together.
+/// Elsewhere the range's best fit may find room beside the ring.
+fn most_reserved(range: &DeviceRange, growth: &Growth) -> Limit {
+    let Occupancy { reserved, live, peak_reserved, granule, .. } = range.occupancy();
+    let needed = live.saturating_sub(growth.idle).saturating_add(growth.more);
+    let most = needed.saturating_add(needed / SLACK).saturating_add(2 * granule);
+    Limit { aim: reserved, most: most.max(peak_reserved), cut: Cut::IfIdle }
+}
+
 /// Lengthens the last block, or adds one. What fails leaves all as it was: the request goes beside the ring, and meets a failure of
 /// the device there.
 fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Option<Grown> {
-    let Growth { stream, more, bytes, whole, held, room } = growth;
-    let Occupancy { reserved, granule, .. } = range.occupancy();
-    let limit = Limit { cut: Cut::IfIdle, ..Limit::aiming_at(reserved) };
+    let Growth { stream, more, bytes, whole, held, room, .. } = growth;
+    let limit = most_reserved(range, growth);
     let last = leased.as_ref().and_then(|leased| leased.pieces.last());
     if let Some(Piece { block, room: Some(room) }) = last
         && let Ok(Some((carved, bytes))) = range.grow_in(stream, room, Some(block), *more, limit)
@@ -102,7 +115,8 @@ fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Op
     }
     // A room has whole pages of its own. A ring that fits into one lies among other blocks: a number that outlives its entry would
     // else hold a page.
-    let is_small = held.saturating_add(*whole) <= granule;
+    let bytes = bytes.as_ref()?;
+    let is_small = held.saturating_add(*whole) <= range.occupancy().granule;
     let roomy = if is_small { None } else { range.allocate_in_room(stream, *bytes, *room, limit).ok().flatten() };
     let (carved, bytes, room) = match roomy {
         Some((carved, bytes, room)) => (carved, bytes, Some(room)),

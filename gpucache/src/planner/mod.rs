@@ -21,6 +21,9 @@
 //! | `arena` | how an arena comes and goes |
 //! | `watch` | which arrays are never dropped |
 //! | `carry` | the ring of what outlives its entry |
+//! | `ring_size` | how large the ring becomes, and when it goes |
+//! | `shortening` | what a ring keeps that was made shorter too early: pure |
+//! | `worth` | whether a ring is worth its memory: pure |
 //! | `plans` | the plans themselves, and which is active |
 //! | `footprint` | how much memory an arena may take |
 //! | `curiosity` | which entries are recorded though there is a plan |
@@ -41,8 +44,11 @@ mod noting;
 mod plans;
 mod recording;
 mod refused;
+mod ring_size;
 mod serve;
+mod shortening;
 mod watch;
+mod worth;
 
 use std::mem::offset_of;
 
@@ -53,16 +59,16 @@ use crate::record::{ArenaId, Door, DropPath, Stack};
 
 use arena::{Arena, Escaped};
 use carry::Carry;
-pub(crate) use carry::Growth;
 #[cfg(feature = "tracing")]
 pub(crate) use effects::News;
-pub(crate) use effects::{Begin, Effects, Trim, Vacated};
+pub(crate) use effects::{Begin, Effects, Look, Trim, Vacated};
 use ending::Learning;
 use fate::Course;
 use footprint::{Footprint, Trimming};
 use noting::Noted;
 use plans::Plans;
 pub(crate) use refused::Refused;
+pub(crate) use ring_size::Growth;
 use watch::Watch;
 
 /// Plans, the cursor of the active one, and what was learned for the next ones.

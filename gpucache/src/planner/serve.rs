@@ -161,9 +161,8 @@ impl Planner {
             self.entry.overlapping = Some(position);
         }
         self.note_odd(request, position, true);
-        let record = self.carry(shared, request, stream);
         // The ring does not grow for what has a place elsewhere.
-        self.carry.forget_wanted();
+        let record = self.serve_from_ring(shared, request, stream);
         match record {
             Some(_) => self.entry.displaced += 1,
             None => self.count(Some(Deviation::Blocked { position }), request.bytes as u64),

@@ -1,0 +1,211 @@
+//! How large a ring becomes, and when it goes.
+
+use super::Planner;
+use super::backoff::Pace;
+use super::carry::Carry;
+use super::effects::Vacated;
+use super::footprint::Trimming;
+use super::worth::Worth;
+use crate::device::{ALIGNMENT, Stream};
+use crate::home::Shared;
+use crate::pressure::transit::Transit;
+use crate::range::Taken;
+use crate::record::{ArenaId, DropPath};
+
+/// More memory that a ring is to have.
+#[derive(Clone, Debug)]
+pub(crate) struct Growth {
+    pub(crate) stream: Stream,
+    /// What the last block lacks at its end.
+    pub(crate) more: u64,
+    /// What a block of its own has; `None` where that would be too much.
+    pub(crate) bytes: Option<u64>,
+    /// A block that makes the ring as large as it gets, as far as that is known, and `held` is what the ring has.
+    pub(crate) whole: u64,
+    pub(crate) held: u64,
+    /// Addresses to keep free for a block that is new.
+    pub(crate) room: u64,
+    /// Bytes of the scope's arena and ring that are not in use.
+    pub(crate) idle: u64,
+}
+
+/// A ring grows by this share of itself at least, so that one that grows in each entry calls the device in few of them: one in 36 for
+/// ten prompts of 512 tokens and random length and batch, where 1/40 has one in 27; half of it is idle on average.
+const STEP: u64 = 20;
+/// A ring has room for so many times its first block, at least [`LEAST_ROOM`]. Addresses cost nothing.
+const ROOM: u64 = 256;
+const LEAST_ROOM: u64 = 1 << 30;
+/// A ring of which half is idle is given up, but not for a page.
+const LITTLE: u64 = 2 << 20;
+/// Entries between two looks at how much of a ring is in use: to grow again costs calls, and what a cache of keys needs for one prompt
+/// the next one needs again, after some hundred tokens.
+const LOOK_IN: u32 = 1024;
+/// The first block of a ring of which it is not known how large it gets, and how many times as large as the ring each further one is:
+/// four of them fill a page of 2 MiB by half, as long as it lies in one.
+const SMALLEST: u64 = 16 << 10;
+const FOLD: u64 = 3;
+/// A ring of more blocks than this grows no more: each wastes up to an array at its end.
+const MOST_REGIONS: usize = 8;
+/// What is free at the end of the ring goes back if it is more than this share of what the turns need.
+const SLACK: u64 = 64;
+
+impl Planner {
+    /// What the ring has to grow by for the request that it could not serve, if that may be tried.
+    pub(crate) fn wanted_growth(&mut self, shared: &Shared) -> Option<Growth> {
+        let wanted = self.carry.wanted?;
+        let stream = self.plans.stream()?.clone();
+        let Carry { ring, waits, plan, worth, .. } = &mut self.carry;
+        if ring.regions() > MOST_REGIONS || !waits.is_over(self.entry.number) {
+            return None;
+        }
+        // Where lives are known to end in order, the largest array will come when as much is in use as now.
+        let next = if plan.target > 0 { plan.largest.max(wanted) } else { wanted };
+        let left = worth.limit(shared.ring.live().saturating_add(next)).saturating_sub(ring.bytes());
+        let (wanted, step) = (wanted.next_multiple_of(ALIGNMENT), (ring.bytes() / STEP).min(left));
+        let lacks = ring.lacks(wanted);
+        if lacks > left {
+            worth.note_shortage();
+            ring.stop_growing();
+            return None;
+        }
+        let more = lacks.max(step).next_multiple_of(ALIGNMENT);
+        let bytes = (wanted <= left).then(|| wanted.max(step).next_multiple_of(ALIGNMENT));
+        let held = ring.bytes();
+        let whole = match plan.target.saturating_sub(held) {
+            0 => wanted.max(held.saturating_mul(FOLD)).max(SMALLEST),
+            lacking => wanted.max(lacking),
+        };
+        let room = plan.target.max(plan.largest.max(wanted).saturating_mul(ROOM)).max(LEAST_ROOM);
+        // Of arena and ring that is idle: the range takes it for live.
+        let planned = held + self.arena.as_ref().map_or(0, |arena| arena.bytes);
+        let idle = planned.saturating_sub(shared.planned_bytes());
+        Some(Growth { stream, more, bytes, whole, held, room, idle })
+    }
+
+    /// Whether it has one, or had it until it was taken away.
+    pub(crate) fn has_ring(&self) -> bool {
+        self.carry.is_there()
+    }
+
+    /// No more memory was to be had.
+    pub(crate) fn refuse_growth(&mut self) {
+        self.carry.waits.tried(self.entry.number, Pace::STEEP);
+    }
+
+    /// The ring's last block got so many bytes more, for which so much was taken from the device.
+    pub(crate) fn ring_grew(&mut self, shared: &Shared, bytes: u64, taken: Taken) {
+        let last = self.carry.ring.regions().saturating_sub(1);
+        self.carry.ring.lengthen(last, bytes);
+        self.carry.shortening.note_growth(self.entry.number, self.carry.ring.bytes());
+        shared.counters.ring_grew(bytes, taken);
+    }
+
+    /// The ring has another block from now on, its first one if it had none.
+    pub(crate) fn add_to_ring(&mut self, shared: &Shared, address: u64, bytes: u64, taken: Taken) {
+        if self.carry.id.is_none() {
+            let id = ArenaId::next();
+            self.carry.id = Some(id);
+            self.carry.records.join(id);
+            self.carry.worth.begin();
+            self.carry.ring.follow(self.carry.plan.turns.clone(), self.carry.plan.target);
+            self.carry.begin(self.learning.notes);
+        }
+        self.carry.ring.add_region(address, bytes);
+        shared.counters.ring_grew(bytes, taken);
+    }
+
+    /// Gives the ring up, with a place of its own for what is alive in it.
+    pub(crate) fn vacate_ring(&mut self, shared: &Shared) {
+        let Some(arena) = self.carry.id.take() else { return };
+        self.publish(shared);
+        let (bytes, live_bytes) = (self.carry.ring.bytes(), shared.ring.live());
+        let live = self.carry.ring.evict();
+        shared.counters.ring_given_up(bytes, live.len() as u64, live_bytes);
+        let transit = Transit::begin();
+        if let Some(leased) = shared.ring.end() {
+            self.effects.vacated.push(Vacated { leased, arena, live, transit });
+        }
+        (self.carry.path, self.carry.wanted) = (DropPath::NOBODYS, None);
+        (self.carry.lately, self.carry.look_in) = (0, LOOK_IN);
+        self.look_again();
+    }
+
+    /// Nothing is served from the ring in this entry: what it holds idle would be missing elsewhere.
+    pub(crate) fn leave_ring(&mut self, shared: &Shared) {
+        self.vacate_ring(shared);
+    }
+
+    /// An arena of so many bytes is to come. Gives the ring up if both together would be too large: it begins anew, with what is carried
+    /// beside that arena.
+    pub(crate) fn make_room_for_arena(&mut self, shared: &Shared, bytes: u64) {
+        if Worth::is_too_much(self.carry.ring.bytes().saturating_add(bytes), shared.counters.plan.peak.get()) {
+            self.vacate_ring(shared);
+        }
+    }
+
+    /// Whether the ring is worth its memory, of which so much is in use at the end of an entry: looks back over some entries.
+    fn needs_ring(&mut self, live: u64) -> bool {
+        let Carry { lately, look_in, ring, plan, .. } = &mut self.carry;
+        (*lately, *look_in) = ((*lately).max(live), look_in.saturating_sub(1));
+        let is_used = match *look_in {
+            0 => std::mem::take(lately) + plan.largest + LITTLE >= ring.bytes() / 2,
+            _ => true,
+        };
+        if *look_in == 0 {
+            *look_in = LOOK_IN;
+        }
+        is_used && self.plans.carry().largest > 0
+    }
+
+    /// Where memory is wanted elsewhere: gives the ring up if more of it is idle than in use.
+    pub(crate) fn make_room(&mut self, shared: &Shared) {
+        if self.carry.idle_bytes(shared) > shared.ring.live() {
+            self.vacate_ring(shared);
+        }
+    }
+
+    /// At the end of an entry: gives the ring up if it was taken away or nothing is carried any more, or else what is free at its
+    /// end and not needed.
+    pub(super) fn tidy_ring(&mut self, shared: &Shared) {
+        if self.carry.id.is_none() {
+            return;
+        }
+        if shared.ring.is_lost() || !self.needs_ring(shared.ring.live()) {
+            self.refuse_growth();
+            return self.vacate_ring(shared);
+        }
+        if self.is_ring_fat(shared) {
+            self.carry.worth.gave_up(self.entry.number);
+            self.vacate_ring(shared);
+            // The range has the ring's memory now, which may be more than is needed.
+            self.trimming = Trimming::since(shared.counters.times_taken());
+            return;
+        }
+        self.shorten_ring(shared);
+    }
+
+    /// Whether less memory will do without the ring.
+    fn is_ring_fat(&mut self, shared: &Shared) -> bool {
+        let arena = self.arena.as_ref().map_or(0, |arena| arena.bytes);
+        let in_use = shared.counters.plan.peak.get();
+        if self.entry.aside > 0 && self.carry.served() == self.carry.served_before {
+            self.carry.worth.note_shortage();
+        }
+        self.carry.worth.is_over(self.carry.ring.bytes() + arena, in_use)
+    }
+
+    /// Gives back what is free at the ring's end and not needed for its turns.
+    fn shorten_ring(&mut self, shared: &Shared) {
+        let Carry { ring, shortening, .. } = &mut self.carry;
+        let (bytes, target) = (ring.bytes(), ring.target());
+        let keep = shortening.keep(target);
+        if target > 0
+            && bytes > keep + keep / SLACK
+            && let Some(left) = ring.shorten(keep)
+        {
+            shortening.note_shortened(self.entry.number);
+            self.effects.shorten = Some(left);
+            shared.counters.ring_shrank(bytes - left);
+        }
+    }
+}
