@@ -292,9 +292,12 @@ pub(super) fn nested_in_itself<D: Device>(run: &Run<D>) -> impl FnMut(usize) {
     |_| recurse(run, 3)
 }
 
+/// What is handed over, a barrier for both threads, and whether the other one is to end.
+type Shared<T> = (Mutex<T>, Barrier, AtomicBool);
+
 /// A thread that drops what it is handed, and says when that is done.
 pub(super) struct Elsewhere<T: Element, D: Device> {
-    shared: Arc<(Mutex<Option<Array<T, D>>>, Barrier, AtomicBool)>,
+    shared: Arc<Shared<Option<Array<T, D>>>>,
     thread: Option<JoinHandle<()>>,
 }
 
