@@ -11,5 +11,5 @@ pub(super) fn idle() -> usize {
         let reserved = range.occupancy().reserved;
         reserved.saturating_sub(busy(stream.memory_id()))
     });
-    (in_scopes + idle_in_pool(&stream)) as usize
+    in_scopes.saturating_add(idle_in_pool(&stream)) as usize
 }

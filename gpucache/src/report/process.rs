@@ -1,5 +1,6 @@
 //! The whole process: its devices and its scopes.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use super::device::{self, DeviceStats};
@@ -45,8 +46,9 @@ pub struct ProcessStats {
 pub fn process_stats() -> ProcessStats {
     let memories = every();
     // What leaves a device for the host is told with the device.
-    let is_device = |id| !memories.iter().any(|other| other.known_host_side().is_some_and(|host| host.id() == id));
-    let devices = memories.iter().filter(|memory| is_device(memory.id())).map(device::read).collect();
+    let hosts: HashSet<u64> =
+        memories.iter().filter_map(|memory| memory.known_host_side()).map(|host| host.id()).collect();
+    let devices = memories.iter().filter(|memory| !hosts.contains(&memory.id())).map(device::read).collect();
     let mut scopes: Vec<NamedStats> = NamedCaches::all().iter().map(|scope| scope::read(scope)).collect();
     scopes.sort_by(|one, other| one.name.cmp(&other.name));
     ProcessStats { devices, scopes }
