@@ -123,6 +123,7 @@ pub(super) fn ended(noted: Noted) {
 }
 
 /// An array is about to be made, and needs room: what is to leave before it does so now.
+#[inline(never)]
 pub(super) fn make_way() {
     if let Some(entry) = current::outermost() {
         with_entry(entry, |recorder, _| {
@@ -181,6 +182,7 @@ fn make(due: Due) {
 }
 
 /// `slot` was made just now.
+#[inline(never)]
 pub(super) fn born(slot: &Arc<impl Rests + 'static>) {
     if let Some(entry) = current::outermost() {
         with_entry(entry, |recorder, entry| recorder.bear(entry, slot));
