@@ -123,6 +123,7 @@ pub(super) fn ended(noted: Noted) {
 }
 
 /// An array is about to be made, and needs room: what is to leave before it does so now.
+#[inline(never)]
 pub(super) fn make_way() {
     if let Some(entry) = current::outermost() {
         with_entry(entry, |recorder, _| {
@@ -159,15 +160,23 @@ fn with<R>(act: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
 /// As [`with`], in an entry: makes the last moves of the entry before, and then those that are due by what `act` does.
 #[inline]
 fn with_entry<R>(entry: Entry, act: impl FnOnce(&mut Recorder, Entry) -> R) -> Option<R> {
-    if let Some((account, due)) = with(|recorder| recorder.last_moves(entry)).flatten() {
-        // It ended before the thread came to where it is now.
-        accounts::acting_for(account, || make(due));
-    }
-    let (answer, due) = with(|recorder| {
+    let act = |recorder: &mut Recorder| {
         recorder.enter(entry);
         let answer = act(recorder, entry);
         (answer, recorder.take_due())
-    })?;
+    };
+    let first = with(|recorder| match recorder.last_moves(entry) {
+        None => Ok(act(recorder)),
+        Some(last) => Err((last, act)),
+    });
+    let (answer, due) = match first? {
+        Ok(done) => done,
+        Err(((account, due), act)) => {
+            // It ended before the thread came to where it is now.
+            accounts::acting_for(account, || make(due));
+            with(act)?
+        }
+    };
     make(due);
     Some(answer)
 }
@@ -181,6 +190,7 @@ fn make(due: Due) {
 }
 
 /// `slot` was made just now.
+#[inline(never)]
 pub(super) fn born(slot: &Arc<impl Rests + 'static>) {
     if let Some(entry) = current::outermost() {
         with_entry(entry, |recorder, entry| recorder.bear(entry, slot));
@@ -218,10 +228,10 @@ impl Recorder {
 
     /// The account of the entry before, and the moves that are due behind its last use, if another entry is under way by now.
     fn last_moves(&mut self, entry: Entry) -> Option<(Account, Due)> {
-        let Now::Following(followed) = &mut self.now else { return None };
         if self.entry == Some(entry) {
             return None;
         }
+        let Now::Following(followed) = &mut self.now else { return None };
         followed.pass_end();
         Some((self.account.clone(), followed.take_due()))
     }

@@ -34,8 +34,6 @@ pub(super) struct Slot<T, D> {
     pub(super) tag: Tag,
     pub(super) yard: Arc<Yard>,
     device: D,
-    /// The stream of the device, without a question to it.
-    stream: Stream,
     state: RwLock<State<T, D>>,
     /// To have the array come.
     coming: Arc<Errand>,
@@ -138,10 +136,9 @@ impl<T: Element, D: Device> Slot<T, D> {
         };
         yard.came(tag.bytes);
         let device = array.device().clone();
-        let stream = device.stream_handle().clone();
         let state =
             RwLock::new(State { here: Some(array), away: None, is_clean: false, arrival: None, departure: None });
-        let slot = Arc::new(Slot { tag, yard: yard.clone(), device, stream, state, coming: Arc::default() });
+        let slot = Arc::new(Slot { tag, yard: yard.clone(), device, state, coming: Arc::default() });
         let known: Arc<dyn Rests> = slot.clone();
         yard.add(Arc::downgrade(&known));
         recorder::born(&slot);
@@ -150,6 +147,11 @@ impl<T: Element, D: Device> Slot<T, D> {
 
     pub(super) fn device(&self) -> &D {
         &self.device
+    }
+
+    /// The array's own stream, which is all that a device is made of.
+    fn stream(&self) -> &Stream {
+        self.device.stream_handle()
     }
 
     /// The state, for somebody who reads the array, unless it moves.
@@ -189,12 +191,12 @@ impl<T: Element, D: Device> Slot<T, D> {
     /// Notes a move for a subscriber of `tracing`.
     #[inline]
     fn tell(&self, way: &'static str) {
-        told::note(&self.stream, self.tag.bytes, way);
+        told::note(self.stream(), self.tag.bytes, way);
     }
 
     /// Makes a move that work of the array's stream may have to wait for.
     fn watch<R>(&self, act: impl FnOnce() -> R) -> R {
-        self.yard.waits.watch(&self.yard.moves, &self.stream, act)
+        self.yard.waits.watch(&self.yard.moves, self.stream(), act)
     }
 
     /// The state, locked, and in `room` the host's memory for a copy if one is to be made. `None` where somebody has it locked.
@@ -300,7 +302,7 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
 
     fn keep(&self, error: Error) {
         if !error.is_out_of_memory() {
-            self.stream.keep(error);
+            self.stream().keep(error);
         }
     }
 }

@@ -86,7 +86,7 @@ impl<T: Element, D: Device> Slot<T, D> {
         let lanes = self.yard.lanes()?;
         let find_room = || {
             self.yard.make_room(self.tag.bytes);
-            Room::new(&self.stream, dims)
+            Room::new(self.stream(), dims)
         };
         // Declared before the lock, so that it goes back behind that.
         let mut room = Some(if turn.is_beside_others { without_handlers(find_room) } else { find_room() }?);
