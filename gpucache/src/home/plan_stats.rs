@@ -257,6 +257,6 @@ impl std::ops::AddAssign for PlanStats {
         add(&mut self.deviations.larger, other.deviations.larger);
         add(&mut self.deviations.blocked, other.deviations.blocked);
         self.planning_time = self.planning_time.saturating_add(other.planning_time);
-        self.is_paused |= other.is_paused;
+        self.is_paused = self.is_paused || other.is_paused;
     }
 }

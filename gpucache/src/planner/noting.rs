@@ -25,7 +25,7 @@ pub(super) struct Noted {
 impl Planner {
     /// Counts entries, for what is noted.
     pub(crate) fn clock(&self) -> u64 {
-        u64::from(self.entry.number)
+        self.entry.number
     }
 
     /// How often the allocations of the latest recorded entry, taken as one round, come in it: 1 if they do not repeat.

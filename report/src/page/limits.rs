@@ -51,7 +51,7 @@ mod tests {
         let mut text =
             "step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,device\n".to_owned();
         let mut line = |step: u64, op: &str, id: u64, bytes: u64| {
-            let address = if id % 2 == 0 { 0x40_0000 } else { 0x80_0000 };
+            let address = if id.is_multiple_of(2) { 0x40_0000 } else { 0x80_0000 };
             text += &format!("{step},{op},{id},{bytes},1,0,0,step,,{address:#x},u8,{bytes},,1\n");
         };
         for step in 1..=10 {
