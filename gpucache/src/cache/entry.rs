@@ -137,7 +137,7 @@ impl Owner {
             match is_short {
                 true => local.planner.vacate_ring(shared),
                 false if !is_entered => local.planner.make_room(shared),
-                false => {}
+                false => local.planner.make_room_beside(shared),
             }
             local.planner.take_effects()
         });

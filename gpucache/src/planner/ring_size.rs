@@ -32,6 +32,8 @@ const STEP: u64 = 20;
 /// A ring has room for so many times its first block, at least [`LEAST_ROOM`]. Addresses cost nothing.
 const ROOM: u64 = 256;
 const LEAST_ROOM: u64 = 1 << 30;
+/// An entry that goes past the ring may grow the range by this share of it: that may be an array or two before what is carried.
+const PASSED: u64 = 64;
 /// A ring of which half is idle is given up, but not for a page.
 const LITTLE: u64 = 2 << 20;
 /// Entries between two looks at how much of a ring is in use: to grow again costs calls, and what a cache of keys needs for one prompt
@@ -77,7 +79,7 @@ impl Planner {
 
     /// No more memory was to be had.
     pub(crate) fn refuse_growth(&mut self) {
-        self.carry.waits.tried(self.entry.number, Pace::STEEP);
+        self.carry.waits.tried(self.entry.number, Pace::DOUBLING);
     }
 
     /// The ring's last block got so many bytes more, for which so much was taken from the device.
@@ -117,6 +119,16 @@ impl Planner {
         self.look_again();
     }
 
+    /// The range has to grow. Gives the ring up if this entry goes past it, and more of it is idle than in use.
+    pub(crate) fn make_room_beside(&mut self, shared: &Shared) {
+        let is_passed = self.carry.served() == self.carry.served_before;
+        let is_idle = self.carry.idle_bytes(shared) > shared.ring.live();
+        if is_passed && is_idle && self.entry.grown > self.carry.ring.bytes() / PASSED {
+            self.carry.waits.tried(self.entry.number, Pace::DOUBLING);
+            self.vacate_ring(shared);
+        }
+    }
+
     /// Nothing is served from the ring in this entry: what it holds idle would be missing elsewhere.
     pub(crate) fn leave_ring(&mut self, shared: &Shared) {
         self.vacate_ring(shared);
@@ -141,7 +153,7 @@ impl Planner {
         if *look_in == 0 {
             *look_in = LOOK_IN;
         }
-        is_used && self.plans.carry().largest > 0
+        is_used && self.plans.largest_carried() > 0
     }
 
     /// Where memory is wanted elsewhere: gives the ring up if more of it is idle than in use.
@@ -158,7 +170,7 @@ impl Planner {
             return;
         }
         if shared.ring.is_lost() || !self.needs_ring(shared.ring.live()) {
-            self.refuse_growth();
+            self.carry.waits.tried(self.entry.number, Pace::STEEP);
             return self.vacate_ring(shared);
         }
         if self.is_ring_fat(shared) {
