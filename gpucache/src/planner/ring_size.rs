@@ -3,7 +3,7 @@
 use super::Planner;
 use super::backoff::Pace;
 use super::carry::Carry;
-use super::effects::Vacated;
+use super::effects::{Effects, Vacated};
 use super::footprint::Trimming;
 use super::worth::Worth;
 use crate::device::{ALIGNMENT, Stream};
@@ -56,7 +56,7 @@ impl Planner {
         // Where lives are known to end in order, the largest array will come when as much is in use as now.
         let next = if plan.target > 0 { plan.largest.max(wanted) } else { wanted };
         let left = worth.limit(shared.ring.live().saturating_add(next)).saturating_sub(ring.bytes());
-        let (wanted, step) = (wanted.next_multiple_of(ALIGNMENT), (ring.bytes() / STEP).min(left));
+        let (wanted, step) = (wanted.checked_next_multiple_of(ALIGNMENT)?, (ring.bytes() / STEP).min(left));
         let lacks = ring.lacks(wanted);
         if lacks > left {
             worth.note_shortage();
@@ -129,9 +129,13 @@ impl Planner {
         }
     }
 
-    /// Nothing is served from the ring in this entry: what it holds idle would be missing elsewhere.
-    pub(crate) fn leave_ring(&mut self, shared: &Shared) {
-        self.vacate_ring(shared);
+    /// An entry begins. Without an arena nothing of it is served from the ring, whose idle memory would be missing elsewhere: gives the
+    /// ring up then.
+    pub(crate) fn leave_ring(&mut self, shared: &Shared) -> Effects {
+        if self.lacks_arena() {
+            self.vacate_ring(shared);
+        }
+        self.take_effects()
     }
 
     /// An arena of so many bytes is to come. Gives the ring up if both together would be too large: it begins anew, with what is carried
