@@ -13,7 +13,7 @@ const MIB: f64 = (1 << 20) as f64;
 #[derive(Clone, Debug)]
 pub struct Program {
     seed: u64,
-    pub entries: usize,
+    entries: usize,
     sizes: Vec<Size>,
     phases: Vec<Phase>,
 }
@@ -71,6 +71,7 @@ pub struct Outcome {
     pub peak: u64,
     /// The most bytes that were ever alive.
     pub alive: u64,
+    /// What its plans did.
     pub plans: Option<PlanStats>,
 }
 
@@ -92,6 +93,21 @@ impl Program {
         }
         phases.sort_by_key(|phase| phase.from);
         Program { seed, entries, sizes, phases }
+    }
+
+    /// Twenty-four arrays of unlike sizes, of which each entry replaces a random quarter.
+    pub fn random_quarter(seed: u64, entries: usize) -> Program {
+        let rng = &mut Rng::with_seed(seed);
+        let size = |rng: &mut Rng| (rng.usize(1..8) * 16) as f64 * MIB / [1.0, 2.0, 16.0][rng.usize(..3)];
+        let sizes = (0..24).map(|_| Size { bytes: size(rng), step: 0.0, text: 1, varies: 0.0 }).collect();
+        let (keeps, drops) = (Keeps::Replaced, Drops::AtOnce);
+        let phase = Phase { from: 0, chances: vec![0.25; 24], keeps, drops, temporaries: 0 };
+        Program { seed, entries, sizes, phases: vec![phase] }
+    }
+
+    /// How many entries it has.
+    pub fn entries(&self) -> usize {
+        self.entries
     }
 
     /// Runs it in a scope of its own, on a device of its own.
@@ -173,7 +189,13 @@ impl Phase {
             2 => rng.f64(),
             3 => [0.0, 1.0, all][rng.usize(..3)],
             4 => f64::from(u8::from(rng.u8(..8) == 0)) * all,
-            _ => if rng.u8(..8) == 0 { all } else { 1.0 },
+            _ => {
+                if rng.u8(..8) == 0 {
+                    all
+                } else {
+                    1.0
+                }
+            }
         };
         let chances = (0..arrays).map(|_| chance()).collect();
         let keeps = match rng.u8(..4) {

@@ -34,6 +34,7 @@ impl Owner {
             Begin::Ready => {}
             Begin::Install { bytes, stream, refused, may_grow } => {
                 self.install(bytes, &stream, refused, may_grow);
+                self.perform(self.with(|local, shared| local.planner.leave_ring(shared)));
                 #[cfg(feature = "tracing")]
                 self.tell_arena(stream.memory_id());
             }
@@ -45,13 +46,12 @@ impl Owner {
     fn install(&self, bytes: u64, stream: &Stream, refused: Option<Refused>, may_grow: bool) {
         let Some(range) = DeviceRange::of(stream) else { return };
         let Occupancy { live, peak_reserved, granule, .. } = range.occupancy();
-        // Without bytes all of it is carried, and the arena needs no block.
-        let is_in_vain = bytes > 0 && refused.is_some_and(|refused| refused.is_in_vain(live));
-        if is_in_vain || InNeed::is_any() {
-            return self.give_ring_up();
+        if refused.is_some_and(|refused| refused.is_in_vain(live)) || InNeed::is_any() {
+            return;
         }
         let _transit = Transit::begin();
         let slack = if may_grow { (peak_reserved / ARENA_SLACK).max(2 * granule) } else { 0 };
+        // Without bytes all of it is carried, and the arena needs no block.
         let found = (bytes > 0).then(|| {
             self.make_room(bytes, refused);
             self.find_arena(range, stream, bytes, peak_reserved.saturating_add(slack))
@@ -66,18 +66,7 @@ impl Owner {
         if let Some(block) = unwanted {
             range.free(stream, block);
         }
-        if self.with(|local, _| local.planner.lacks_arena()) {
-            self.give_ring_up();
-        }
         self.note_holding();
-    }
-
-    /// Gives the ring up, as nothing is served from it in an entry whose plan has no arena.
-    fn give_ring_up(&self) {
-        self.perform(self.with(|local, shared| {
-            local.planner.leave_ring(shared);
-            local.planner.take_effects()
-        }));
     }
 
     /// A block for plans, if the scope may hold so much more, with what that says for a diagnosis.
@@ -139,7 +128,7 @@ impl Owner {
             match is_short {
                 true => local.planner.vacate_ring(shared),
                 false if !is_entered => local.planner.make_room(shared),
-                false => {}
+                false => local.planner.make_room_beside(shared),
             }
             local.planner.take_effects()
         });

@@ -226,18 +226,33 @@ impl Planner {
     /// [`wants_growth`](Planner::wants_growth) then, it may grow, and be asked again.
     pub(crate) fn carry(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
         let before = self.carry.id;
-        let mut carried = self.serve_from_ring(shared, request, stream);
-        if carried.is_none() && !self.carry.waits.is_over(self.entry.number) && self.carry.ring.stop_growing() {
-            carried = self.serve_from_ring(shared, request, stream);
-        }
+        let carried = self.serve_all_round(shared, request, stream);
         // A ring that was just taken away does not come back in the same moment.
-        if carried.is_none() && self.carry.id == before && self.carry.entries > PATIENCE {
-            match self.carry.worth.may_try(self.entry.number) {
-                true => self.carry.wanted = Some(request.bytes as u64),
-                false => self.carry_aside(),
-            }
+        if carried.is_none() && self.carry.id == before {
+            self.note_lack(request.bytes as u64);
         }
         carried
+    }
+
+    /// Serves a request from the ring, whose end is where it is as long as it may not grow.
+    fn serve_all_round(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
+        let carried = self.serve_from_ring(shared, request, stream);
+        let may_grow = carried.is_some() || self.carry.waits.is_over(self.entry.number);
+        if !may_grow && self.carry.ring.stop_growing() {
+            return self.serve_from_ring(shared, request, stream);
+        }
+        carried
+    }
+
+    /// The ring has no room for a request of so many bytes: it may grow, or the request goes beside it.
+    fn note_lack(&mut self, bytes: u64) {
+        if self.carry.entries <= PATIENCE {
+            return;
+        }
+        match self.carry.worth.may_try(self.entry.number) {
+            true => self.carry.wanted = Some(bytes),
+            false => self.carry_aside(),
+        }
     }
 
     /// Serves a request from the ring as that is.

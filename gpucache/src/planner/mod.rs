@@ -179,7 +179,8 @@ impl Planner {
         match self.plans.stream() {
             Some(stream) if self.plans.are_laid_out() => {
                 self.refused.iter_mut().for_each(Refused::count);
-                let refused = self.refused;
+                // What needs no block is never refused.
+                let refused = self.refused.filter(|_| self.plans.bytes() > 0);
                 // Where sizes grow, so does the range, and waiting finds no more room.
                 let may_grow = self.plans.grows() || refused.is_some_and(|refused| refused.was_patient());
                 Begin::Install { bytes: self.plans.bytes(), stream: stream.clone(), refused, may_grow }

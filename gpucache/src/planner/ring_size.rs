@@ -3,7 +3,7 @@
 use super::Planner;
 use super::backoff::Pace;
 use super::carry::Carry;
-use super::effects::Vacated;
+use super::effects::{Effects, Vacated};
 use super::footprint::Trimming;
 use super::worth::Worth;
 use crate::device::{ALIGNMENT, Stream};
@@ -35,6 +35,8 @@ const STEP: u64 = 20;
 /// A ring has room for so many times its first block, at least [`LEAST_ROOM`]. Addresses cost nothing.
 const ROOM: u64 = 256;
 const LEAST_ROOM: u64 = 1 << 30;
+/// An entry that goes past the ring may grow the range by this share of it: that may be an array or two before what is carried.
+const PASSED: u64 = 64;
 /// A ring of which half is idle is given up, but not for a page.
 const LITTLE: u64 = 2 << 20;
 /// Entries between two looks at how much of a ring is in use: to grow again costs calls, and what a cache of keys needs for one prompt
@@ -61,7 +63,7 @@ impl Planner {
         // Where lives are known to end in order, the largest array will come when as much is in use as now.
         let next = if plan.target > 0 { plan.largest.max(wanted) } else { wanted };
         let left = worth.limit(shared.ring.live().saturating_add(next)).saturating_sub(ring.bytes());
-        let (wanted, step) = (wanted.next_multiple_of(ALIGNMENT), (ring.bytes() / STEP).min(left));
+        let (wanted, step) = (wanted.checked_next_multiple_of(ALIGNMENT)?, (ring.bytes() / STEP).min(left));
         let lacks = ring.lacks(wanted);
         if lacks > left {
             worth.note_shortage();
@@ -89,7 +91,7 @@ impl Planner {
 
     /// No more memory was to be had.
     pub(crate) fn refuse_growth(&mut self) {
-        self.carry.waits.tried(self.entry.number, Pace::STEEP);
+        self.carry.waits.tried(self.entry.number, Pace::DOUBLING);
     }
 
     /// The ring's last block got so many bytes more, for which so much was taken from the device.
@@ -130,9 +132,23 @@ impl Planner {
         self.look_again();
     }
 
-    /// Nothing is served from the ring in this entry: what it holds idle would be missing elsewhere.
-    pub(crate) fn leave_ring(&mut self, shared: &Shared) {
-        self.vacate_ring(shared);
+    /// The range has to grow. Gives the ring up if this entry goes past it, and more of it is idle than in use.
+    pub(crate) fn make_room_beside(&mut self, shared: &Shared) {
+        let is_passed = self.carry.served() == self.carry.served_before;
+        let is_idle = self.carry.idle_bytes(shared) > shared.ring.live();
+        if is_passed && is_idle && self.entry.grown > self.carry.ring.bytes() / PASSED {
+            self.carry.waits.tried(self.entry.number, Pace::DOUBLING);
+            self.vacate_ring(shared);
+        }
+    }
+
+    /// An entry begins. Without an arena nothing of it is served from the ring, whose idle memory would be missing elsewhere: gives the
+    /// ring up then.
+    pub(crate) fn leave_ring(&mut self, shared: &Shared) -> Effects {
+        if self.lacks_arena() {
+            self.vacate_ring(shared);
+        }
+        self.take_effects()
     }
 
     /// An arena of so many bytes is to come. Gives the ring up if both together would be too large: it begins anew, with what is carried
@@ -154,7 +170,7 @@ impl Planner {
         if *look_in == 0 {
             *look_in = LOOK_IN;
         }
-        is_used && self.plans.carry().largest > 0
+        is_used && self.plans.largest_carried() > 0
     }
 
     /// Where memory is wanted elsewhere: gives the ring up if more of it is idle than in use.
@@ -171,7 +187,7 @@ impl Planner {
             return;
         }
         if shared.ring.is_lost() || !self.needs_ring(shared.ring.live()) {
-            self.refuse_growth();
+            self.carry.waits.tried(self.entry.number, Pace::STEEP);
             return self.vacate_ring(shared);
         }
         if self.is_ring_fat(shared) {

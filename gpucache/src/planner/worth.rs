@@ -23,7 +23,7 @@ pub(super) struct Worth {
 
 /// Ring and arena may have this share more bytes than were in use in them at once: less than the range's best fit wastes where sizes
 /// vary, and enough for the ends of turns.
-const SHARE: u64 = 8;
+const SHARE: u64 = 6;
 /// A page of the device, by which a ring may be larger in any case.
 const LITTLE: u64 = 2 << 20;
 /// What such an entry adds; any other one takes 1 off.
