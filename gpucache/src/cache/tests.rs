@@ -110,7 +110,7 @@ fn a_panic_as_the_scope_is_left_leaves_it() {
     let cache = Cache::leak();
     for depth in 1..3 {
         let terms = Terms { recycle: Recycle::Keyed, limit: u64::MAX };
-        (0..depth).for_each(|_| drop(cache.enter(terms, Visit::Entry)));
+        (0..depth).for_each(|_| _ = cache.enter(terms, Visit::Entry));
         (0..depth).for_each(|_| assert!(panics(|| cache.owner().unwrap().exit_after(|_| panic!("on purpose")))));
         assert!(is_usable(cache), "{depth}");
     }

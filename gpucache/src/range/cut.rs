@@ -22,9 +22,19 @@ pub(crate) enum Cut {
     OrWait,
 }
 
+impl Cut {
+    /// The same without a wait.
+    pub(super) fn now(self) -> Cut {
+        if self == Cut::OrWait { Cut::IfIdle } else { self }
+    }
+}
+
 /// A handle is cut if more than this share of what is reserved goes back by that, which takes two calls: handles of usual length are
 /// no longer.
 const CUT_SHARE: u64 = 1024;
+
+/// So many places are tried: with more handles are unmapped for little.
+const MOST_PLACES: u32 = 8;
 
 /// Free memory of one tag at an end of a block, which the block may lie in already.
 struct End {
@@ -67,6 +77,24 @@ impl<P: Pages> Range<P> {
         self.cut(ends, (start, end), cut, is_idle)
     }
 
+    /// Cuts where a block of so many bytes is to be mapped. That may lead to another place, where less is missing by then.
+    pub(super) fn cut_windows(
+        &mut self,
+        bytes: u64,
+        cut: Cut,
+        may_use: &impl Fn(Tag) -> bool,
+        is_idle: &impl Fn(Tag) -> bool,
+    ) -> Result<(), P::Error> {
+        for _ in 0..MOST_PLACES {
+            let window = self.lacking(bytes, may_use).and_then(|(_, window)| window);
+            match self.cut_at_ends(window, cut.now(), is_idle) {
+                Some(handles) if !handles.is_empty() => self.unmap_idle(&handles)?,
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
     fn cut(
         &self,
         ends: impl Iterator<Item = End>,
@@ -78,6 +106,8 @@ impl<P: Pages> Range<P> {
         let may_cut = cut != Cut::Never && self.backing == Backing::Span;
         for end in ends.filter(|_| may_cut) {
             match self.loose(&end, block) {
+                // Work of which nobody tells may use it: it stays whole.
+                Some(_) if end.tag.freed() > self.settled => {}
                 Some(handle) if is_idle(end.tag) => handles.push(handle),
                 Some(_) if cut == Cut::OrWait => return None,
                 _ => {}

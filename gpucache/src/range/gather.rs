@@ -73,12 +73,13 @@ impl<P: Pages> Range<P> {
                     handles.map(|handles| handles.into_iter().map(|handle| IdleHandle { span, ..handle }).collect())
                 }
             },
-            None => self.in_exchange(rounded, limit, &may_use, is_idle),
+            None => self.in_exchange(rounded, limit, &may_use, &is_idle),
         };
         let Some(idle) = idle else { return Ok(None) };
         self.move_out(&idle)?;
-        // Looks for a window anew, since holes have merged. The one found before is still there: what was unmapped in it are handles of
-        // which it misses a part.
+        self.cut_windows(rounded, limit.cut, &may_use, &is_idle).map_err(RangeError::Pages)?;
+        // Looks for a window anew, since holes have merged. The one found before is still there: of what was unmapped it misses less
+        // than that.
         let block = self.grow_exactly(rounded, may_use)?;
         if block.is_some() {
             self.count(rounded);
@@ -95,11 +96,9 @@ impl<P: Pages> Range<P> {
         is_idle: impl Fn(Tag) -> bool,
     ) -> Option<Vec<IdleHandle>> {
         let (missing, window) = self.lacking(bytes, may_use)?;
-        let cut = self.cut_at_ends(window, limit.cut, &is_idle)?;
-        let mut idle = self.in_exchange_for(missing, window, limit, may_use, is_idle)?;
-        idle.extend(cut);
-        idle.sort_unstable_by_key(|handle| handle.offset);
-        Some(idle)
+        // Nothing is unmapped if a handle is to be waited for.
+        self.cut_at_ends(window, limit.cut, &is_idle)?;
+        self.in_exchange_for(missing, window, limit, may_use, is_idle)
     }
 
     /// What to unmap so that so many `missing` bytes can be mapped within `limit`, outside of `window`, in order of address.
@@ -131,7 +130,7 @@ impl<P: Pages> Range<P> {
         if bytes_of(&settled) < wanted { idle } else { settled }
     }
 
-    fn is_settled(&self, handle: &IdleHandle) -> bool {
+    pub(super) fn is_settled(&self, handle: &IdleHandle) -> bool {
         self.fit.spans.at(handle.span).tag.freed() <= self.settled
     }
 
@@ -148,7 +147,7 @@ impl<P: Pages> Range<P> {
 
     /// How many bytes have to be mapped for a block of `bytes`, and its window, which a chunk of its own does not have.
     /// `None` if nowhere so many addresses are free.
-    fn lacking(&self, bytes: u64, may_use: &impl Fn(Tag) -> bool) -> Option<(u64, Option<Window>)> {
+    pub(super) fn lacking(&self, bytes: u64, may_use: &impl Fn(Tag) -> bool) -> Option<(u64, Option<Window>)> {
         match self.backing {
             Backing::Span => {
                 let window = window::best(&self.fit.spans, bytes, self.granule, may_use)?;

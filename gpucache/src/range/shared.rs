@@ -125,8 +125,7 @@ impl DeviceRange {
         match self.try_gather(stream, bytes, limit)? {
             Some(carved) => Ok(Some(carved)),
             None if self.finish_own(stream)? || limit.cut == Cut::OrWait => {
-                let cut = if limit.cut == Cut::OrWait { Cut::IfIdle } else { limit.cut };
-                self.try_gather(stream, bytes, Limit { cut, ..limit })
+                self.try_gather(stream, bytes, Limit { cut: limit.cut.now(), ..limit })
             }
             None => Ok(None),
         }
