@@ -265,6 +265,7 @@ fn streams_are_kept_while_their_work_may_use_memory() {
     assert_eq!(counted(&memory)[2], 1);
     world.advance(lane, 1);
     streams.retire();
+    assert_eq!(streams.take_ended().len(), 1);
     assert!(backend.upgrade().is_none(), "nobody needs it");
     // Another stream in its slot finds the old memory free for all, and its own ordered.
     let (c, other) = world.stream();
