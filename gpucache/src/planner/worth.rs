@@ -1,7 +1,7 @@
 //! Whether a ring is worth its memory. Pure decisions over bytes.
 //!
 //! A ring lays arrays side by side that are dropped in the order of their births. If they are dropped in another order, live arrays of
-//! unlike sizes leave gaps between them, and the ring needs up to 2.5 times the bytes that are alive in it. The range's best fit
+//! unlike sizes leave gaps between them, and the ring takes up to 2.5 times the bytes that are alive in it. The range's best fit
 //! needs 1.1 to 1.6 times as many then. So a ring may have little more bytes than were ever in use in it at once. A ring that
 //! has too little room all the same is given up: then the range serves what the ring carried. A ring is tried again after a
 //! while, and ever more rarely.
@@ -84,5 +84,66 @@ impl Worth {
 
     pub(super) fn forget_waits(&mut self) {
         self.trials = Backoff::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IN_USE: u64 = 60 << 20;
+
+    /// The entry after which the ring goes, if entries of these kinds come over and over: too small (`true`) or as it should be.
+    fn goes_after(kinds: &[bool]) -> Option<usize> {
+        let mut worth = Worth::default();
+        kinds.iter().cycle().take(1000).position(|&is_short| {
+            if is_short {
+                worth.note_shortage();
+            }
+            worth.is_over(IN_USE, IN_USE)
+        })
+    }
+
+    #[test]
+    fn a_ring_goes_that_is_too_small_in_more_than_a_third_of_all_entries() {
+        assert_eq!(goes_after(&[true]), Some(3));
+        assert!(goes_after(&[true, false]).is_some());
+        assert_eq!(goes_after(&[true, false, false]), None);
+        assert_eq!(goes_after(&[false]), None);
+    }
+
+    #[test]
+    fn a_ring_goes_that_is_too_large_beside_its_arena() {
+        let too_much = IN_USE + IN_USE / SHARE + LITTLE + 1;
+        let mut worth = Worth::default();
+        let entries: Vec<bool> = (0..4).map(|_| worth.is_over(too_much, IN_USE)).collect();
+        assert_eq!(entries, [false, false, false, true]);
+        let mut worth = Worth::default();
+        assert!((0..1000).all(|_| !worth.is_over(too_much - 1, IN_USE)));
+    }
+
+    #[test]
+    fn a_ring_may_grow_with_what_was_in_use_in_it() {
+        let mut worth = Worth::default();
+        assert_eq!(worth.limit(IN_USE), IN_USE + IN_USE / SHARE + LITTLE);
+        assert_eq!(worth.limit(0), worth.limit(IN_USE), "what was in use counts");
+        worth.begin();
+        assert_eq!(worth.limit(0), LITTLE, "in another ring it does not");
+        assert_eq!(worth.limit(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn rings_are_tried_ever_more_rarely() {
+        let mut worth = Worth::default();
+        let mut trials = Vec::new();
+        for entry in 0..100_000 {
+            if worth.may_try(entry) {
+                trials.push(entry);
+                worth.gave_up(entry);
+            }
+        }
+        assert_eq!(trials, [0, 64, 640, 5312, 42752]);
+        worth.forget_waits();
+        assert!(worth.may_try(0));
     }
 }
