@@ -50,9 +50,9 @@ impl<P: Pages> Range<P> {
     /// The handles to cut for a block that was just carved from the front of a free span; `None` if that has to wait.
     pub(super) fn cut_carved(&self, block: &Block, cut: Cut, is_idle: impl Fn(Tag) -> bool) -> Option<Vec<IdleHandle>> {
         let spans = &self.fit.spans;
-        let (node, next) = (spans.at(block.node), spans.at(spans.at(block.node).next));
-        let has_rest = next.state == Some(SpanState::Free) && next.tag == node.tag;
-        let to = if has_rest { next.end() } else { node.end() };
+        let node = spans.at(block.node);
+        let has_rest = spans.state(node.next) == Some(SpanState::Free) && spans.at(node.next).tag == node.tag;
+        let to = if has_rest { spans.at(node.next).end() } else { node.end() };
         let end = End { span: block.node, address: node.end() - 1, from: node.offset, to, tag: node.tag };
         self.cut([end].into_iter(), (node.offset, node.end()), cut, is_idle)
     }
