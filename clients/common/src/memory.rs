@@ -82,6 +82,10 @@ impl Memory {
         if mode == Mode::Pool {
             pool.keep_everything()?;
         }
+        if mode == Mode::Scope {
+            // The device is known from here on, so that a trace of the run has the first step too.
+            scope::held(device)?;
+        }
         let used_before = nvml::used_bytes(device);
         Ok(Self { mode, device, names, pool, _context: context, used_before, halfway: Halfway::default() })
     }

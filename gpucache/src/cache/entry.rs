@@ -156,10 +156,6 @@ impl Owner {
             while let Some(record) = self.with(Local::overflow) {
                 self.release(record);
             }
-            // What an entry before the plan left in a list is in the way of a page that could go back.
-            while let Some(record) = self.with(Local::take_unused) {
-                self.release(record);
-            }
             self.tell_demand();
             let look = trim(range, stream.memory_id(), last);
             self.with(|local, shared| local.planner.looked(shared, look));

@@ -51,9 +51,8 @@ impl<P: Pages> Range<P> {
     pub(super) fn cut_carved(&self, block: &Block, cut: Cut, is_idle: impl Fn(Tag) -> bool) -> Option<Vec<IdleHandle>> {
         let spans = &self.fit.spans;
         let node = spans.at(block.node);
-        // A chunk has no neighbour at its end.
-        let rest = spans.state(node.next).filter(|&state| state == SpanState::Free).map(|_| spans.at(node.next));
-        let to = rest.filter(|rest| rest.tag == node.tag).map_or(node.end(), |rest| rest.end());
+        let has_rest = spans.state(node.next) == Some(SpanState::Free) && spans.at(node.next).tag == node.tag;
+        let to = if has_rest { spans.at(node.next).end() } else { node.end() };
         let end = End { span: block.node, address: node.end() - 1, from: node.offset, to, tag: node.tag };
         self.cut([end].into_iter(), (node.offset, node.end()), cut, is_idle)
     }

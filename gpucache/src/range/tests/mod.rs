@@ -3,6 +3,7 @@
 mod bins;
 mod cases;
 mod choice;
+mod cut;
 mod device;
 mod failure;
 mod gather;

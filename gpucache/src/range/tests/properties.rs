@@ -108,11 +108,8 @@ impl Pair {
             Op::Trim(keep) => self.trim(pinned + keep),
             Op::Gather(bytes, aim, more) => {
                 let memory = self.range.pages().memory;
-                let limit = Limit {
-                    aim: (pinned + aim).min(memory),
-                    most: (pinned + aim + more).min(memory),
-                    cut: Cut::IfIdle,
-                };
+                let limit =
+                    Limit { aim: (pinned + aim).min(memory), most: (pinned + aim + more).min(memory), cut: Cut::Never };
                 self.gather(bytes, limit);
             }
         }
