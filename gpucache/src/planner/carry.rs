@@ -229,7 +229,7 @@ impl Planner {
         let carried = self.serve_all_round(shared, request, stream);
         // A ring that was just taken away does not come back in the same moment.
         if carried.is_none() && self.carry.id == before {
-            self.note_lack(request.bytes as u64);
+            self.note_lack(shared, request.bytes as u64);
         }
         carried
     }
@@ -245,13 +245,13 @@ impl Planner {
     }
 
     /// The ring has no room for a request of so many bytes: it may grow, or the request goes beside it.
-    fn note_lack(&mut self, bytes: u64) {
+    fn note_lack(&mut self, shared: &Shared, bytes: u64) {
         if self.carry.entries <= PATIENCE {
             return;
         }
         match self.carry.worth.may_try(self.entry.number) {
             true => self.carry.wanted = Some(bytes),
-            false => self.carry_aside(),
+            false => self.carry_aside(shared, bytes),
         }
     }
 
@@ -278,13 +278,6 @@ impl Planner {
         self.note_use(shared);
         self.note(shared, &mut record, request);
         Some(record)
-    }
-
-    /// The request that the ring had no room for goes beside it.
-    pub(crate) fn carry_aside(&mut self) {
-        self.carry.wanted = None;
-        self.carry.ring.pass();
-        self.entry.aside += 1;
     }
 
     /// Takes back what the ring served.

@@ -56,6 +56,7 @@ impl Planner {
     pub(crate) fn wanted_growth(&mut self, shared: &Shared) -> Option<Growth> {
         let wanted = self.carry.wanted?;
         let stream = self.plans.stream()?.clone();
+        let room_for_all = self.room_for_all(shared, wanted);
         let Carry { ring, waits, plan, worth, .. } = &mut self.carry;
         if ring.regions() > MOST_REGIONS || !waits.is_over(self.entry.number) {
             return None;
@@ -63,6 +64,7 @@ impl Planner {
         // Where lives are known to end in order, the largest array will come when as much is in use as now.
         let next = if plan.target > 0 { plan.largest.max(wanted) } else { wanted };
         let left = worth.limit(shared.ring.live().saturating_add(next)).saturating_sub(ring.bytes());
+        let left = left.min(room_for_all);
         let (wanted, step) = (wanted.checked_next_multiple_of(ALIGNMENT)?, (ring.bytes() / STEP).min(left));
         let lacks = ring.lacks(wanted);
         if lacks > left {
@@ -78,10 +80,45 @@ impl Planner {
             lacking => wanted.max(lacking),
         };
         let room = plan.target.max(plan.largest.max(wanted).saturating_mul(ROOM)).max(LEAST_ROOM);
-        // Of arena and ring that is idle: the range takes it for live.
-        let planned = held + self.arena.as_ref().map_or(0, |arena| arena.bytes);
-        let idle = planned.saturating_sub(shared.planned_bytes());
+        // The range takes it for live.
+        let idle = self.reserved_bytes().saturating_sub(shared.planned_bytes());
         Some(Growth { stream, more, bytes, whole, held, room, idle })
+    }
+
+    /// Bytes of arena and ring.
+    fn reserved_bytes(&self) -> u64 {
+        self.carry.ring.bytes().saturating_add(self.arena.as_ref().map_or(0, |arena| arena.bytes))
+    }
+
+    /// How many bytes arena, ring and what is beside them may have more, where so many are wanted now. While there is no ring it may have
+    /// as many as it wants.
+    fn room_for_all(&self, shared: &Shared, wanted: u64) -> u64 {
+        if !self.carry.is_there() {
+            return u64::MAX;
+        }
+        let busy = shared.counters.busy_bytes.get();
+        let in_use = busy.saturating_add(shared.planned_bytes()).saturating_add(wanted);
+        let held = self.reserved_bytes().saturating_add(busy);
+        Worth::allowed(in_use.max(shared.counters.demand.get())).saturating_sub(held)
+    }
+
+    /// The request that the ring had no room for goes beside it. Gives the ring up if both together would be too much: then the range has
+    /// what was idle in it.
+    pub(crate) fn carry_aside(&mut self, shared: &Shared, bytes: u64) {
+        self.carry.wanted = None;
+        self.carry.ring.pass();
+        self.entry.aside += 1;
+        if bytes > self.room_for_all(shared, bytes) {
+            self.give_ring_up(shared);
+        }
+    }
+
+    /// Less memory will do without the ring.
+    fn give_ring_up(&mut self, shared: &Shared) {
+        self.carry.worth.gave_up(self.entry.number);
+        self.vacate_ring(shared);
+        // The range has the ring's memory now, which may be more than is needed.
+        self.trimming = Trimming::since(shared.counters.times_taken());
     }
 
     /// Whether it has one, or had it until it was taken away.
@@ -191,23 +228,18 @@ impl Planner {
             return self.vacate_ring(shared);
         }
         if self.is_ring_fat(shared) {
-            self.carry.worth.gave_up(self.entry.number);
-            self.vacate_ring(shared);
-            // The range has the ring's memory now, which may be more than is needed.
-            self.trimming = Trimming::since(shared.counters.times_taken());
-            return;
+            return self.give_ring_up(shared);
         }
         self.shorten_ring(shared);
     }
 
     /// Whether less memory will do without the ring.
     fn is_ring_fat(&mut self, shared: &Shared) -> bool {
-        let arena = self.arena.as_ref().map_or(0, |arena| arena.bytes);
-        let in_use = shared.counters.plan.peak.get();
+        let (reserved, in_use) = (self.reserved_bytes(), shared.counters.plan.peak.get());
         if self.entry.aside > 0 && self.carry.served() == self.carry.served_before {
             self.carry.worth.note_shortage();
         }
-        self.carry.worth.is_over(self.carry.ring.bytes() + arena, in_use)
+        self.carry.worth.is_over(reserved, in_use)
     }
 
     /// Gives back what is free at the ring's end and not needed for its turns.

@@ -33,12 +33,12 @@ const MOST_SHORTAGES: u32 = 4 * SHORT;
 /// A trial costs the memory of a ring for some entries, and pages that move.
 const TRIALS: Pace = Pace { first: 64, factor: 8, longest: 1 << 18 };
 
-/// As many bytes may be reserved where so many are in use at once.
-fn allowed(in_use: u64) -> u64 {
-    in_use.saturating_add(in_use / SHARE).saturating_add(LITTLE)
-}
-
 impl Worth {
+    /// As many bytes may be reserved where so many are in use at once.
+    pub(super) fn allowed(in_use: u64) -> u64 {
+        in_use.saturating_add(in_use / SHARE).saturating_add(LITTLE)
+    }
+
     /// Whether a ring may grow, or begin, in this entry.
     pub(super) fn may_try(&self, entry: u64) -> bool {
         self.trials.is_over(entry)
@@ -47,12 +47,12 @@ impl Worth {
     /// How many bytes the ring may have. So many were to be in use in it just now.
     pub(super) fn limit(&mut self, in_use: u64) -> u64 {
         self.most = self.most.max(in_use);
-        allowed(self.most)
+        Worth::allowed(self.most)
     }
 
     /// Whether ring and arena of so many bytes together are too large, if at most `in_use` were ever in use at once.
     pub(super) fn is_too_much(bytes: u64, in_use: u64) -> bool {
-        bytes > allowed(in_use)
+        bytes > Worth::allowed(in_use)
     }
 
     /// A request was refused, since the ring would have become larger than its limit.
