@@ -90,7 +90,7 @@ impl Owner {
 /// Lengthens the last block, or adds one. What fails leaves all as it was: the request goes beside the ring, and meets a failure of
 /// the device there.
 fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Option<Grown> {
-    let Growth { stream, more, bytes, whole, held, room } = growth;
+    let Growth { stream, more, bytes, room, .. } = growth;
     let Occupancy { reserved, granule, .. } = range.occupancy();
     let limit = Limit { cut: Cut::IfIdle, ..Limit::aiming_at(reserved) };
     let last = leased.as_ref().and_then(|leased| leased.pieces.last());
@@ -100,14 +100,13 @@ fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Op
         leased.iter_mut().for_each(|leased| leased.bytes += bytes);
         return Some(Grown { address: None, bytes, taken: carved.taken });
     }
-    // A room has whole pages of its own. A ring that fits into one lies among other blocks: a number that outlives its entry would
-    // else hold a page.
-    let is_small = held.saturating_add(*whole) <= granule;
-    let roomy = if is_small { None } else { range.allocate_in_room(stream, *bytes, *room, limit).ok().flatten() };
-    let (carved, bytes, room) = match roomy {
+    let small = small_block(growth, granule);
+    let in_room =
+        if small.is_some() { None } else { range.allocate_in_room(stream, *bytes, *room, limit).ok().flatten() };
+    let (carved, bytes, room) = match in_room {
         Some((carved, bytes, room)) => (carved, bytes, Some(room)),
         None => {
-            let bytes = if is_small { *whole } else { *bytes };
+            let bytes = small.unwrap_or(*bytes);
             (range.gather(stream, bytes, limit).ok().flatten()?, bytes, None)
         }
     };
@@ -115,4 +114,20 @@ fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Op
     leased.bytes += bytes;
     leased.pieces.push(Piece { block: carved.block, room });
     Some(Grown { address: Some(carved.address), bytes, taken: carved.taken })
+}
+
+/// The first block of a small ring of which it is not known how large it gets, and how many times as large as the ring each further
+/// one is: four of them fill half a page of 2 MiB.
+const SMALLEST: u64 = 16 << 10;
+const FOLD: u64 = 3;
+
+/// The bytes of a block for a ring that fits into one page: all that it needs, as far as that is known. It lies among other blocks, as a
+/// room has whole pages of its own: a number that outlives its entry would hold one.
+fn small_block(growth: &Growth, granule: u64) -> Option<u64> {
+    let Growth { bytes, held, target, .. } = *growth;
+    let whole = match target.saturating_sub(held) {
+        0 => bytes.max(held.saturating_mul(FOLD)).max(SMALLEST),
+        lacking => bytes.max(lacking),
+    };
+    (held.saturating_add(whole) <= granule).then_some(whole)
 }

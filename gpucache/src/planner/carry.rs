@@ -56,9 +56,9 @@ pub(crate) struct Growth {
     pub(crate) more: u64,
     /// What a block of its own lacks.
     pub(crate) bytes: u64,
-    /// A block that makes the ring as large as it gets, as far as that is known, and `held` is what the ring has.
-    pub(crate) whole: u64,
+    /// What the ring has, and as far as it grows; 0 if that is not known.
     pub(crate) held: u64,
+    pub(crate) target: u64,
     /// Addresses to keep free for a block that is new.
     pub(crate) room: u64,
 }
@@ -77,10 +77,6 @@ const LITTLE: u64 = 2 << 20;
 /// Entries between two looks at how much of a ring is in use: to grow again costs calls, and what a cache of keys needs for one prompt
 /// the next one needs again, after some hundred tokens.
 const LOOK_IN: u32 = 1024;
-/// The first block of a ring of which it is not known how large it gets, and how many times as large as the ring each further one is:
-/// four of them fill a page of 2 MiB by half, as long as it lies in one.
-const SMALLEST: u64 = 16 << 10;
-const FOLD: u64 = 3;
 /// A ring of more blocks than this grows no more: each wastes up to an array at its end.
 const MOST_REGIONS: usize = 8;
 /// What is free at the end of the ring goes back if it is more than this share of what the turns need.
@@ -304,12 +300,7 @@ impl Planner {
         let more = ring.lacks(wanted).max(step).next_multiple_of(ALIGNMENT);
         let bytes = wanted.max(step).next_multiple_of(ALIGNMENT);
         let room = plan.target.max(plan.largest.max(wanted).saturating_mul(ROOM)).max(LEAST_ROOM);
-        let held = ring.bytes();
-        let whole = match plan.target.saturating_sub(held) {
-            0 => bytes.max(held.saturating_mul(FOLD)).max(SMALLEST),
-            lacking => bytes.max(lacking),
-        };
-        may_grow.then_some(Growth { stream, more, bytes, whole, held, room })
+        may_grow.then_some(Growth { stream, more, bytes, held: ring.bytes(), target: plan.target, room })
     }
 
     /// Whether it has one, or had it until it was taken away.
