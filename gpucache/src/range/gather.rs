@@ -38,6 +38,16 @@ impl Limit {
         Limit { aim: bytes, most: u64::MAX, cut: Cut::Never }
     }
 
+    /// Whether there may be no block only because a long handle is in use.
+    pub(super) fn waits(&self) -> bool {
+        self.cut == Cut::OrWait
+    }
+
+    /// The same for a caller who has waited.
+    pub(super) fn at_once(self) -> Limit {
+        Limit { cut: self.cut.now(), ..self }
+    }
+
     /// No more than `bytes`.
     pub(crate) fn at(bytes: u64) -> Limit {
         Limit { aim: bytes, most: bytes, cut: Cut::Never }

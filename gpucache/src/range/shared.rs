@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, TryLockError, Weak};
 use super::fit::EVERY_SPAN;
 use super::ordered::{Carved, Ordered};
 use super::patience::{LONG, SHORT, patiently};
-use super::{Block, Cut, Limit, Range, Room};
+use super::{Block, Limit, Range, Room};
 use crate::base::error::Result;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Memory, Source, Stream};
@@ -124,9 +124,7 @@ impl DeviceRange {
     pub(crate) fn gather(&self, stream: &Stream, bytes: u64, limit: Limit) -> Result<Option<Carved>> {
         match self.try_gather(stream, bytes, limit)? {
             Some(carved) => Ok(Some(carved)),
-            None if self.finish_own(stream)? || limit.cut == Cut::OrWait => {
-                self.try_gather(stream, bytes, Limit { cut: limit.cut.now(), ..limit })
-            }
+            None if self.finish_own(stream)? || limit.waits() => self.try_gather(stream, bytes, limit.at_once()),
             None => Ok(None),
         }
     }

@@ -1,5 +1,6 @@
 //! Long handles of which a block needs a part.
 
+use super::super::handles::IdleHandle;
 use super::super::{Block, Cut, Limit, Range, Tag};
 use super::device::{Device, GRANULE};
 use super::failure::{consistent, picture};
@@ -83,19 +84,17 @@ fn work_on_a_long_handle_is_waited_for_if_that_is_wanted() {
 #[test]
 fn a_place_where_pages_are_missing_is_cut_too() {
     let (mut range, all) = blocks(24);
-    // Every second block of the first half stays.
-    let stays = |place: usize| place < 12 && place.is_multiple_of(2);
-    let (kept, gone): (Vec<_>, Vec<_>) = all.into_iter().enumerate().partition(|&(place, _)| stays(place));
-    free(&mut range, gone.into_iter().map(|(_, block)| block));
-    // What is free at the end lacks some granules, which move there from the holes between the others.
-    let bytes = 13 * LONG * GRANULE + 3 * GRANULE;
+    let gone = all[18].offset();
+    free(&mut range, all);
+    let span = range.fit.free_spans(0)[0];
+    range.unmap_idle(&[IdleHandle { span, offset: gone, bytes: LONG * GRANULE }]).unwrap();
     let before = range.stats().reserved;
+    // From the beginning over the hole to the middle of a handle.
+    let bytes = 20 * LONG * GRANULE + LONG / 2 * GRANULE;
     let block = range.gather(bytes, limit(Cut::OrWait), |_| true, |_| true).unwrap().unwrap();
+    assert_eq!(block.offset(), 0);
     assert!(range.stats().reserved <= before);
-    let idle = range.stats().reserved - range.stats().live;
-    let trimmed = range.trim(0, |_| true).unwrap();
-    assert!(idle - trimmed <= GRANULE, "what is left is a part of a granule: {idle}, {trimmed}");
+    range.trim(0, |_| true).unwrap();
+    assert_eq!(range.stats().reserved, bytes, "the block and nothing else");
     consistent(&range);
-    range.free(block, Tag::NOBODY);
-    free(&mut range, kept.into_iter().map(|(_, block)| block));
 }
