@@ -40,6 +40,8 @@ pub(crate) trait Compute {
 
     fn device(&self) -> &Self::Device;
 
+    fn measure(&self) {}
+
     /// The device as it is named on the command line.
     fn name(&self) -> String;
 

@@ -20,6 +20,7 @@ mod common;
 mod compute;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod explain;
 #[cfg(test)]
 mod gradient_check;
 mod host;
@@ -27,6 +28,8 @@ mod host;
 mod kernels;
 mod limit;
 mod linear;
+#[cfg(feature = "cuda")]
+mod micro;
 mod mlp;
 mod model;
 mod norm;
@@ -92,6 +95,9 @@ struct Options {
     /// Where arrays rest while no operation uses them.
     #[arg(long, value_enum, default_value = "auto")]
     placement: Placement,
+    /// Measure several limits in turn, and write all that is known of the moves to this file.
+    #[arg(long)]
+    explain: Option<std::path::PathBuf>,
     /// Print one JSON object instead of a summary.
     #[arg(long)]
     json: bool,
@@ -168,5 +174,10 @@ fn train(options: &Options) -> Result<Report> {
 }
 
 fn train_on<C: Compute>(compute: &C, options: &Options) -> Result<Report> {
+    if let Some(path) = &options.explain {
+        compute.measure();
+        explain::explain(compute, options, path)?;
+        std::process::exit(0);
+    }
     Ok(Report::new(compute, options, training::train(compute, options)?))
 }

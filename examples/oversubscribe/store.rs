@@ -25,6 +25,8 @@ pub(crate) enum Placement {
 pub(crate) struct Store<D: Device> {
     device: D,
     placement: gpucache::Placement,
+    /// Whether what is filled is cleared before, as a measurement.
+    pub(crate) clears: bool,
 }
 
 /// A row-major table of numbers that rests somewhere while nobody reads or writes it.
@@ -67,7 +69,7 @@ impl<D: Device> Store<D> {
             Placement::Host => gpucache::Placement::Host,
             Placement::Auto => gpucache::Placement::Auto,
         };
-        Self { device: device.clone(), placement }
+        Self { device: device.clone(), placement, clears: false }
     }
 
     pub(crate) fn device(&self) -> &D {
@@ -87,7 +89,7 @@ impl<D: Device> Store<D> {
         match self.placement {
             gpucache::Placement::Device => self.hold(unwritten(&self.device, shape)?),
             placement => {
-                let array = Placed::zeros(&self.device, shape)?;
+                let array = gpucache::explain::timed(1, || self.room(shape, self.clears))?;
                 // It leaves behind the operation that writes it.
                 array.choose_placement(placement);
                 Ok(Held { array })
@@ -99,8 +101,21 @@ impl<D: Device> Store<D> {
     pub(crate) fn zeros(&self, shape: [usize; 2]) -> Result<Held<D>> {
         match self.placement {
             gpucache::Placement::Device => self.hold(Matrix::zeros(&self.device, shape)?),
-            _ => self.fill(shape),
+            placement => {
+                let array = self.room(shape, true)?;
+                array.choose_placement(placement);
+                Ok(Held { array })
+            }
         }
+    }
+
+    #[allow(unsafe_code)]
+    fn room(&self, shape: [usize; 2], clears: bool) -> Result<Placed<f32, D>> {
+        if clears {
+            return Ok(Placed::zeros(&self.device, shape)?);
+        }
+        // SAFETY: as for `unwritten`.
+        Ok(unsafe { Placed::uninit(&self.device, shape) }?)
     }
 
     pub(crate) fn traffic(&self) -> Traffic {
@@ -120,11 +135,11 @@ impl<D: Device> Store<D> {
 
 impl<D: Device> Held<D> {
     pub(crate) fn read(&self) -> Result<ReadGuard<'_, D>> {
-        Ok(self.array.fetch()?)
+        Ok(gpucache::explain::timed(0, || self.array.fetch())?)
     }
 
     pub(crate) fn write(&mut self) -> Result<WriteGuard<'_, D>> {
-        Ok(self.array.fetch_mut()?)
+        Ok(gpucache::explain::timed(0, || self.array.fetch_mut())?)
     }
 
     /// Rows and columns, wherever the array rests.

@@ -44,9 +44,9 @@ pub(crate) struct Outcome {
     pub(crate) text: String,
 }
 
-struct Training<'c, C: Compute> {
+pub(crate) struct Training<'c, C: Compute> {
     compute: &'c C,
-    store: Store<C::Device>,
+    pub(crate) store: Store<C::Device>,
     sizes: Sizes,
     model: Model<C::Device>,
     text: Text,
@@ -57,6 +57,8 @@ struct Training<'c, C: Compute> {
     steps: i32,
     /// The most that was held when a step ended: its scope keeps what it took until others need it.
     held_bytes: u64,
+    /// Seconds until all work of the last step was handed on.
+    pub(crate) issued: f64,
 }
 
 /// One step: forward, backward, and what is learnt.
@@ -98,7 +100,7 @@ pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcom
 }
 
 /// The most that is held in the first steps, whose memory has all gone back when this returns.
-fn unlimited_peak<C: Compute>(compute: &C, options: &Options) -> Result<u64> {
+pub(crate) fn unlimited_peak<C: Compute>(compute: &C, options: &Options) -> Result<u64> {
     let mut training = Training::new(compute, options)?;
     for _ in 0..FIRST_STEPS {
         training.step()?;
@@ -110,7 +112,7 @@ fn unlimited_peak<C: Compute>(compute: &C, options: &Options) -> Result<u64> {
 }
 
 impl<'c, C: Compute> Training<'c, C> {
-    fn new(compute: &'c C, options: &Options) -> Result<Self> {
+    pub(crate) fn new(compute: &'c C, options: &Options) -> Result<Self> {
         let (device, text) = (compute.device(), Text::load()?);
         let sizes = options.sizes(text.vocabulary()).checked()?;
         let store = Store::new(device, options.placement);
@@ -125,6 +127,7 @@ impl<'c, C: Compute> Training<'c, C> {
             losses: Matrix::zeros(device, [1, sizes.rows()])?,
             steps: 0,
             held_bytes: 0,
+            issued: 0.0,
             store,
         })
     }
@@ -147,7 +150,8 @@ impl<'c, C: Compute> Training<'c, C> {
     }
 
     /// One step on a batch of its own. The loss is waited for.
-    fn step(&mut self) -> Result<f32> {
+    pub(crate) fn step(&mut self) -> Result<f32> {
+        let begun = Instant::now();
         let batch = self.text.batch(&self.sizes, &mut self.random)?;
         self.inputs.copy_from_slice(&batch.inputs)?;
         self.targets.copy_from_slice(&batch.targets)?;
@@ -155,6 +159,7 @@ impl<'c, C: Compute> Training<'c, C> {
         let Sizes { context, heads, .. } = self.sizes;
         let step = Step { compute: self.compute, store: &self.store, context, heads, adamw: self.adamw() };
         train_step(&step, &mut self.model, (&self.inputs, &self.targets), &mut self.losses)?;
+        self.issued = begun.elapsed().as_secs_f64();
         let losses = self.losses.to_vec()?;
         self.held_bytes = self.held_bytes.max(self.compute.device().memory().bytes);
         Ok((losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / losses.len() as f64) as f32)

@@ -61,9 +61,14 @@ impl<T: Element, D: Device> Array<T, D> {
     /// # Errors
     /// As for [`zeros`](Array::zeros).
     pub(crate) fn zeros_of_no_scope(device: &D, dims: &[usize]) -> Result<Self> {
+        let mut array = Self::unwritten_of_no_scope(device, dims)?;
+        array.block.fill(&[0])?;
+        Ok(array)
+    }
+
+    pub(crate) fn unwritten_of_no_scope(device: &D, dims: &[usize]) -> Result<Self> {
         let bytes = super::elements::<T>(dims)? * size_of::<T>();
-        let mut block = Block::of_no_scope(device.stream_handle(), &request::<T>(dims, bytes))?;
-        block.fill(&[0])?;
+        let block = Block::of_no_scope(device.stream_handle(), &request::<T>(dims, bytes))?;
         Ok(Array { block, typed: PhantomData })
     }
 }

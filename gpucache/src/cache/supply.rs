@@ -95,6 +95,10 @@ pub(super) fn from_device(stream: &Stream, request: &Request<'_>, holder: Asking
 
 /// Memory of no scope, behind whoever still uses what is free: arrays come to where others left, whose copies are done in time.
 pub(super) fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+    crate::explain::timed(crate::explain::ALLOC, || of_no_scope_(stream, request))
+}
+
+fn of_no_scope_(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
     let free = match DeviceRange::of(stream) {
         Some(range) if request.bytes > 0 => range.reuse_behind(stream, request.bytes as u64)?,
         _ => None,
@@ -102,7 +106,8 @@ pub(super) fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Box<
     if let Some(Carved { block, address, .. }) = free {
         return Ok(Box::new(Record::new(stream, request, address, Origin::Range(block))));
     }
-    let Supplied { record, .. } = from_range(stream, request, Store { spare: None, moves: Moves::First }, None)?;
+    let miss = || from_range(stream, request, Store { spare: None, moves: Moves::First }, None);
+    let Supplied { record, .. } = crate::explain::timed(crate::explain::ALLOC_MISS, miss)?;
     Ok(record)
 }
 
@@ -152,13 +157,14 @@ fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> 
         return Ok(carved);
     }
     let Occupancy { reserved, frees, .. } = range.occupancy();
-    if let Some(carved) = moved(range, stream, bytes, reserved, moves) {
+    use crate::explain::{GATHER, INSIST, SOON, timed};
+    if let Some(carved) = timed(GATHER, || moved(range, stream, bytes, reserved, moves)) {
         return Ok(carved);
     }
-    if let Some(carved) = range.reuse_soon(stream, bytes)? {
+    if let Some(carved) = timed(SOON, || range.reuse_soon(stream, bytes))? {
         return Ok(carved);
     }
-    insist(asked, frees, &FromRange { range, stream, bytes })
+    timed(INSIST, || insist(asked, frees, &FromRange { range, stream, bytes }))
 }
 
 /// What is free once the idle memory of scopes that keep a budget went back.

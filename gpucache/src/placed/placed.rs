@@ -91,8 +91,21 @@ impl<T: Element, D: Device> Placed<T, D> {
         let dims = shape.dims();
         let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
         recorder::make_way();
-        yards::of(device.stream_handle()).make_room(bytes as u64);
+        crate::explain::timed(crate::explain::MAKE_ROOM, || yards::of(device.stream_handle()).make_room(bytes as u64));
         Ok(Placed::with(Array::zeros_of_no_scope(device, dims)?, placement::of_thread()))
+    }
+
+    /// As `zeros`, but for the contents.
+    ///
+    /// # Safety
+    /// As for [`Array::uninit`].
+    #[allow(unsafe_code)]
+    pub unsafe fn uninit(device: &D, shape: impl Shape) -> Result<Self> {
+        let dims = shape.dims();
+        let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
+        recorder::make_way();
+        crate::explain::timed(crate::explain::MAKE_ROOM, || yards::of(device.stream_handle()).make_room(bytes as u64));
+        Ok(Placed::with(Array::unwritten_of_no_scope(device, dims)?, placement::of_thread()))
     }
 
     /// The array on its device, to be read: as long as the guard lives it stays. Several threads may read it at once.

@@ -124,6 +124,10 @@ impl Sampling {
         self.last.clone().filter(|_| self.entries == FIRST)
     }
 
+    pub(super) fn extra(&self) -> Option<Arc<Sample>> {
+        self.last.clone().filter(|_| crate::explain::is_on() && self.entries.is_multiple_of(2 * EVERY))
+    }
+
     /// What those before this entry waited, as far as it is known. An entry that was timed may have been slow, and no other one waited for
     /// longer than it took.
     fn pay(&mut self) -> Duration {

@@ -19,6 +19,7 @@ use super::yard::{Rests, Tag, Yard};
 use crate::array::{Array, Away, Element, same_elements};
 use crate::base::error::{Error, Result};
 use crate::device::{Device, Span};
+use crate::explain;
 use crate::record::Fence;
 
 /// A slot for an array.
@@ -73,7 +74,7 @@ impl<T: Element, D: Device> State<T, D> {
 
 fn follow<T: Element, D: Device>(array: &mut Option<Array<T, D>>, copy: &mut Option<Fence>) -> Result<()> {
     if let (Some(array), Some(fence)) = (array, &*copy) {
-        array.follow(fence)?;
+        explain::timed(explain::FOLLOW, || array.follow(fence))?;
     }
     *copy = None;
     Ok(())
@@ -143,13 +144,20 @@ impl<T: Element, D: Device> Slot<T, D> {
         let (Some(away), None) = (&state.away, &state.here) else { return Ok(()) };
         let lanes = self.yard.lanes()?;
         self.yard.make_room(self.tag.bytes);
-        let came = away.copy_in(&self.device, &lanes.inward, sampling::current().is_some())?;
+        self.label("in");
+        let came = explain::timed(explain::COPY_IN, || away.copy_in(&self.device, &lanes.inward, sampling::current().is_some()))?;
         (state.here, state.arrival) = (Some(came.copy), Some(came.fence));
         state.is_clean = true;
         self.yard.came(self.tag.bytes);
         self.moved(came.span, |moves| &moves.bytes_in);
         self.tell("in");
         Ok(())
+    }
+
+    fn label(&self, way: &str) {
+        if explain::is_on() {
+            super::waits::LABEL.with_borrow_mut(|label| *label = format!("{way} {} {:.1}", self.tag.id, explain::host_us()));
+        }
     }
 
     /// Counts a copy.
@@ -168,6 +176,7 @@ impl<T: Element, D: Device> Slot<T, D> {
     /// Makes a move that work of the array's stream may have to wait for.
     fn watch<R>(&self, act: impl FnOnce() -> R) -> R {
         let outer = MOVED.replace(self.tag.id);
+        self.label("wait");
         let answer = self.yard.waits.watch(&self.yard.moves, self.device.stream_handle(), act);
         MOVED.set(outer);
         answer
@@ -208,7 +217,9 @@ impl<T: Element, D: Device> Slot<T, D> {
             && !state.is_clean
         {
             let lanes = self.yard.lanes()?;
-            let left = here.copy_out(&lanes.outward, state.away.take(), sampling::current().is_some())?;
+            self.label("out");
+            let before = state.away.take();
+            let left = explain::timed(explain::COPY_OUT, || here.copy_out(&lanes.outward, before, sampling::current().is_some()))?;
             (state.away, state.departure) = (Some(left.copy), Some(left.fence));
             state.is_clean = true;
             self.moved(left.span, |moves| &moves.bytes_out);
@@ -242,7 +253,7 @@ impl<T: Element, D: Device> Slot<T, D> {
             self.watch(|| self.copy_out(&mut state).and_then(|()| state.settle()))?;
         }
         let Some(array) = state.here.take() else { return Ok(0) };
-        drop(array);
+        explain::timed(explain::DROP_HERE, || drop(array));
         self.yard.went(self.tag.bytes);
         self.yard.count(|moves| _ = moves.evictions.fetch_add(1, Relaxed));
         self.tell("evicted");

@@ -177,7 +177,7 @@ impl Yard {
     pub(super) fn make_room(&self, bytes: u64) {
         let excess = (self.moves.resident.load(Relaxed) + bytes).saturating_sub(self.room());
         if excess > 0 {
-            self.evict(excess);
+            crate::explain::timed(crate::explain::LRU, || self.evict(excess));
         }
     }
 

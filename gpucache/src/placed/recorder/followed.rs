@@ -86,7 +86,8 @@ impl Followed {
     fn lay_out<R>(&mut self, compute: impl FnOnce(&mut Timetable, Option<f64>) -> R) -> R {
         let begun = Instant::now();
         let measured = self.yard.as_ref().and_then(|yard| yard.moves.speed.bytes_per_second());
-        let answer = compute(&mut self.table, measured);
+        let answer = crate::explain::timed(crate::explain::LAYOUT, || compute(&mut self.table, measured));
+        self.table.tell(measured, &self.arrays.iter().map(|(_, slot, _)| slot.upgrade().map_or(0, |slot| slot.tag().id)).collect::<Vec<_>>());
         let took = begun.elapsed();
         self.count(|moves| moves.add_layout(took));
         answer
@@ -102,6 +103,10 @@ impl Followed {
     fn take_pace(&mut self) {
         let Some(pacer) = self.pacer.take_if(|pacer| pacer.is_void() || pacer.is_over()) else { return };
         let Some((places, seconds)) = pacer.read() else { return };
+        pacer.tell(self.entries);
+        if self.entries > 20 {
+            return;
+        }
         if self.lay_out(|table, measured| table.pace(places, &seconds, measured)) {
             self.restart();
         }
@@ -126,7 +131,10 @@ impl Followed {
         self.yard.iter().for_each(|yard| yard.settle());
         self.take_pace();
         let waited = self.sampling.begin(entry);
-        if let Some(sample) = self.sampling.second().filter(|_| self.pacer.is_none() && !self.table.moves().is_empty())
+        self.yard.iter().for_each(|yard| crate::explain::refer_to(yard.stream()));
+        crate::explain::log(|| format!("E {:.1} {} {}", crate::explain::host_us(), self.entries + 1, self.table.moves().len()));
+        let extra = self.sampling.extra();
+        if let Some(sample) = extra.or(self.sampling.second().filter(|_| !self.table.moves().is_empty())).filter(|_| self.pacer.is_none())
         {
             self.pacer = Some(Pacer::new(self.uses.len() as u32, sample));
         }
@@ -148,7 +156,7 @@ impl Followed {
         let passes = self.expects(seen);
         if passes {
             if self.due == self.place {
-                self.pass_due();
+                crate::explain::timed(crate::explain::DUE, || self.pass_due());
             }
             self.place += 1;
         }
@@ -237,7 +245,7 @@ impl Followed {
     /// The next use is about to be made, and needs room.
     pub(super) fn make_way(&mut self) {
         if self.due == self.place {
-            self.pass_due();
+            crate::explain::timed(crate::explain::DUE, || self.pass_due());
         }
     }
 
@@ -248,13 +256,14 @@ impl Followed {
 }
 
 fn carry_out(slot: &dyn Rests, what: What) -> Result<()> {
+    use crate::explain::{BRING, EVICT, WRITEBACK, timed};
     match what {
-        What::WriteBack => slot.write_back(),
+        What::WriteBack => timed(WRITEBACK, || slot.write_back()),
         // It may have been given that place since.
         What::Evict if slot.tag().placement.get() == Placement::Device => Ok(()),
-        What::Evict => slot.evict().map(|_| ()),
+        What::Evict => timed(EVICT, || slot.evict()).map(|_| ()),
         What::Prefetch => {
-            if slot.bring()? {
+            if timed(BRING, || slot.bring())? {
                 slot.yard().count(|moves| _ = moves.prefetched.fetch_add(1, Relaxed));
             }
             Ok(())
