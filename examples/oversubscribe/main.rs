@@ -17,6 +17,7 @@ mod blas;
 mod block;
 #[path = "../common/mod.rs"]
 mod common;
+mod clocked;
 mod compute;
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -161,6 +162,9 @@ fn run(options: &Options) -> Result<()> {
 /// The choice between a GPU and the host: all below is generic, and compiled for each of the two.
 #[cfg(feature = "cuda")]
 fn train(options: &Options) -> Result<Report> {
+    if std::env::var("CLOCK").is_ok() {
+        return train_on(&clocked::ClockCompute::new(clocked::Figures::of_a_gpu()), &options.filled(ON_A_GPU));
+    }
     match options.device.open_gpu(cuda::CudaCompute::new)? {
         Some(gpu) => train_on(&gpu, &options.filled(ON_A_GPU)),
         None => train_on(&host::HostCompute::new(), options),

@@ -151,7 +151,7 @@ impl<'c, C: Compute> Training<'c, C> {
 
     /// One step on a batch of its own. The loss is waited for.
     pub(crate) fn step(&mut self) -> Result<f32> {
-        let begun = Instant::now();
+        let begun = self.compute.seconds();
         let batch = self.text.batch(&self.sizes, &mut self.random)?;
         self.inputs.copy_from_slice(&batch.inputs)?;
         self.targets.copy_from_slice(&batch.targets)?;
@@ -159,7 +159,7 @@ impl<'c, C: Compute> Training<'c, C> {
         let Sizes { context, heads, .. } = self.sizes;
         let step = Step { compute: self.compute, store: &self.store, context, heads, adamw: self.adamw() };
         train_step(&step, &mut self.model, (&self.inputs, &self.targets), &mut self.losses)?;
-        self.issued = begun.elapsed().as_secs_f64();
+        self.issued = self.compute.seconds() - begun;
         let losses = self.losses.to_vec()?;
         self.held_bytes = self.held_bytes.max(self.compute.device().memory().bytes);
         Ok((losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / losses.len() as f64) as f32)
