@@ -39,8 +39,8 @@ impl Figures {
     pub(crate) fn of_a_gpu() -> Figures {
         let number = |name: &str, default: f64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
         Figures {
-            copy: number("F_COPY", 10.0),
-            link: number("F_LINK", 50e3),
+            copy: number("F_COPY", 4.0),
+            link: number("F_LINK", 53e3),
             operation: number("F_OPERATION", 7.0),
             call: number("F_CALL", 0.7),
             copy_call: number("F_COPY_CALL", 3.0),

@@ -126,6 +126,7 @@ impl State {
         }
         json!({
             "mb_in": per(a.bytes_in, b.bytes_in) / 1e6, "mb_out": per(a.bytes_out, b.bytes_out) / 1e6,
+            "shifted_mb": per(a.shifted_bytes, b.shifted_bytes) / 1e6,
             "evictions": per(a.evictions, b.evictions), "demanded": per(a.demanded, b.demanded),
             "prefetched": per(a.prefetched, b.prefetched), "mispredictions": b.mispredictions - a.mispredictions,
             "waited_ms": rounded((b.waited - a.waited).as_secs_f64() * 1e3 / steps),

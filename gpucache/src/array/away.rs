@@ -7,6 +7,7 @@ use super::{Array, Element};
 use crate::base::error::Result;
 use crate::cache::Block;
 use crate::device::{Device, Lane, Span};
+use crate::range::Clearing;
 use crate::record::{Fence, Request};
 
 /// A copy of an array's elements.
@@ -54,6 +55,22 @@ impl<T: Element, D: Device> Array<T, D> {
     /// A failure of the device, or a capture of a graph.
     pub(crate) fn follow(&mut self, copy: &Fence) -> Result<()> {
         self.block.follow(copy)
+    }
+
+    /// Where the elements lie, for a look at the memory around them: nobody follows the address.
+    pub(crate) fn place(&self) -> u64 {
+        self.block.address()
+    }
+
+    /// A copy of no scope outside of a place that is cleared; `None` if there is no room.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    pub(crate) fn copied_outside(&self, clearing: &Clearing) -> Result<Option<Self>> {
+        let request = request::<T>(self.shape(), self.byte_len());
+        let Some(mut block) = Block::outside(self.block.stream(), &request, clearing)? else { return Ok(None) };
+        block.copy_from(&self.block)?;
+        Ok(Some(Array { block, typed: PhantomData }))
     }
 
     /// An array of zeros of no scope.

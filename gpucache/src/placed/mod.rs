@@ -11,6 +11,7 @@
 //! | `guard` | [`Fetched`], [`FetchedMut`]: an array that stays on the device meanwhile |
 //! | `slot` | where an array is, and how it moves |
 //! | `yard` | the slots of a device: its lanes, its room, and who leaves |
+//! | `shift` | arrays that move on the device, so that free memory lies side by side |
 //! | `yards` | those of all devices |
 //! | `recorder` | which entry a use is of, and whether it goes as expected |
 //! | `recorder::learned` | an entry that is written down |
@@ -35,6 +36,7 @@ mod placed;
 mod placement;
 mod recorder;
 mod sampling;
+mod shift;
 mod side;
 mod slot;
 mod speed;

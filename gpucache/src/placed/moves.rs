@@ -32,6 +32,8 @@ pub struct PlacedStats {
     pub bytes_out: u64,
     /// How often an array left the device.
     pub evictions: u64,
+    /// Bytes copied on the device, so that free memory lay side by side.
+    pub shifted_bytes: u64,
     /// How often an array had to come when it was asked for.
     pub demanded: u64,
     /// Bytes of those.
@@ -130,6 +132,7 @@ pub(super) struct Moves {
     pub(super) bytes_in: AtomicU64,
     pub(super) bytes_out: AtomicU64,
     pub(super) evictions: AtomicU64,
+    pub(super) shifted: AtomicU64,
     pub(super) demanded: AtomicU64,
     pub(super) bytes_demanded: AtomicU64,
     pub(super) prefetched: AtomicU64,
@@ -166,6 +169,7 @@ impl Moves {
             bytes_in: of(&self.bytes_in),
             bytes_out: of(&self.bytes_out),
             evictions: of(&self.evictions),
+            shifted_bytes: of(&self.shifted),
             demanded: of(&self.demanded),
             bytes_demanded: of(&self.bytes_demanded),
             prefetched: of(&self.prefetched),

@@ -91,7 +91,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         let dims = shape.dims();
         let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
         recorder::make_way();
-        crate::explain::timed(crate::explain::MAKE_ROOM, || yards::of(device.stream_handle()).make_room(bytes as u64));
+        crate::explain::timed(crate::explain::MAKE_ROOM, || yards::of(device.stream_handle()).make_room(device.stream_handle(), bytes as u64));
         Ok(Placed::with(Array::zeros_of_no_scope(device, dims)?, placement::of_thread()))
     }
 
@@ -104,7 +104,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         let dims = shape.dims();
         let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
         recorder::make_way();
-        crate::explain::timed(crate::explain::MAKE_ROOM, || yards::of(device.stream_handle()).make_room(bytes as u64));
+        crate::explain::timed(crate::explain::MAKE_ROOM, || yards::of(device.stream_handle()).make_room(device.stream_handle(), bytes as u64));
         Ok(Placed::with(Array::unwritten_of_no_scope(device, dims)?, placement::of_thread()))
     }
 

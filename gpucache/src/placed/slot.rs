@@ -18,8 +18,9 @@ use super::told::{self, telling};
 use super::yard::{Rests, Tag, Yard};
 use crate::array::{Array, Away, Element, same_elements};
 use crate::base::error::{Error, Result};
-use crate::device::{Device, Span};
+use crate::device::{Device, Span, Stream};
 use crate::explain;
+use crate::range::Clearing;
 use crate::record::Fence;
 
 /// A slot for an array.
@@ -143,7 +144,7 @@ impl<T: Element, D: Device> Slot<T, D> {
     pub(super) fn come(&self, state: &mut State<T, D>) -> Result<()> {
         let (Some(away), None) = (&state.away, &state.here) else { return Ok(()) };
         let lanes = self.yard.lanes()?;
-        self.yard.make_room(self.tag.bytes);
+        self.yard.make_room(self.device.stream_handle(), self.tag.bytes);
         self.label("in");
         let came = explain::timed(explain::COPY_IN, || away.copy_in(&self.device, &lanes.inward, sampling::current().is_some()))?;
         (state.here, state.arrival) = (Some(came.copy), Some(came.fence));
@@ -307,6 +308,25 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
             }
             Ok(is_away)
         })
+    }
+
+    fn lies_at(&self, stream: &Stream) -> Option<u64> {
+        let is_mine = self.device.stream_handle().queue() == stream.queue();
+        let state = self.state.try_write().filter(|_| is_mine && self.tag.placement.get() != Placement::Device)?;
+        let is_still = state.arrival.is_none() && state.departure.is_none();
+        state.here.as_ref().filter(|_| is_still && self.tag.bytes > 0).map(Array::place)
+    }
+
+    fn shift(&self, clearing: &Clearing) -> Result<bool> {
+        let Some(mut state) = self.state.try_write() else { return Ok(false) };
+        let Some(array) = &state.here else { return Ok(true) };
+        let copy = array.copied_outside(clearing)?;
+        let is_moved = copy.is_some();
+        if is_moved {
+            state.here = copy;
+            self.yard.count(|moves| _ = moves.shifted.fetch_add(self.tag.bytes, Relaxed));
+        }
+        Ok(is_moved)
     }
 
     fn keep(&self, error: Error) {

@@ -14,7 +14,7 @@ use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 use crate::device::{Lane, Memory, Stream};
 use crate::pressure::demand::{self, Told};
-use crate::range::DeviceRange;
+use crate::range::{Clearing, DeviceRange};
 
 /// What a yard knows of a slot, whatever its elements and device.
 pub(super) trait Rests: Send + Sync {
@@ -32,6 +32,13 @@ pub(super) trait Rests: Send + Sync {
 
     /// Has the array come, if it is away and nobody has it locked. Returns whether it came.
     fn bring(&self) -> Result<bool>;
+
+    /// Where the array lies on the device, if it may be moved there by its stream, which works on the same queue as `stream`: nobody has it
+    /// locked, and no copy of it is under way.
+    fn lies_at(&self, stream: &Stream) -> Option<u64>;
+
+    /// Moves the array on the device out of a place that is cleared. Returns whether it is gone from there.
+    fn shift(&self, clearing: &Clearing) -> Result<bool>;
 
     /// Keeps what a move met that nobody asked for, for the next fallible call on the array's stream; a host without room is
     /// no failure.
@@ -173,12 +180,20 @@ impl Yard {
         limit.saturating_sub(live.saturating_sub(resident))
     }
 
-    /// Has arrays leave so that so many bytes more may come.
-    pub(super) fn make_room(&self, bytes: u64) {
+    /// Has arrays leave so that so many bytes more may come, and lie side by side, for an array of `stream`.
+    pub(super) fn make_room(&self, stream: &Stream, bytes: u64) {
         let excess = (self.moves.resident.load(Relaxed) + bytes).saturating_sub(self.room());
         if excess > 0 {
             crate::explain::timed(crate::explain::LRU, || self.evict(excess));
         }
+        // Where nothing ever left there is room to grow.
+        if self.evictions() > 0 {
+            self.clear(stream, bytes);
+        }
+    }
+
+    pub(super) fn slots_now(&self) -> Vec<Weak<dyn Rests>> {
+        self.slots().clone()
     }
 
     /// Has what was used least recently leave, until so many bytes are free or none may leave any more. Returns the bytes.

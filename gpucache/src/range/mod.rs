@@ -20,6 +20,7 @@
 //! | `spans` | spans in order of address |
 //! | `window` | where pages are missing least, when no mapped span is long enough |
 //! | `gather` | how pages move under a large block, so that no more are reserved |
+//! | `clearing` | which blocks are to be moved so that free memory lies side by side |
 //! | `split` | how a block is taken apart |
 //! | `room` | blocks with room to grow |
 //! | `sizing` | how much to map at a time |
@@ -27,6 +28,7 @@
 //! | `handles` | which pieces the device was asked for |
 
 mod bins;
+mod clearing;
 mod fit;
 mod gather;
 mod handles;
@@ -48,6 +50,7 @@ mod window;
 use crate::order::Tag;
 use range::{Range, RangeError};
 
+pub(crate) use clearing::Clearing;
 pub(crate) use fit::Block;
 pub(crate) use gather::Limit;
 pub(crate) use ordered::{Carved, Taken};

@@ -143,7 +143,7 @@ impl Ordered {
     }
 
     /// A block for which so many handles were mapped, and unmapped.
-    fn carved(&self, block: Block, mapped: u64, unmapped: u64) -> Carved {
+    pub(super) fn carved(&self, block: Block, mapped: u64, unmapped: u64) -> Carved {
         let taken = match self.range.backing {
             Backing::Span => Taken { allocations: 0, pieces: mapped },
             Backing::Chunks => Taken { allocations: mapped, pieces: 0 },

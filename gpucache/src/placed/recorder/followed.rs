@@ -17,6 +17,9 @@ use crate::placed::sampling::Sampling;
 use crate::placed::yard::{Rests, Yard};
 use crate::placement::What;
 
+/// Of eight entries so many may have arrays asked for before less room has to do: that costs more copies in each.
+const MOST_MISSED: u32 = 1;
+
 /// A use that is expected.
 struct Expected {
     seen: Seen,
@@ -42,6 +45,10 @@ pub(super) struct Followed {
     /// What is counted of the scope.
     account: Option<Arc<Moves>>,
     sampling: Sampling,
+    /// Of the last entries that went by these moves, one bit each: whether arrays had to be asked for.
+    missed: u8,
+    /// Whether arrays were laid side by side since this was made.
+    is_tidied: bool,
     /// How often an array had left when this was made.
     evictions: u64,
     /// Entries that went by these moves; the first one finds arrays where others left them.
@@ -71,6 +78,8 @@ impl Followed {
             yard,
             account,
             sampling: Sampling::default(),
+            missed: 0,
+            is_tidied: false,
             evictions,
             entries: 0,
             demanded: 0,
@@ -104,9 +113,6 @@ impl Followed {
         let Some(pacer) = self.pacer.take_if(|pacer| pacer.is_void() || pacer.is_over()) else { return };
         let Some((places, seconds)) = pacer.read() else { return };
         pacer.tell(self.entries);
-        if self.entries > 20 {
-            return;
-        }
         if self.lay_out(|table, measured| table.pace(places, &seconds, measured)) {
             self.restart();
         }
@@ -133,8 +139,7 @@ impl Followed {
         let waited = self.sampling.begin(entry);
         self.yard.iter().for_each(|yard| crate::explain::refer_to(yard.stream()));
         crate::explain::log(|| format!("E {:.1} {} {}", crate::explain::host_us(), self.entries + 1, self.table.moves().len()));
-        let extra = self.sampling.extra();
-        if let Some(sample) = extra.or(self.sampling.second().filter(|_| !self.table.moves().is_empty())).filter(|_| self.pacer.is_none())
+        if let Some(sample) = self.sampling.paced().filter(|_| self.pacer.is_none() && !self.table.moves().is_empty())
         {
             self.pacer = Some(Pacer::new(self.uses.len() as u32, sample));
         }
@@ -236,10 +241,17 @@ impl Followed {
 
     /// Less room has to do where arrays had to be asked for in an entry that went by these moves from its begin.
     fn make_do(&mut self) {
-        if self.demanded() > self.demanded {
+        self.missed = self.missed << 1 | u8::from(self.demanded() > self.demanded);
+        let misses = self.missed.count_ones();
+        if misses > 0 && !std::mem::replace(&mut self.is_tidied, true) {
+            self.yard.iter().for_each(|yard| yard.tidy());
+        } else if misses > MOST_MISSED {
             self.lay_out(Timetable::spare_more);
-            self.restart();
+        } else {
+            return;
         }
+        self.missed = 0;
+        self.restart();
     }
 
     /// The next use is about to be made, and needs room.
