@@ -28,17 +28,17 @@ impl Yard {
                 let _ = slot.evict();
             }
         }
+        crate::explain::log(|| "T".into());
         // What fails is met by the next call on the stream.
         let _ = stream.synchronize().and_then(|()| range.give_all_back(Patience::Some));
     }
 
-    /// Has so many bytes be free side by side for `stream`, if they are free, but apart, and there can be no more. What fails leaves
-    /// arrays where they are: the allocation tells what is wrong.
-    #[cold]
-    pub(super) fn clear(&self, stream: &Stream, bytes: u64) {
-        let Some(range) = DeviceRange::of(stream) else { return };
+    /// Has so many bytes be free side by side for `stream`, if they are free, but apart, and there can be no more. Whether that is so now, or
+    /// nothing helps. What fails leaves arrays where they are: the allocation tells what is wrong.
+    pub(super) fn clear(&self, stream: &Stream, bytes: u64) -> bool {
+        let Some(range) = DeviceRange::of(stream) else { return true };
         if !range.lies_apart(bytes) || stream.can_capture() && stream.is_capturing() {
-            return;
+            return true;
         }
         let slots = self.slots_now();
         let lies = |slot: Arc<dyn Rests>| Some((slot.lies_at(stream)?, slot));
@@ -47,9 +47,12 @@ impl Yard {
         let addresses: Vec<u64> = movable.iter().map(|(address, _)| *address).collect();
         let found = range.clearing(stream, bytes, &addresses);
         crate::explain::log(|| format!("X {bytes} movable {} of {} found {:?} {}", addresses.len(), slots.len(), found.as_ref().map(|found| found.blocks.len()), if found.is_none() { range.map_of(stream, &addresses) } else { String::new() }));
-        if let Some(clearing) = range.clearing(stream, bytes, &addresses) {
-            let _ = shift_all(&clearing, &movable);
-        }
+        found.is_some_and(|clearing| shift_all(&clearing, &movable).is_ok()) && !range.lies_apart(bytes)
+    }
+
+    /// How often pages were mapped for the yard's device.
+    pub(super) fn pages_mapped(&self) -> u64 {
+        self.stream().meter().read().mapped_pieces
     }
 }
 

@@ -69,6 +69,9 @@ pub(super) struct Lanes {
 /// The share by which more is told than is on the device.
 const TOLD_AHEAD: u64 = 64;
 
+/// How often more arrays leave where what is free lies apart, and cannot be laid side by side. Each time as many bytes leave as are needed.
+const MOST_ROUNDS: u32 = 4;
+
 pub(super) struct Yard {
     stream: Stream,
     /// The host's side of the lanes.
@@ -187,8 +190,10 @@ impl Yard {
             crate::explain::timed(crate::explain::LRU, || self.evict(excess));
         }
         // Where nothing ever left there is room to grow.
-        if self.evictions() > 0 {
-            self.clear(stream, bytes);
+        for _ in 0..if self.evictions() > 0 { MOST_ROUNDS } else { 0 } {
+            if self.clear(stream, bytes) || self.evict(bytes) == 0 {
+                break;
+            }
         }
     }
 

@@ -103,6 +103,20 @@ impl Fit {
         Ok(None)
     }
 
+    /// The end of the highest free span of at least `bytes` whose tag `accepts`, in the list of the reserved span.
+    pub(super) fn allocate_highest(&mut self, bytes: u64, accepts: impl Fn(Tag) -> bool) -> Option<Block> {
+        let mut id = self.spans.at(END).prev;
+        while id != NIL {
+            let node = self.spans.at(id);
+            if node.state == Some(SpanState::Free) && node.bytes >= bytes && accepts(node.tag) {
+                let offset = node.end() - bytes;
+                return Some(self.carve(id, offset, bytes));
+            }
+            id = node.prev;
+        }
+        None
+    }
+
     /// Carves `bytes` at `offset` out of free spans side by side, of which `id` is one that does not begin before there.
     /// What is left at both ends keeps its tag.
     pub(super) fn carve(&mut self, mut id: u32, offset: u64, bytes: u64) -> Block {

@@ -85,6 +85,14 @@ impl Ordered {
         Ok(block.map(|block| self.carved(block, 0, 0)))
     }
 
+    /// Memory for a large block that is free, at the upper end.
+    pub(super) fn reuse_at_the_end(&mut self, stream: &Stream, bytes: u64) -> Option<Carved> {
+        let Ordered { range, streams, .. } = self;
+        let me = streams.attend(stream);
+        let block = range.reuse_at_the_end(bytes, |tag| streams.may_use(me, tag))?;
+        Some(self.carved(block, 0, 0))
+    }
+
     /// Memory for `bytes` that is free, or else for which the device gives the pages that are missing.
     pub(super) fn extend(&mut self, stream: &Stream, bytes: u64) -> Result<Carved> {
         if let Some(carved) = self.reuse(stream, bytes, EVERY_SPAN)? {

@@ -18,6 +18,8 @@ use crate::order::Tag;
 
 /// Blocks of at least 1/4 of a granule count as large: they decide how many pages there are, while many smaller ones share one.
 const LARGE_BLOCK_SHARE: u64 = 4;
+/// Blocks of no scope of at least this share of what is reserved lie at the upper end.
+const AT_THE_END: u64 = 32;
 /// A span that is longer than a block by this share of it fits nearly as well as one of its length.
 const NEAR: u64 = 8;
 
@@ -191,6 +193,15 @@ impl<P: Pages> Range<P> {
                 Ok(own)
             }
         }
+    }
+
+    /// A block of a large part of what is reserved, at the upper end of what is free and `accepts` its tag: what large blocks leave serves the
+    /// next ones, if smaller ones do not lie between them. `None` for a small one.
+    pub(super) fn reuse_at_the_end(&mut self, bytes: u64, accepts: impl Fn(Tag) -> bool) -> Option<Block> {
+        let rounded = self.rounded(bytes).filter(|bytes| *bytes >= self.stats.reserved / AT_THE_END)?;
+        let block = self.fit.allocate_highest(rounded, accepts)?;
+        self.count(rounded);
+        Some(block)
     }
 
     /// `bytes` as a block has them, unless they overflow or there are as many nodes as can be.

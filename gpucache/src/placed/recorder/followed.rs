@@ -20,6 +20,9 @@ use crate::placement::What;
 /// Of eight entries so many may have arrays asked for before less room has to do: that costs more copies in each.
 const MOST_MISSED: u32 = 1;
 
+/// How often arrays are laid side by side for one order: each time takes about as long as an entry.
+const MOST_TIDIED: u32 = 4;
+
 /// A use that is expected.
 struct Expected {
     seen: Seen,
@@ -47,8 +50,10 @@ pub(super) struct Followed {
     sampling: Sampling,
     /// Of the last entries that went by these moves, one bit each: whether arrays had to be asked for.
     missed: u8,
-    /// Whether arrays were laid side by side since this was made.
-    is_tidied: bool,
+    /// How often arrays were laid side by side since this was made.
+    tidied: u32,
+    /// How often pages were mapped before this entry.
+    pages: u64,
     /// How often an array had left when this was made.
     evictions: u64,
     /// Entries that went by these moves; the first one finds arrays where others left them.
@@ -79,7 +84,8 @@ impl Followed {
             account,
             sampling: Sampling::default(),
             missed: 0,
-            is_tidied: false,
+            tidied: 0,
+            pages: 0,
             evictions,
             entries: 0,
             demanded: 0,
@@ -124,6 +130,10 @@ impl Followed {
         device.into_iter().chain(self.account.as_deref()).for_each(count);
     }
 
+    fn pages_mapped(&self) -> u64 {
+        self.yard.as_ref().map_or(0, |yard| yard.pages_mapped())
+    }
+
     fn demanded(&self) -> u64 {
         self.yard.as_ref().map_or(0, |yard| yard.moves.demanded.load(Relaxed))
     }
@@ -144,6 +154,7 @@ impl Followed {
             self.pacer = Some(Pacer::new(self.uses.len() as u32, sample));
         }
         self.count(|moves| moves.add_waited(waited));
+        self.pages = self.pages_mapped();
         (self.demanded, self.entries) = (self.demanded(), self.entries.saturating_add(1));
         self.find_due();
         !self.table.moves().is_empty() || self.needs_no_moves()
@@ -243,7 +254,9 @@ impl Followed {
     fn make_do(&mut self) {
         self.missed = self.missed << 1 | u8::from(self.demanded() > self.demanded);
         let misses = self.missed.count_ones();
-        if misses > 0 && !std::mem::replace(&mut self.is_tidied, true) {
+        let is_apart = misses > 0 || self.pages_mapped() > self.pages;
+        if is_apart && self.tidied < MOST_TIDIED {
+            self.tidied += 1;
             self.yard.iter().for_each(|yard| yard.tidy());
         } else if misses > MOST_MISSED {
             self.lay_out(Timetable::spare_more);
