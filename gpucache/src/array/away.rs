@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 
 use super::{Array, Element};
 use crate::base::error::Result;
-use crate::cache::Block;
-use crate::device::{Device, Lane, Span};
+use crate::cache::{Block, Crossing};
+use crate::device::{Device, Lane, Span, process_exits};
 use crate::range::Clearing;
 use crate::record::{Fence, Request};
 
@@ -16,6 +16,8 @@ use crate::record::{Fence, Request};
 /// anybody has it.
 pub(crate) struct Away<T> {
     block: Block,
+    /// Where the last copy ends that reads it.
+    read: Option<Fence>,
     typed: PhantomData<T>,
 }
 
@@ -40,13 +42,16 @@ impl<T: Element, D: Device> Array<T, D> {
     /// [`is_out_of_memory`](crate::Error::is_out_of_memory) of the host, a failure of the device, or a capture of a graph. What was
     /// there before may be lost then.
     pub(crate) fn copy_out(&self, lane: &Lane, before: Option<Away<T>>, is_timed: bool) -> Result<Copied<Away<T>>> {
-        let block = match before {
-            Some(away) => away.block,
-            None => Block::of_no_scope(&lane.host, &request::<T>(self.shape(), self.byte_len()))?,
+        let mut away = match before {
+            Some(away) => away,
+            None => {
+                let block = Block::of_no_scope(&lane.host, &request::<T>(self.shape(), self.byte_len()))?;
+                Away { block, read: None, typed: PhantomData }
+            }
         };
-        let mut away = Away { block, typed: PhantomData };
-        let (fence, span) = away.block.copy_over(lane, &self.block, is_timed)?;
-        Ok(Copied { copy: away, fence, span })
+        away.follow_reader();
+        let Crossing { device, span, .. } = away.block.copy_over(lane, &self.block, is_timed)?;
+        Ok(Copied { copy: away, fence: device, span })
     }
 
     /// Puts the array's stream behind a copy, and behind nothing that its lane does later.
@@ -96,11 +101,12 @@ impl<T: Element> Away<T> {
     ///
     /// # Errors
     /// [`is_out_of_memory`](crate::Error::is_out_of_memory), a failure of the device, or a capture of a graph.
-    pub(crate) fn copy_in<D: Device>(&self, device: &D, lane: &Lane, is_timed: bool) -> Result<Copied<Array<T, D>>> {
+    pub(crate) fn copy_in<D: Device>(&mut self, device: &D, lane: &Lane, is_timed: bool) -> Result<Copied<Array<T, D>>> {
         let request = request::<T>(self.block.dims(), self.block.bytes());
         let mut block = Block::of_no_scope(device.stream_handle(), &request)?;
-        let (fence, span) = block.copy_over(lane, &self.block, is_timed)?;
-        Ok(Copied { copy: Array { block, typed: PhantomData }, fence, span })
+        let Crossing { host, device, span } = block.copy_over(lane, &self.block, is_timed)?;
+        self.read = Some(host);
+        Ok(Copied { copy: Array { block, typed: PhantomData }, fence: device, span })
     }
 
     pub(crate) fn shape(&self) -> &[usize] {
@@ -110,5 +116,24 @@ impl<T: Element> Away<T> {
     /// Gives the elements another shape, of as many.
     pub(crate) fn reshape(&mut self, dims: &[usize]) {
         self.block.reshape(dims);
+    }
+}
+
+impl<T> Away<T> {
+    /// Puts the memory's own queue, whose copies write it next, behind the last copy that reads it, and behind nothing that came to
+    /// that queue since: there may be many.
+    fn follow_reader(&mut self) {
+        if let Some(read) = self.read.take() {
+            // What fails is tried again, for all that the queue has, before the memory serves anybody else.
+            let _ = self.block.follow(&read);
+        }
+    }
+}
+
+impl<T> Drop for Away<T> {
+    fn drop(&mut self) {
+        if !process_exits() {
+            self.follow_reader();
+        }
     }
 }

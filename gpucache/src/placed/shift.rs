@@ -50,9 +50,9 @@ impl Yard {
         found.is_some_and(|clearing| shift_all(&clearing, &movable).is_ok()) && !range.lies_apart(bytes)
     }
 
-    /// How often pages were mapped for the yard's device.
-    pub(super) fn pages_mapped(&self) -> u64 {
-        self.stream().meter().read().mapped_pieces
+    /// How often pages of the yard's device went away, so far.
+    pub(super) fn pages_gone(&self) -> u64 {
+        self.stream().meter().read().unmapped_pieces
     }
 }
 

@@ -142,7 +142,7 @@ impl<T: Element, D: Device> Slot<T, D> {
 
     /// Has the array come, which is away: makes room for it before.
     pub(super) fn come(&self, state: &mut State<T, D>) -> Result<()> {
-        let (Some(away), None) = (&state.away, &state.here) else { return Ok(()) };
+        let (Some(away), None) = (&mut state.away, &state.here) else { return Ok(()) };
         let lanes = self.yard.lanes()?;
         self.yard.make_room(self.device.stream_handle(), self.tag.bytes);
         self.label("in");

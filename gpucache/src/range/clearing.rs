@@ -7,7 +7,7 @@ use super::Carved;
 use super::fit::Block;
 use super::range::Range;
 use super::shared::DeviceRange;
-use super::spans::{NIL, SpanState};
+use super::spans::{NIL, Node, SpanState};
 use crate::base::error::Result;
 use crate::device::{Pages, Stream};
 use crate::order::Tag;
@@ -148,18 +148,8 @@ impl<P: Pages> Range<P> {
     }
 
     fn reuse_outside(&mut self, bytes: u64, clearing: &Clearing, may_use: impl Fn(Tag) -> bool) -> Option<Block> {
-        let bytes = self.rounded(bytes)?;
-        let spans = &self.fit.spans;
-        let fits = |&id: &u32| {
-            let node = spans.at(id);
-            may_use(node.tag) && (node.end() <= clearing.from || clearing.to <= node.offset)
-        };
-        let all = self.fit.free_spans(bytes);
-        let best = all.into_iter().filter(fits).min_by_key(|&id| spans.at(id).bytes)?;
-        let offset = spans.at(best).offset;
-        let block = self.fit.carve(best, offset, bytes);
-        self.count(bytes);
-        Some(block)
+        let is_outside = |node: &Node| node.end() <= clearing.from || clearing.to <= node.offset;
+        self.reuse_at_its_end(bytes, |node| is_outside(node) && may_use(node.tag))
     }
 }
 

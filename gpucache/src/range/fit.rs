@@ -33,6 +33,13 @@ impl Block {
 /// Leaves none of the free spans that fit out.
 pub(super) const EVERY_SPAN: usize = usize::MAX;
 
+/// An end of the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Low,
+    High,
+}
+
 #[derive(Debug)]
 pub(super) struct Fit {
     pub(super) spans: Spans,
@@ -103,18 +110,27 @@ impl Fit {
         Ok(None)
     }
 
-    /// The end of the highest free span of at least `bytes` whose tag `accepts`, in the list of the reserved span.
-    pub(super) fn allocate_highest(&mut self, bytes: u64, accepts: impl Fn(Tag) -> bool) -> Option<Block> {
-        let mut id = self.spans.at(END).prev;
-        while id != NIL {
+    /// Of all free spans of at least `bytes` whose tag `accepts`, the front of the lowest, or the end of the highest.
+    pub(super) fn allocate_at(&mut self, side: Side, bytes: u64, accepts: impl Fn(&Node) -> bool) -> Option<Block> {
+        let (mut best, mut from) = (None, (bytes, 0));
+        let tail = Some(self.tail).filter(|&tail| tail != NIL && self.spans.at(tail).bytes >= bytes);
+        for id in std::iter::from_fn(|| {
+            let id = self.bins.next(&self.spans, from)?;
+            from = (self.spans.at(id).bytes, self.spans.at(id).offset + 1);
+            Some(id)
+        })
+        .chain(tail)
+        {
             let node = self.spans.at(id);
-            if node.state == Some(SpanState::Free) && node.bytes >= bytes && accepts(node.tag) {
-                let offset = node.end() - bytes;
-                return Some(self.carve(id, offset, bytes));
+            let is_better = |(_, other): &(u32, u64)| (node.offset > *other) == (side == Side::High);
+            if best.as_ref().is_none_or(is_better) && accepts(node) {
+                best = Some((id, node.offset));
             }
-            id = node.prev;
         }
-        None
+        let (id, offset) = best?;
+        let length = self.spans.at(id).bytes;
+        let offset = if side == Side::High { offset + length - bytes } else { offset };
+        Some(self.carve(id, offset, bytes))
     }
 
     /// Carves `bytes` at `offset` out of free spans side by side, of which `id` is one that does not begin before there.

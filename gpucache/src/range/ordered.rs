@@ -85,11 +85,11 @@ impl Ordered {
         Ok(block.map(|block| self.carved(block, 0, 0)))
     }
 
-    /// Memory for a large block that is free, at the upper end.
-    pub(super) fn reuse_at_the_end(&mut self, stream: &Stream, bytes: u64) -> Option<Carved> {
+    /// Memory for `bytes` that is free, where blocks of no scope lie.
+    pub(super) fn reuse_at_its_end(&mut self, stream: &Stream, bytes: u64) -> Option<Carved> {
         let Ordered { range, streams, .. } = self;
         let me = streams.attend(stream);
-        let block = range.reuse_at_the_end(bytes, |tag| streams.may_use(me, tag))?;
+        let block = range.reuse_at_its_end(bytes, |node| streams.may_use(me, node.tag))?;
         Some(self.carved(block, 0, 0))
     }
 

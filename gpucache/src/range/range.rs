@@ -5,10 +5,10 @@
 //!   `stats.live` that of the blocks'.
 //! * A call that fails leaves everything as it was, counters of calls aside.
 
-use super::fit::{Block, Fit};
+use super::fit::{Block, Fit, Side};
 use super::handles::{Handles, IdleHandle};
 use super::sizing::Sizes;
-use super::spans::NIL;
+use super::spans::{NIL, Node};
 #[cfg(test)]
 use super::spans::Span;
 use super::window;
@@ -195,11 +195,12 @@ impl<P: Pages> Range<P> {
         }
     }
 
-    /// A block of a large part of what is reserved, at the upper end of what is free and `accepts` its tag: what large blocks leave serves the
-    /// next ones, if smaller ones do not lie between them. `None` for a small one.
-    pub(super) fn reuse_at_the_end(&mut self, bytes: u64, accepts: impl Fn(Tag) -> bool) -> Option<Block> {
-        let rounded = self.rounded(bytes).filter(|bytes| *bytes >= self.stats.reserved / AT_THE_END)?;
-        let block = self.fit.allocate_highest(rounded, accepts)?;
+    /// A block of what is free and `accepts` its node: at the upper end if it is a large part of what is reserved, and at the lower end
+    /// otherwise. What large blocks leave so serves the next ones, as smaller ones do not lie between them.
+    pub(super) fn reuse_at_its_end(&mut self, bytes: u64, accepts: impl Fn(&Node) -> bool) -> Option<Block> {
+        let rounded = self.rounded(bytes)?;
+        let side = if rounded >= self.stats.reserved / AT_THE_END { Side::High } else { Side::Low };
+        let block = self.fit.allocate_at(side, rounded, accepts)?;
         self.count(rounded);
         Some(block)
     }

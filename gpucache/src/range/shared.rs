@@ -111,7 +111,7 @@ impl DeviceRange {
     pub(crate) fn reuse_behind(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
         let inner = &mut *self.inner();
         inner.check()?;
-        if let Some(carved) = inner.reuse_at_the_end(stream, bytes) {
+        if let Some(carved) = inner.reuse_at_its_end(stream, bytes) {
             return Ok(Some(carved));
         }
         match inner.reuse(stream, bytes, CANDIDATES)? {

@@ -18,7 +18,7 @@ use crate::placed::yard::{Rests, Yard};
 use crate::placement::What;
 
 /// Of eight entries so many may have arrays asked for before less room has to do: that costs more copies in each.
-const MOST_MISSED: u32 = 1;
+const MOST_MISSED: u32 = 2;
 
 /// How often arrays are laid side by side for one order: each time takes about as long as an entry.
 const MOST_TIDIED: u32 = 4;
@@ -52,7 +52,7 @@ pub(super) struct Followed {
     missed: u8,
     /// How often arrays were laid side by side since this was made.
     tidied: u32,
-    /// How often pages were mapped before this entry.
+    /// How often pages had gone before this entry.
     pages: u64,
     /// How often an array had left when this was made.
     evictions: u64,
@@ -130,8 +130,8 @@ impl Followed {
         device.into_iter().chain(self.account.as_deref()).for_each(count);
     }
 
-    fn pages_mapped(&self) -> u64 {
-        self.yard.as_ref().map_or(0, |yard| yard.pages_mapped())
+    fn pages_gone(&self) -> u64 {
+        self.yard.as_ref().map_or(0, |yard| yard.pages_gone())
     }
 
     fn demanded(&self) -> u64 {
@@ -154,7 +154,7 @@ impl Followed {
             self.pacer = Some(Pacer::new(self.uses.len() as u32, sample));
         }
         self.count(|moves| moves.add_waited(waited));
-        self.pages = self.pages_mapped();
+        self.pages = self.pages_gone();
         (self.demanded, self.entries) = (self.demanded(), self.entries.saturating_add(1));
         self.find_due();
         !self.table.moves().is_empty() || self.needs_no_moves()
@@ -254,7 +254,7 @@ impl Followed {
     fn make_do(&mut self) {
         self.missed = self.missed << 1 | u8::from(self.demanded() > self.demanded);
         let misses = self.missed.count_ones();
-        let is_apart = misses > 0 || self.pages_mapped() > self.pages;
+        let is_apart = misses > 0 && self.tidied == 0 || self.pages_gone() > self.pages;
         if is_apart && self.tidied < MOST_TIDIED {
             self.tidied += 1;
             self.yard.iter().for_each(|yard| yard.tidy());
