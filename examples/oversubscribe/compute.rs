@@ -40,14 +40,6 @@ pub(crate) trait Compute {
 
     fn device(&self) -> &Self::Device;
 
-    fn measure(&self) {}
-
-    /// Seconds by the machine's clock.
-    fn seconds(&self) -> f64 {
-        static BEGUN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-        BEGUN.get_or_init(std::time::Instant::now).elapsed().as_secs_f64()
-    }
-
     /// The device as it is named on the command line.
     fn name(&self) -> String;
 

@@ -57,12 +57,6 @@ impl Compute for CudaCompute {
         format!("cuda:{}", self.ordinal)
     }
 
-    fn measure(&self) {
-        if let Err(error) = crate::micro::measure(self.stream(), &self.kernels) {
-            println!("micro: {error}");
-        }
-    }
-
     fn uniform(&self, key: u64, limit: f32, out: &mut Matrix<Cuda>) -> Result<()> {
         let count = out.len() as u64;
         let mut launch = self.stream().launch_builder(&self.kernels.uniform);

@@ -17,11 +17,9 @@ mod blas;
 mod block;
 #[path = "../common/mod.rs"]
 mod common;
-mod clocked;
 mod compute;
 #[cfg(feature = "cuda")]
 mod cuda;
-mod explain;
 #[cfg(test)]
 mod gradient_check;
 mod host;
@@ -29,8 +27,6 @@ mod host;
 mod kernels;
 mod limit;
 mod linear;
-#[cfg(feature = "cuda")]
-mod micro;
 mod mlp;
 mod model;
 mod norm;
@@ -96,9 +92,6 @@ struct Options {
     /// Where arrays rest while no operation uses them.
     #[arg(long, value_enum, default_value = "auto")]
     placement: Placement,
-    /// Measure several limits in turn, and write all that is known of the moves to this file.
-    #[arg(long)]
-    explain: Option<std::path::PathBuf>,
     /// Print one JSON object instead of a summary.
     #[arg(long)]
     json: bool,
@@ -162,9 +155,6 @@ fn run(options: &Options) -> Result<()> {
 /// The choice between a GPU and the host: all below is generic, and compiled for each of the two.
 #[cfg(feature = "cuda")]
 fn train(options: &Options) -> Result<Report> {
-    if std::env::var("CLOCK").is_ok() {
-        return train_on(&clocked::ClockCompute::new(clocked::Figures::of_a_gpu()), &options.filled(ON_A_GPU));
-    }
     match options.device.open_gpu(cuda::CudaCompute::new)? {
         Some(gpu) => train_on(&gpu, &options.filled(ON_A_GPU)),
         None => train_on(&host::HostCompute::new(), options),
@@ -178,10 +168,5 @@ fn train(options: &Options) -> Result<Report> {
 }
 
 fn train_on<C: Compute>(compute: &C, options: &Options) -> Result<Report> {
-    if let Some(path) = &options.explain {
-        compute.measure();
-        explain::explain(compute, options, path)?;
-        std::process::exit(0);
-    }
     Ok(Report::new(compute, options, training::train(compute, options)?))
 }

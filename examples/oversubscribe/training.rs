@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gpucache::prelude::*;
+use gpucache::{PlacedStats, prelude::*};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Options;
@@ -44,9 +44,9 @@ pub(crate) struct Outcome {
     pub(crate) text: String,
 }
 
-pub(crate) struct Training<'c, C: Compute> {
+struct Training<'c, C: Compute> {
     compute: &'c C,
-    pub(crate) store: Store<C::Device>,
+    store: Store<C::Device>,
     sizes: Sizes,
     model: Model<C::Device>,
     text: Text,
@@ -57,8 +57,8 @@ pub(crate) struct Training<'c, C: Compute> {
     steps: i32,
     /// The most that was held when a step ended: its scope keeps what it took until others need it.
     held_bytes: u64,
-    /// Seconds until all work of the last step was handed on.
-    pub(crate) issued: f64,
+    /// What was moved when half of the steps were done.
+    half: PlacedStats,
 }
 
 /// One step: forward, backward, and what is learnt.
@@ -94,13 +94,13 @@ pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcom
         Some(_) => training.held_bytes,
         None => device.memory().peak_bytes,
     };
-    let (traffic, sizes) = (training.store.traffic(), training.sizes);
+    let (traffic, sizes) = (training.store.traffic(&training.half), training.sizes);
     let text = training.write()?;
     Ok(Outcome { losses, step_seconds, sizes, unlimited_peak_bytes, limit_bytes, peak_device_bytes, traffic, text })
 }
 
 /// The most that is held in the first steps, whose memory has all gone back when this returns.
-pub(crate) fn unlimited_peak<C: Compute>(compute: &C, options: &Options) -> Result<u64> {
+fn unlimited_peak<C: Compute>(compute: &C, options: &Options) -> Result<u64> {
     let mut training = Training::new(compute, options)?;
     for _ in 0..FIRST_STEPS {
         training.step()?;
@@ -112,7 +112,7 @@ pub(crate) fn unlimited_peak<C: Compute>(compute: &C, options: &Options) -> Resu
 }
 
 impl<'c, C: Compute> Training<'c, C> {
-    pub(crate) fn new(compute: &'c C, options: &Options) -> Result<Self> {
+    fn new(compute: &'c C, options: &Options) -> Result<Self> {
         let (device, text) = (compute.device(), Text::load()?);
         let sizes = options.sizes(text.vocabulary()).checked()?;
         let store = Store::new(device, options.placement);
@@ -127,7 +127,7 @@ impl<'c, C: Compute> Training<'c, C> {
             losses: Matrix::zeros(device, [1, sizes.rows()])?,
             steps: 0,
             held_bytes: 0,
-            issued: 0.0,
+            half: store.moved(),
             store,
         })
     }
@@ -137,7 +137,10 @@ impl<'c, C: Compute> Training<'c, C> {
         let bar = if options.json { ProgressBar::hidden() } else { ProgressBar::new(options.steps.into()) };
         let bar = bar.with_style(ProgressStyle::with_template("{bar:40} step {pos}/{len}  {msg}  {elapsed}")?);
         let (mut losses, mut seconds) = (Vec::new(), Vec::new());
-        for _ in 0..options.steps {
+        for step in 0..options.steps {
+            if step == options.steps / 2 {
+                self.half = self.store.moved();
+            }
             let start = Instant::now();
             let loss = self.step()?;
             seconds.push(start.elapsed().as_secs_f64());
@@ -150,8 +153,7 @@ impl<'c, C: Compute> Training<'c, C> {
     }
 
     /// One step on a batch of its own. The loss is waited for.
-    pub(crate) fn step(&mut self) -> Result<f32> {
-        let begun = self.compute.seconds();
+    fn step(&mut self) -> Result<f32> {
         let batch = self.text.batch(&self.sizes, &mut self.random)?;
         self.inputs.copy_from_slice(&batch.inputs)?;
         self.targets.copy_from_slice(&batch.targets)?;
@@ -159,7 +161,6 @@ impl<'c, C: Compute> Training<'c, C> {
         let Sizes { context, heads, .. } = self.sizes;
         let step = Step { compute: self.compute, store: &self.store, context, heads, adamw: self.adamw() };
         train_step(&step, &mut self.model, (&self.inputs, &self.targets), &mut self.losses)?;
-        self.issued = self.compute.seconds() - begun;
         let losses = self.losses.to_vec()?;
         self.held_bytes = self.held_bytes.max(self.compute.device().memory().bytes);
         Ok((losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / losses.len() as f64) as f32)

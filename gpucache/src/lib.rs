@@ -47,8 +47,6 @@ mod base;
 mod cache;
 pub mod device;
 mod doctor;
-#[doc(hidden)]
-pub mod explain;
 #[cfg(feature = "foreign")]
 pub mod foreign;
 mod home;

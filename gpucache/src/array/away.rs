@@ -83,12 +83,24 @@ impl<T: Element, D: Device> Array<T, D> {
     /// # Errors
     /// As for [`zeros`](Array::zeros).
     pub(crate) fn zeros_of_no_scope(device: &D, dims: &[usize]) -> Result<Self> {
-        let mut array = Self::unwritten_of_no_scope(device, dims)?;
+        let mut array = Self::of_no_scope(device, dims)?;
         array.block.fill(&[0])?;
         Ok(array)
     }
 
-    pub(crate) fn unwritten_of_no_scope(device: &D, dims: &[usize]) -> Result<Self> {
+    /// An array of no scope that is not cleared.
+    ///
+    /// # Errors
+    /// As for [`zeros`](Array::zeros).
+    ///
+    /// # Safety
+    /// As for [`uninit`](Array::uninit).
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn uninit_of_no_scope(device: &D, dims: &[usize]) -> Result<Self> {
+        Self::of_no_scope(device, dims)
+    }
+
+    fn of_no_scope(device: &D, dims: &[usize]) -> Result<Self> {
         let bytes = super::elements::<T>(dims)? * size_of::<T>();
         let block = Block::of_no_scope(device.stream_handle(), &request::<T>(dims, bytes))?;
         Ok(Array { block, typed: PhantomData })
@@ -101,7 +113,12 @@ impl<T: Element> Away<T> {
     ///
     /// # Errors
     /// [`is_out_of_memory`](crate::Error::is_out_of_memory), a failure of the device, or a capture of a graph.
-    pub(crate) fn copy_in<D: Device>(&mut self, device: &D, lane: &Lane, is_timed: bool) -> Result<Copied<Array<T, D>>> {
+    pub(crate) fn copy_in<D: Device>(
+        &mut self,
+        device: &D,
+        lane: &Lane,
+        is_timed: bool,
+    ) -> Result<Copied<Array<T, D>>> {
         let request = request::<T>(self.block.dims(), self.block.bytes());
         let mut block = Block::of_no_scope(device.stream_handle(), &request)?;
         let Crossing { host, device, span } = block.copy_over(lane, &self.block, is_timed)?;

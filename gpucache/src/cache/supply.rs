@@ -95,10 +95,6 @@ pub(super) fn from_device(stream: &Stream, request: &Request<'_>, holder: Asking
 
 /// Memory of no scope, behind whoever still uses what is free: arrays come to where others left, whose copies are done in time.
 pub(super) fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    crate::explain::timed(crate::explain::ALLOC, || of_no_scope_(stream, request))
-}
-
-fn of_no_scope_(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
     let free = match DeviceRange::of(stream) {
         Some(range) if request.bytes > 0 => range.reuse_behind(stream, request.bytes as u64)?,
         _ => None,
@@ -106,17 +102,12 @@ fn of_no_scope_(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
     if let Some(Carved { block, address, .. }) = free {
         return Ok(Box::new(Record::new(stream, request, address, Origin::Range(block))));
     }
-    let miss = || from_range(stream, request, Store { spare: None, moves: Moves::First }, None);
-    let Supplied { record, .. } = crate::explain::timed(crate::explain::ALLOC_MISS, miss)?;
+    let Supplied { record, .. } = from_range(stream, request, Store { spare: None, moves: Moves::First }, None)?;
     Ok(record)
 }
 
 /// Memory of no scope outside of a place that is cleared; `None` if there is none.
-pub(super) fn outside(
-    stream: &Stream,
-    request: &Request<'_>,
-    clearing: &Clearing,
-) -> Result<Option<Box<Record>>> {
+pub(super) fn outside(stream: &Stream, request: &Request<'_>, clearing: &Clearing) -> Result<Option<Box<Record>>> {
     let Some(range) = DeviceRange::of(stream) else { return Ok(None) };
     let free = range.reuse_outside(stream, request.bytes as u64, clearing)?;
     let record = |Carved { block, address, .. }: Carved| Record::new(stream, request, address, Origin::Range(block));
@@ -169,14 +160,13 @@ fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> 
         return Ok(carved);
     }
     let Occupancy { reserved, frees, .. } = range.occupancy();
-    use crate::explain::{GATHER, INSIST, SOON, timed};
-    if let Some(carved) = timed(GATHER, || moved(range, stream, bytes, reserved, moves)) {
+    if let Some(carved) = moved(range, stream, bytes, reserved, moves) {
         return Ok(carved);
     }
-    if let Some(carved) = timed(SOON, || range.reuse_soon(stream, bytes))? {
+    if let Some(carved) = range.reuse_soon(stream, bytes)? {
         return Ok(carved);
     }
-    timed(INSIST, || insist(asked, frees, &FromRange { range, stream, bytes }))
+    insist(asked, frees, &FromRange { range, stream, bytes })
 }
 
 /// What is free once the idle memory of scopes that keep a budget went back.

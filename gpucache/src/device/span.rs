@@ -9,8 +9,8 @@ use crate::base::error::Result;
 /// A stretch of a stream's work, between two marks.
 #[derive(Debug)]
 pub(crate) struct Span {
-    pub(crate) from: Box<dyn Mark>,
-    pub(crate) to: Box<dyn Mark>,
+    from: Box<dyn Mark>,
+    to: Box<dyn Mark>,
 }
 
 /// A mark on `stream` now, if its device has such and no graph is captured. One that fails is none: it tells a time and orders nothing,

@@ -8,6 +8,7 @@
 //! | file | its one matter |
 //! |---|---|
 //! | `placed` | [`Placed`]: what a program has |
+//! | `unwritten` | arrays whose contents come with their first use |
 //! | `guard` | [`Fetched`], [`FetchedMut`]: an array that stays on the device meanwhile |
 //! | `slot` | where an array is, and how it moves |
 //! | `yard` | the slots of a device: its lanes, its room, and who leaves |
@@ -41,6 +42,7 @@ mod side;
 mod slot;
 mod speed;
 mod told;
+mod unwritten;
 mod waits;
 mod yard;
 mod yards;

@@ -68,6 +68,40 @@ pub struct PlacedStats {
 }
 
 impl PlacedStats {
+    /// What was done since an earlier reading, as in the last steps of a training. What is on the device, and held of the host, is that of
+    /// this reading.
+    ///
+    /// ```
+    /// use gpucache::{Placed, Placement, placed_stats, prelude::*};
+    ///
+    /// let device = Host::new_stream()?;
+    /// let weights = Placed::new(device.zeros::<f32>(1 << 20)?)?;
+    /// weights.set_placement(Placement::Host)?;
+    /// let before = placed_stats(&device);
+    /// drop(weights.fetch()?);
+    /// let since = placed_stats(&device).since(&before);
+    /// assert_eq!((since.bytes_out, since.bytes_in, since.evictions), (0, 4 << 20, 1));
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn since(&self, earlier: &PlacedStats) -> PlacedStats {
+        PlacedStats {
+            bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
+            bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
+            evictions: self.evictions.saturating_sub(earlier.evictions),
+            shifted_bytes: self.shifted_bytes.saturating_sub(earlier.shifted_bytes),
+            demanded: self.demanded.saturating_sub(earlier.demanded),
+            bytes_demanded: self.bytes_demanded.saturating_sub(earlier.bytes_demanded),
+            prefetched: self.prefetched.saturating_sub(earlier.prefetched),
+            waited: self.waited.saturating_sub(earlier.waited),
+            copying: self.copying.saturating_sub(earlier.copying),
+            mispredictions: self.mispredictions.saturating_sub(earlier.mispredictions),
+            scheduled_bytes: self.scheduled_bytes.saturating_sub(earlier.scheduled_bytes),
+            bound_bytes: self.bound_bytes.saturating_sub(earlier.bound_bytes),
+            layout_time: self.layout_time.saturating_sub(earlier.layout_time),
+            ..*self
+        }
+    }
+
     /// The share of the time of all copies that no stream waited for, from 0 to 1; `None` where none was timed.
     ///
     /// ```

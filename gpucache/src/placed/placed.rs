@@ -68,7 +68,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         Ok(placed)
     }
 
-    fn with(array: Array<T, D>, placement: Placement) -> Self {
+    pub(super) fn with(array: Array<T, D>, placement: Placement) -> Self {
         let yard = yards::of(array.device().stream_handle());
         let dims = array.shape().to_vec();
         Placed { slot: Slot::new(yard, array, placement), dims }
@@ -89,23 +89,8 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// ```
     pub fn zeros(device: &D, shape: impl Shape) -> Result<Self> {
         let dims = shape.dims();
-        let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
-        recorder::make_way();
-        crate::explain::timed(crate::explain::MAKE_ROOM, || yards::of(device.stream_handle()).make_room(device.stream_handle(), bytes as u64));
+        Placed::<T, D>::make_way_for(device, dims);
         Ok(Placed::with(Array::zeros_of_no_scope(device, dims)?, placement::of_thread()))
-    }
-
-    /// As `zeros`, but for the contents.
-    ///
-    /// # Safety
-    /// As for [`Array::uninit`].
-    #[allow(unsafe_code)]
-    pub unsafe fn uninit(device: &D, shape: impl Shape) -> Result<Self> {
-        let dims = shape.dims();
-        let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
-        recorder::make_way();
-        crate::explain::timed(crate::explain::MAKE_ROOM, || yards::of(device.stream_handle()).make_room(device.stream_handle(), bytes as u64));
-        Ok(Placed::with(Array::unwritten_of_no_scope(device, dims)?, placement::of_thread()))
     }
 
     /// The array on its device, to be read: as long as the guard lives it stays. Several threads may read it at once.

@@ -98,7 +98,7 @@ pub(super) fn is_known(tag: &Tag, access: Access) -> bool {
 #[inline(never)]
 pub(super) fn note(slot: &Arc<impl Rests + 'static>, access: Access) -> Option<Noted> {
     let entry = current::outermost()?;
-    crate::explain::timed(crate::explain::NOTE, || with(|recorder| recorder.note_use(entry, slot, access)))?
+    with(|recorder| recorder.note_use(entry, slot, access))?
 }
 
 /// A use has ended.

@@ -28,7 +28,6 @@ impl Yard {
                 let _ = slot.evict();
             }
         }
-        crate::explain::log(|| "T".into());
         // What fails is met by the next call on the stream.
         let _ = stream.synchronize().and_then(|()| range.give_all_back(Patience::Some));
     }
@@ -46,7 +45,6 @@ impl Yard {
         movable.sort_unstable_by_key(|(address, _)| *address);
         let addresses: Vec<u64> = movable.iter().map(|(address, _)| *address).collect();
         let found = range.clearing(stream, bytes, &addresses);
-        crate::explain::log(|| format!("X {bytes} movable {} of {} found {:?} {}", addresses.len(), slots.len(), found.as_ref().map(|found| found.blocks.len()), if found.is_none() { range.map_of(stream, &addresses) } else { String::new() }));
         found.is_some_and(|clearing| shift_all(&clearing, &movable).is_ok()) && !range.lies_apart(bytes)
     }
 

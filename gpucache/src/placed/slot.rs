@@ -19,7 +19,6 @@ use super::yard::{Rests, Tag, Yard};
 use crate::array::{Array, Away, Element, same_elements};
 use crate::base::error::{Error, Result};
 use crate::device::{Device, Span, Stream};
-use crate::explain;
 use crate::range::Clearing;
 use crate::record::Fence;
 
@@ -75,7 +74,7 @@ impl<T: Element, D: Device> State<T, D> {
 
 fn follow<T: Element, D: Device>(array: &mut Option<Array<T, D>>, copy: &mut Option<Fence>) -> Result<()> {
     if let (Some(array), Some(fence)) = (array, &*copy) {
-        explain::timed(explain::FOLLOW, || array.follow(fence))?;
+        array.follow(fence)?;
     }
     *copy = None;
     Ok(())
@@ -145,20 +144,13 @@ impl<T: Element, D: Device> Slot<T, D> {
         let (Some(away), None) = (&mut state.away, &state.here) else { return Ok(()) };
         let lanes = self.yard.lanes()?;
         self.yard.make_room(self.device.stream_handle(), self.tag.bytes);
-        self.label("in");
-        let came = explain::timed(explain::COPY_IN, || away.copy_in(&self.device, &lanes.inward, sampling::current().is_some()))?;
+        let came = away.copy_in(&self.device, &lanes.inward, sampling::current().is_some())?;
         (state.here, state.arrival) = (Some(came.copy), Some(came.fence));
         state.is_clean = true;
         self.yard.came(self.tag.bytes);
         self.moved(came.span, |moves| &moves.bytes_in);
         self.tell("in");
         Ok(())
-    }
-
-    fn label(&self, way: &str) {
-        if explain::is_on() {
-            super::waits::LABEL.with_borrow_mut(|label| *label = format!("{way} {} {:.1}", self.tag.id, explain::host_us()));
-        }
     }
 
     /// Counts a copy.
@@ -177,7 +169,6 @@ impl<T: Element, D: Device> Slot<T, D> {
     /// Makes a move that work of the array's stream may have to wait for.
     fn watch<R>(&self, act: impl FnOnce() -> R) -> R {
         let outer = MOVED.replace(self.tag.id);
-        self.label("wait");
         let answer = self.yard.waits.watch(&self.yard.moves, self.device.stream_handle(), act);
         MOVED.set(outer);
         answer
@@ -218,9 +209,7 @@ impl<T: Element, D: Device> Slot<T, D> {
             && !state.is_clean
         {
             let lanes = self.yard.lanes()?;
-            self.label("out");
-            let before = state.away.take();
-            let left = explain::timed(explain::COPY_OUT, || here.copy_out(&lanes.outward, before, sampling::current().is_some()))?;
+            let left = here.copy_out(&lanes.outward, state.away.take(), sampling::current().is_some())?;
             (state.away, state.departure) = (Some(left.copy), Some(left.fence));
             state.is_clean = true;
             self.moved(left.span, |moves| &moves.bytes_out);
@@ -254,7 +243,7 @@ impl<T: Element, D: Device> Slot<T, D> {
             self.watch(|| self.copy_out(&mut state).and_then(|()| state.settle()))?;
         }
         let Some(array) = state.here.take() else { return Ok(0) };
-        explain::timed(explain::DROP_HERE, || drop(array));
+        drop(array);
         self.yard.went(self.tag.bytes);
         self.yard.count(|moves| _ = moves.evictions.fetch_add(1, Relaxed));
         self.tell("evicted");

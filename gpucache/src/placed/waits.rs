@@ -17,7 +17,6 @@ use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Span, Stream};
 
 thread_local! {
-    pub(crate) static LABEL: std::cell::RefCell<String> = const { std::cell::RefCell::new(String::new()) };
     /// The stream that is watched: a move within another one is a part of it.
     static WATCHED: Cell<u64> = const { Cell::new(0) };
 }
@@ -45,7 +44,6 @@ struct Open {
 struct Timed<W> {
     span: Span,
     scope: Option<Arc<Moves>>,
-    label: String,
     what: W,
 }
 
@@ -74,14 +72,10 @@ impl Open {
     fn settle(&mut self, device: &Moves) {
         take_over(&mut self.waits, |timed, length| {
             timed.count(device, |moves| moves.add_waited(length));
-            if length.as_nanos() > 0 {
-                crate::explain::log(|| format!("W {:.1} {:.1} {}", crate::explain::at(&*timed.span.from), crate::explain::at(&*timed.span.to), timed.label));
-            }
             timed.what.iter().for_each(|(sample, stretch)| sample.end(*stretch, length));
         });
         take_over(&mut self.copies, |timed, length| {
             timed.count(device, |moves| moves.add_copying(length));
-            crate::explain::log(|| format!("C {:.1} {:.1} {} {}", crate::explain::at(&*timed.span.from), crate::explain::at(&*timed.span.to), timed.what, timed.label));
             device.speed.note(timed.what, length);
         });
     }
@@ -120,7 +114,7 @@ impl Waits {
         let mut open = self.open();
         if open.make_room(device) {
             let what = sample.map(|sample| (sample.clone(), sample.begin()));
-            open.waits.push_back(Timed { span, scope: accounts::of_thread(), label: LABEL.with_borrow(Clone::clone), what });
+            open.waits.push_back(Timed { span, scope: accounts::of_thread(), what });
         }
     }
 
@@ -129,7 +123,7 @@ impl Waits {
         let (mut open, scope) = (self.open(), accounts::of_thread());
         match span {
             Some(span) if open.make_room(device) => {
-                open.copies.push_back(Timed { span, scope, label: LABEL.with_borrow(Clone::clone), what: bytes });
+                open.copies.push_back(Timed { span, scope, what: bytes });
             }
             _ => {
                 let length = device.speed.usual_time(bytes);

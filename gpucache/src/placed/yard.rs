@@ -187,7 +187,7 @@ impl Yard {
     pub(super) fn make_room(&self, stream: &Stream, bytes: u64) {
         let excess = (self.moves.resident.load(Relaxed) + bytes).saturating_sub(self.room());
         if excess > 0 {
-            crate::explain::timed(crate::explain::LRU, || self.evict(excess));
+            self.evict(excess);
         }
         // Where nothing ever left there is room to grow.
         for _ in 0..if self.evictions() > 0 { MOST_ROUNDS } else { 0 } {

@@ -1,10 +1,12 @@
-//! Free memory side by side where enough is free, but apart: which blocks are to be moved for that by whoever has them.
+//! Blocks of no scope, which come and go at any time: where they lie, and what is done where enough is free for one, but apart. Then some
+//! are to be moved by whoever has them.
 //!
 //! The cheapest place is looked for: as long as what is asked for, with the fewest bytes in blocks that may be moved, all of which fit
 //! into what is free elsewhere.
 
 use super::Carved;
 use super::fit::Block;
+use super::ordered::CANDIDATES;
 use super::range::Range;
 use super::shared::DeviceRange;
 use super::spans::{NIL, Node, SpanState};
@@ -21,7 +23,7 @@ pub(crate) struct Clearing {
 }
 
 /// Places that are looked at closely, the cheapest first.
-const CANDIDATES: usize = 16;
+const PLACES: usize = 16;
 
 /// A stretch that is free, or may be moved.
 #[derive(Clone, Copy, Debug)]
@@ -44,33 +46,28 @@ struct Window<'a> {
 }
 
 impl DeviceRange {
+    /// As [`reuse`](DeviceRange::reuse), or behind whoever still uses what is free: for those who know that they are done in time.
+    ///
+    /// # Errors
+    /// As for [`reuse`](DeviceRange::reuse).
+    pub(crate) fn reuse_behind(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
+        let inner = &mut *self.inner();
+        inner.check()?;
+        if let Some(carved) = inner.reuse_at_its_end(stream, bytes) {
+            return Ok(Some(carved));
+        }
+        match inner.reuse(stream, bytes, CANDIDATES)? {
+            Some(carved) => Ok(Some(carved)),
+            None => inner.reuse_behind(stream, bytes),
+        }
+    }
+
     /// Whether as many bytes are free, but not side by side, and there can be no more.
     pub(crate) fn lies_apart(&self, bytes: u64) -> bool {
         let inner = self.inner();
         let stats = inner.range.stats();
         let is_there = stats.reserved.saturating_sub(stats.live) >= bytes;
         is_there && !inner.range.is_long_enough(bytes) && inner.range.pages().room() < bytes
-    }
-
-    pub(crate) fn map_of(&self, stream: &Stream, movable: &[u64]) -> String {
-        let inner = &mut *self.inner();
-        let me = inner.streams.attend(stream);
-        let begin = inner.range.pages().address(0);
-        let mut text = String::new();
-        for head in inner.range.fit.spans.heads() {
-            let mut id = head;
-            while id != NIL {
-                let node = inner.range.fit.spans.at(id);
-                let kind = match node.state {
-                    Some(SpanState::Free) => if inner.streams.may_use(me, node.tag) { "free" } else { "barred" },
-                    Some(SpanState::Live) => if movable.binary_search(&(begin + node.offset)).is_ok() { "m" } else { "fix" },
-                    _ => "hole",
-                };
-                text += &format!("{kind}:{:.2} ", node.bytes as f64 / 1048576.0);
-                id = node.next;
-            }
-        }
-        text
     }
 
     /// The place for `bytes` that takes the least to clear for `stream`, where blocks at these addresses may be moved, which ascend. `None`
@@ -115,7 +112,7 @@ impl<P: Pages> Range<P> {
         let free: Vec<Piece> = runs.iter().flatten().copied().filter(|piece| piece.is_free).collect();
         let mut windows: Vec<Window<'_>> = runs.iter().flat_map(|run| windows(run, bytes)).collect();
         windows.sort_by_key(|window| window.moved);
-        let found = windows.into_iter().take(CANDIDATES).find(|window| window.fits(&free))?;
+        let found = windows.into_iter().take(PLACES).find(|window| window.fits(&free))?;
         let (first, last) = (found.pieces.first()?, found.pieces.last()?);
         let moved = found.pieces.iter().filter(|piece| !piece.is_free);
         let blocks = moved.map(|piece| piece.offset).collect();

@@ -8,9 +8,9 @@
 use super::fit::{Block, Fit, Side};
 use super::handles::{Handles, IdleHandle};
 use super::sizing::Sizes;
-use super::spans::{NIL, Node};
 #[cfg(test)]
 use super::spans::Span;
+use super::spans::{NIL, Node};
 use super::window;
 use super::{ALIGN, sizing};
 use crate::device::Pages;

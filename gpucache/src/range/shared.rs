@@ -104,22 +104,6 @@ impl DeviceRange {
         inner.reuse(stream, bytes, CANDIDATES)
     }
 
-    /// As [`reuse`](DeviceRange::reuse), or behind whoever still uses what is free: for those who know that they are done in time.
-    ///
-    /// # Errors
-    /// As for [`reuse`](DeviceRange::reuse).
-    pub(crate) fn reuse_behind(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
-        let inner = &mut *self.inner();
-        inner.check()?;
-        if let Some(carved) = inner.reuse_at_its_end(stream, bytes) {
-            return Ok(Some(carved));
-        }
-        match inner.reuse(stream, bytes, CANDIDATES)? {
-            Some(carved) => Ok(Some(carved)),
-            None => inner.reuse_behind(stream, bytes),
-        }
-    }
-
     /// As [`reuse`](DeviceRange::reuse), where the range is to grow otherwise: looks at all that is free, and waits a moment
     /// for those who may be done with it.
     ///

@@ -101,8 +101,7 @@ impl Followed {
     fn lay_out<R>(&mut self, compute: impl FnOnce(&mut Timetable, Option<f64>) -> R) -> R {
         let begun = Instant::now();
         let measured = self.yard.as_ref().and_then(|yard| yard.moves.speed.bytes_per_second());
-        let answer = crate::explain::timed(crate::explain::LAYOUT, || compute(&mut self.table, measured));
-        self.table.tell(measured, &self.arrays.iter().map(|(_, slot, _)| slot.upgrade().map_or(0, |slot| slot.tag().id)).collect::<Vec<_>>());
+        let answer = compute(&mut self.table, measured);
         let took = begun.elapsed();
         self.count(|moves| moves.add_layout(took));
         answer
@@ -118,7 +117,6 @@ impl Followed {
     fn take_pace(&mut self) {
         let Some(pacer) = self.pacer.take_if(|pacer| pacer.is_void() || pacer.is_over()) else { return };
         let Some((places, seconds)) = pacer.read() else { return };
-        pacer.tell(self.entries);
         if self.lay_out(|table, measured| table.pace(places, &seconds, measured)) {
             self.restart();
         }
@@ -147,10 +145,7 @@ impl Followed {
         self.yard.iter().for_each(|yard| yard.settle());
         self.take_pace();
         let waited = self.sampling.begin(entry);
-        self.yard.iter().for_each(|yard| crate::explain::refer_to(yard.stream()));
-        crate::explain::log(|| format!("E {:.1} {} {}", crate::explain::host_us(), self.entries + 1, self.table.moves().len()));
-        if let Some(sample) = self.sampling.paced().filter(|_| self.pacer.is_none() && !self.table.moves().is_empty())
-        {
+        if let Some(sample) = self.sampling.paced().filter(|_| self.pacer.is_none() && !self.table.moves().is_empty()) {
             self.pacer = Some(Pacer::new(self.uses.len() as u32, sample));
         }
         self.count(|moves| moves.add_waited(waited));
@@ -172,7 +167,7 @@ impl Followed {
         let passes = self.expects(seen);
         if passes {
             if self.due == self.place {
-                crate::explain::timed(crate::explain::DUE, || self.pass_due());
+                self.pass_due();
             }
             self.place += 1;
         }
@@ -270,7 +265,7 @@ impl Followed {
     /// The next use is about to be made, and needs room.
     pub(super) fn make_way(&mut self) {
         if self.due == self.place {
-            crate::explain::timed(crate::explain::DUE, || self.pass_due());
+            self.pass_due();
         }
     }
 
@@ -281,14 +276,13 @@ impl Followed {
 }
 
 fn carry_out(slot: &dyn Rests, what: What) -> Result<()> {
-    use crate::explain::{BRING, EVICT, WRITEBACK, timed};
     match what {
-        What::WriteBack => timed(WRITEBACK, || slot.write_back()),
+        What::WriteBack => slot.write_back(),
         // It may have been given that place since.
         What::Evict if slot.tag().placement.get() == Placement::Device => Ok(()),
-        What::Evict => timed(EVICT, || slot.evict()).map(|_| ()),
+        What::Evict => slot.evict().map(|_| ()),
         What::Prefetch => {
-            if timed(BRING, || slot.bring())? {
+            if slot.bring()? {
                 slot.yard().count(|moves| _ = moves.prefetched.fetch_add(1, Relaxed));
             }
             Ok(())

@@ -19,7 +19,6 @@ pub(super) struct Pacer {
     /// Where stretches begin, and at last the entry's end.
     places: Vec<u32>,
     marks: Vec<Box<dyn Mark>>,
-    host: Vec<f64>,
     /// Whether a mark could not be made.
     is_broken: bool,
     sample: Arc<Sample>,
@@ -30,7 +29,7 @@ impl Pacer {
     pub(super) fn new(uses: u32, sample: Arc<Sample>) -> Pacer {
         let step = uses.div_ceil(MOST_STRETCHES).max(1);
         let places: Vec<u32> = (0..uses).step_by(step as usize).chain([uses]).collect();
-        Pacer { marks: Vec::with_capacity(places.len()), host: Vec::new(), places, is_broken: false, sample }
+        Pacer { marks: Vec::with_capacity(places.len()), places, is_broken: false, sample }
     }
 
     /// The place of the next mark; beyond all uses if there is none.
@@ -44,21 +43,10 @@ impl Pacer {
             return;
         }
         match mark(stream) {
-            Some(mark) => {
-                self.marks.push(mark);
-                self.host.push(crate::explain::host_us());
-            }
+            Some(mark) => self.marks.push(mark),
             None => self.is_broken = true,
         }
         self.sample.turn(self.marks.len().saturating_sub(1));
-    }
-
-    pub(super) fn tell(&self, entry: u32) {
-        crate::explain::log(|| {
-            let marks: Vec<String> = self.marks.iter().map(|mark| format!("{:.0}", crate::explain::at(&**mark))).collect();
-            let host: Vec<String> = self.host.iter().map(|at| format!("{at:.0}")).collect();
-            format!("P {entry} [{}] [{}]", marks.join(","), host.join(","))
-        });
     }
 
     /// Whether nothing will come of it: marks failed, or the entry ended before all were made.

@@ -41,21 +41,6 @@ impl Timetable {
         self.found.as_ref().is_some_and(|found| found.moves.is_empty())
     }
 
-    pub(super) fn tell(&self, measured: Option<f64>, slots: &[u64]) {
-        crate::explain::log(|| {
-            let uses: Vec<_> = self.order.uses.iter().map(|each| (each.array, each.access as u8, each.until)).collect();
-            let at: Vec<String> = self.order.at.iter().map(|at| format!("{:.1}", at * 1e6)).collect();
-            let dies: Vec<u8> = self.order.dies.iter().map(|&dies| dies.into()).collect();
-            let moves: Vec<_> = self.moves().iter().map(|each| (each.before, each.array, each.what as u8)).collect();
-            let (found_in, found_out, found_seconds) =
-                self.found.as_ref().map_or((0, 0, 0.0), |found| (found.moved_in, found.moved_out, found.seconds));
-            format!(
-                "O {{'room':{},'budget':{},'bound':{:?},'measured':{measured:?},'length':{:.1},'in':{found_in},'out':{found_out},'simulated':{:.1},'bytes':{:?},'uses':{uses:?},'at':[{}],'dies':{dies:?},'moves':{moves:?},'slots':{slots:?}}}",
-                self.room, self.budget(), self.bound, self.order.length * 1e6, found_seconds * 1e6, self.order.bytes, at.join(",")
-            )
-        });
-    }
-
     fn budget(&self) -> u64 {
         self.room - self.room / SPARE_SHARE * self.spared
     }
@@ -78,7 +63,8 @@ impl Timetable {
         let (budget, link) = (self.budget(), link(measured));
         // A thread that came late, or a device that others used, only adds to what work takes.
         let least = |known: &Vec<f64>| known.iter().zip(seconds).map(|(known, now)| known.min(*now)).collect();
-        let seconds: Vec<f64> = self.least.as_ref().filter(|known| known.len() == seconds.len()).map_or_else(|| seconds.to_vec(), least);
+        let seconds: Vec<f64> =
+            self.least.as_ref().filter(|known| known.len() == seconds.len()).map_or_else(|| seconds.to_vec(), least);
         self.order = self.order.paced(places, &seconds);
         self.least = Some(seconds);
         let Some(found) = schedule(&self.order, budget, link) else { return false };
