@@ -101,7 +101,7 @@ impl DeviceRange {
 
 impl<P: Pages> Range<P> {
     /// The place, with the offsets of the blocks.
-    fn clearing(
+    pub(super) fn clearing(
         &self,
         bytes: u64,
         may_use: impl Fn(Tag) -> bool,
@@ -144,7 +144,7 @@ impl<P: Pages> Range<P> {
         runs
     }
 
-    fn reuse_outside(&mut self, bytes: u64, clearing: &Clearing, may_use: impl Fn(Tag) -> bool) -> Option<Block> {
+    pub(super) fn reuse_outside(&mut self, bytes: u64, clearing: &Clearing, may_use: impl Fn(Tag) -> bool) -> Option<Block> {
         let is_outside = |node: &Node| node.end() <= clearing.from || clearing.to <= node.offset;
         self.reuse_at_its_end(bytes, |node| is_outside(node) && may_use(node.tag))
     }

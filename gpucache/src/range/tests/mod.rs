@@ -3,6 +3,7 @@
 mod bins;
 mod cases;
 mod choice;
+mod clearing;
 mod device;
 mod failure;
 mod gather;
