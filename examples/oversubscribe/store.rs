@@ -3,7 +3,7 @@
 //! Parameters, their gradients and moments, and what the forward pass leaves for the backward pass are [`Held`]. A guard is kept
 //! for one operation and no longer, so that whatever no operation uses just now could rest elsewhere.
 
-use gpucache::{Fetched, FetchedMut, Placed, prelude::*};
+use gpucache::{Fetched, FetchedMut, Placed, PlacedStats, prelude::*};
 
 use crate::common::Result;
 use crate::compute::Matrix;
@@ -48,7 +48,8 @@ pub(crate) struct Traffic {
     pub(crate) demanded_bytes: u64,
     /// Seconds for which streams had nothing to do but wait for copies, as [`gpucache::PlacedStats::waited`] has it.
     pub(crate) waited_seconds: f64,
-    /// The part of the time of all copies that nothing waited for, from 0 to 1; none where nothing was copied.
+    /// The part of the time of all copies that nothing waited for, from 0 to 1, in the second half of the steps: the first ones learn. None
+    /// where nothing was copied.
     pub(crate) hidden_share: Option<f64>,
     /// How often an array was moved away from the device.
     pub(crate) evictions: u64,
@@ -87,7 +88,7 @@ impl<D: Device> Store<D> {
         match self.placement {
             gpucache::Placement::Device => self.hold(unwritten(&self.device, shape)?),
             placement => {
-                let array = Placed::zeros(&self.device, shape)?;
+                let array = unwritten_placed(&self.device, shape)?;
                 // It leaves behind the operation that writes it.
                 array.choose_placement(placement);
                 Ok(Held { array })
@@ -99,17 +100,27 @@ impl<D: Device> Store<D> {
     pub(crate) fn zeros(&self, shape: [usize; 2]) -> Result<Held<D>> {
         match self.placement {
             gpucache::Placement::Device => self.hold(Matrix::zeros(&self.device, shape)?),
-            _ => self.fill(shape),
+            placement => {
+                let array = Placed::zeros(&self.device, shape)?;
+                array.choose_placement(placement);
+                Ok(Held { array })
+            }
         }
     }
 
-    pub(crate) fn traffic(&self) -> Traffic {
-        let stats = gpucache::placed_stats(&self.device);
+    /// All that was moved so far.
+    pub(crate) fn moved(&self) -> PlacedStats {
+        gpucache::placed_stats(&self.device)
+    }
+
+    /// The same, with what is told of the steps since an earlier look.
+    pub(crate) fn traffic(&self, earlier: &PlacedStats) -> Traffic {
+        let stats = self.moved();
         Traffic {
             moved_bytes: stats.bytes_in + stats.bytes_out,
             demanded_bytes: stats.bytes_demanded,
             waited_seconds: stats.waited.as_secs_f64(),
-            hidden_share: stats.hidden_share(),
+            hidden_share: stats.since(earlier).hidden_share(),
             evictions: stats.evictions,
             mispredictions: stats.mispredictions,
             layout_seconds: stats.layout_time.as_secs_f64(),
@@ -143,4 +154,11 @@ pub(crate) fn unwritten<D: Device>(device: &D, shape: [usize; 2]) -> Result<Matr
     // SAFETY: arrays made here are given to an operation of `Compute` as its output before anything else, and these operations
     // write every element of an output before anything reads it (their documented contract); f32 has no invalid bit pattern.
     Ok(unsafe { Matrix::uninit(device, shape) }?)
+}
+
+/// The same, placed.
+#[allow(unsafe_code)]
+fn unwritten_placed<D: Device>(device: &D, shape: [usize; 2]) -> Result<Placed<f32, D>> {
+    // SAFETY: as for `unwritten`; what leaves and comes back before it is written is written by that operation all the same.
+    Ok(unsafe { Placed::uninit(device, shape) }?)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gpucache::prelude::*;
+use gpucache::{PlacedStats, prelude::*};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Options;
@@ -57,6 +57,8 @@ struct Training<'c, C: Compute> {
     steps: i32,
     /// The most that was held when a step ended: its scope keeps what it took until others need it.
     held_bytes: u64,
+    /// What was moved when half of the steps were done.
+    half: PlacedStats,
 }
 
 /// One step: forward, backward, and what is learnt.
@@ -92,7 +94,7 @@ pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcom
         Some(_) => training.held_bytes,
         None => device.memory().peak_bytes,
     };
-    let (traffic, sizes) = (training.store.traffic(), training.sizes);
+    let (traffic, sizes) = (training.store.traffic(&training.half), training.sizes);
     let text = training.write()?;
     Ok(Outcome { losses, step_seconds, sizes, unlimited_peak_bytes, limit_bytes, peak_device_bytes, traffic, text })
 }
@@ -125,6 +127,7 @@ impl<'c, C: Compute> Training<'c, C> {
             losses: Matrix::zeros(device, [1, sizes.rows()])?,
             steps: 0,
             held_bytes: 0,
+            half: store.moved(),
             store,
         })
     }
@@ -134,7 +137,10 @@ impl<'c, C: Compute> Training<'c, C> {
         let bar = if options.json { ProgressBar::hidden() } else { ProgressBar::new(options.steps.into()) };
         let bar = bar.with_style(ProgressStyle::with_template("{bar:40} step {pos}/{len}  {msg}  {elapsed}")?);
         let (mut losses, mut seconds) = (Vec::new(), Vec::new());
-        for _ in 0..options.steps {
+        for step in 0..options.steps {
+            if step == options.steps / 2 {
+                self.half = self.store.moved();
+            }
             let start = Instant::now();
             let loss = self.step()?;
             seconds.push(start.elapsed().as_secs_f64());

@@ -293,3 +293,30 @@ fn moves_are_made_in_the_midst_of_an_order() {
     assert!(stats.prefetched >= before.prefetched + 8, "{before}, then {stats}");
     assert_eq!((stats.demanded, stats.mispredictions), (before.demanded, 0), "{before}, then {stats}");
 }
+
+/// Small arrays that stay lie between those that leave, so that what is free lies apart: arrays move on the device for a large one, and
+/// each keeps its contents.
+#[test]
+fn what_lies_apart_is_moved_for_a_large_array() {
+    let _turn = turn();
+    let host = limited(32 << 20);
+    let make = |bytes: usize, value: u8| {
+        let mut array = Placed::<u8, _>::zeros(&host, bytes).unwrap();
+        array.fetch_mut().unwrap().fill(value);
+        array
+    };
+    let arrays: Vec<_> = (0..16).map(|number| make(2 << 20, number)).collect();
+    // Every other one leaves: 16 MiB are free, in pieces of 2 MiB.
+    arrays.iter().step_by(2).for_each(|array| array.set_placement(Placement::Host).unwrap());
+    let (before, taken) = (placed_stats(&host), host.memory().times_taken());
+    let large = make(12 << 20, 77);
+    let stats = placed_stats(&host).since(&before);
+    assert!(stats.shifted_bytes > 0 && stats.shifted_bytes <= 16 << 20, "{stats:?}");
+    assert_eq!((stats.evictions, host.memory().times_taken()), (0, taken), "no other one leaves, and no pages move");
+    for (array, value) in arrays.iter().zip(0..) {
+        array.choose_placement(Placement::Auto);
+        assert!(array.to_vec().unwrap().iter().all(|&byte| byte == value), "{value}");
+    }
+    assert!(large.to_vec().unwrap().iter().all(|&byte| byte == 77));
+    limit(&host, u64::MAX);
+}

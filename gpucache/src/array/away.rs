@@ -5,8 +5,9 @@ use std::marker::PhantomData;
 
 use super::{Array, Element};
 use crate::base::error::Result;
-use crate::cache::Block;
-use crate::device::{Device, Lane, Span, Stream};
+use crate::cache::{Block, Crossing};
+use crate::device::{Device, Lane, Span, Stream, process_exits};
+use crate::range::Clearing;
 use crate::record::{Fence, Request};
 
 /// A copy of an array's elements.
@@ -15,6 +16,8 @@ use crate::record::{Fence, Request};
 /// anybody has it.
 pub(crate) struct Away<T> {
     block: Block,
+    /// Where the last copy ends that reads it.
+    read: Option<Fence>,
     typed: PhantomData<T>,
 }
 
@@ -66,8 +69,9 @@ impl<T: Element, D: Device> Array<T, D> {
         is_timed: bool,
     ) -> Result<Option<Copied<Away<T>>>> {
         let Some(to) = room else { return Ok(None) };
-        let (fence, span) = to.block.copy_over(lane, &self.block, is_timed)?;
-        Ok(room.take().map(|Room { block, typed }| Copied { copy: Away { block, typed }, fence, span }))
+        let Crossing { device, span, .. } = to.block.copy_over(lane, &self.block, is_timed)?;
+        let copied = |Room { block, typed }| Copied { copy: Away { block, read: None, typed }, fence: device, span };
+        Ok(room.take().map(copied))
     }
 
     /// Puts the array's stream behind a copy, and behind nothing that its lane does later.
@@ -78,13 +82,46 @@ impl<T: Element, D: Device> Array<T, D> {
         self.block.follow(copy)
     }
 
+    /// Where the elements lie, for a look at the memory around them: nobody follows the address.
+    pub(crate) fn place(&self) -> u64 {
+        self.block.address()
+    }
+
+    /// A copy of no scope outside of a place that is cleared; `None` if there is no room.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    pub(crate) fn copied_outside(&self, clearing: &Clearing) -> Result<Option<Self>> {
+        let request = request::<T>(self.shape(), self.byte_len());
+        let Some(mut block) = Block::outside(self.block.stream(), &request, clearing)? else { return Ok(None) };
+        block.copy_from(&self.block)?;
+        Ok(Some(Array { block, typed: PhantomData }))
+    }
+
     /// An array of zeros of no scope.
     ///
     /// # Errors
     /// As for [`zeros`](Array::zeros).
     pub(crate) fn zeros_of_no_scope(device: &D, dims: &[usize]) -> Result<Self> {
-        let Room { mut block, .. } = Room::<T>::new(device.stream_handle(), dims)?;
-        block.fill(&[0])?;
+        let mut array = Self::of_no_scope(device, dims)?;
+        array.block.fill(&[0])?;
+        Ok(array)
+    }
+
+    /// An array of no scope that is not cleared.
+    ///
+    /// # Errors
+    /// As for [`zeros`](Array::zeros).
+    ///
+    /// # Safety
+    /// As for [`uninit`](Array::uninit).
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn uninit_of_no_scope(device: &D, dims: &[usize]) -> Result<Self> {
+        Self::of_no_scope(device, dims)
+    }
+
+    fn of_no_scope(device: &D, dims: &[usize]) -> Result<Self> {
+        let Room { block, .. } = Room::<T>::new(device.stream_handle(), dims)?;
         Ok(Array { block, typed: PhantomData })
     }
 }
@@ -96,14 +133,16 @@ impl<T: Element> Away<T> {
     /// # Errors
     /// A failure of the device, or a capture of a graph. The room stays where it is then.
     pub(crate) fn copy_in<D: Device>(
-        &self,
+        &mut self,
         lane: &Lane,
         room: &mut Option<Room<T>>,
         is_timed: bool,
     ) -> Result<Option<Copied<Array<T, D>>>> {
         let Some(to) = room else { return Ok(None) };
-        let (fence, span) = to.block.copy_over(lane, &self.block, is_timed)?;
-        Ok(room.take().map(|Room { block, .. }| Copied { copy: Array { block, typed: PhantomData }, fence, span }))
+        let Crossing { host, device, span } = to.block.copy_over(lane, &self.block, is_timed)?;
+        self.read = Some(host);
+        let copied = |Room { block, .. }| Copied { copy: Array { block, typed: PhantomData }, fence: device, span };
+        Ok(room.take().map(copied))
     }
 
     pub(crate) fn shape(&self) -> &[usize] {
@@ -113,5 +152,24 @@ impl<T: Element> Away<T> {
     /// Gives the elements another shape, of as many.
     pub(crate) fn reshape(&mut self, dims: &[usize]) {
         self.block.reshape(dims);
+    }
+}
+
+impl<T> Away<T> {
+    /// Puts the memory's own queue, whose copies write it next, behind the last copy that reads it, and behind nothing that came to
+    /// that queue since: there may be many.
+    fn follow_reader(&mut self) {
+        if let Some(read) = self.read.take() {
+            // What fails is tried again, for all that the queue has, before the memory serves anybody else.
+            let _ = self.block.follow(&read);
+        }
+    }
+}
+
+impl<T> Drop for Away<T> {
+    fn drop(&mut self) {
+        if !process_exits() {
+            self.follow_reader();
+        }
     }
 }

@@ -52,13 +52,13 @@ impl Block {
     }
 
     /// Copies a block on the other side of a lane, of as many bytes, on the lane's queue: behind all that is on both blocks' streams
-    /// now, and before what is put there later. The answer is where on the queue it ends, and
-    /// how long it takes if it is to be timed.
+    /// now, and before what is put there later. The answer is where on the queue it ends, for each side, and how long it takes if it is
+    /// to be timed.
     ///
     /// # Errors
     /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal bytes; [`is_unavailable`](Error::is_unavailable) for
     /// blocks that are not of the lane's two memories, and while a graph is captured; a failure of the device.
-    pub(crate) fn copy_over(&mut self, lane: &Lane, other: &Block, is_timed: bool) -> Result<(Fence, Option<Span>)> {
+    pub(crate) fn copy_over(&mut self, lane: &Lane, other: &Block, is_timed: bool) -> Result<Crossing> {
         let from = Source::of(other, self)?;
         other.read_on(lane.side_of(other.stream())?)?;
         self.write_on(lane.side_of(self.stream())?)?;
@@ -71,9 +71,16 @@ impl Block {
             self.note_write();
         }
         // One for each side, since what the two memories know of the queue is apart.
-        let _ = Fence::sealed(&lane.host);
-        Ok((Fence::sealed(&lane.device), span))
+        let host = Fence::sealed(&lane.host);
+        Ok(Crossing { host, device: Fence::sealed(&lane.device), span })
     }
+}
+
+/// A copy from one side of a lane to the other that was put on its queue: where that ends, as each of the two memories knows it.
+pub(crate) struct Crossing {
+    pub(crate) host: Fence,
+    pub(crate) device: Fence,
+    pub(crate) span: Option<Span>,
 }
 
 /// What is copied to a block.

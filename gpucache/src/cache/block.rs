@@ -16,6 +16,7 @@ use crate::base::held::assert_nothing_held;
 #[cfg(feature = "cuda")]
 use crate::base::sync::OnceLock;
 use crate::device::Stream;
+use crate::range::Clearing;
 use crate::record::{Fence, Outcome, Record, Request};
 #[cfg(feature = "cuda")]
 use crate::record::{Origin, View};
@@ -46,6 +47,17 @@ impl Block {
             stream.handed_out(record.address, record.bytes);
         }
         Ok(Block::of(record))
+    }
+
+    /// Memory of no scope outside of a place that is cleared; `None` if there is none.
+    pub(crate) fn outside(stream: &Stream, request: &Request<'_>, clearing: &Clearing) -> Result<Option<Block>> {
+        stream.check()?;
+        let Some(record) = supply::outside(stream, request, clearing)? else { return Ok(None) };
+        let record = traced::told(stream, request, || Ok(record))?;
+        if stream.watches() {
+            stream.handed_out(record.address, record.bytes);
+        }
+        Ok(Some(Block::of(record)))
     }
 
     /// A record from the innermost scope, or straight from the device where there is none.

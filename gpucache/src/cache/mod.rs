@@ -59,6 +59,7 @@ mod told;
 mod traced;
 mod upkeep;
 
+pub(crate) use access::Crossing;
 pub(crate) use block::Block;
 pub(crate) use noting::Known;
 pub(crate) use owner::Cache;

@@ -8,7 +8,7 @@ use crate::device::{Stream, softly};
 use crate::pressure::ask::{Ask, Asked};
 use crate::pressure::climb::insist;
 use crate::pressure::reclaim::{self, Holder, Idle};
-use crate::range::{Carved, DeviceRange, Limit, Occupancy, Taken};
+use crate::range::{Carved, Clearing, DeviceRange, Limit, Occupancy, Taken};
 use crate::record::{Origin, Record, Request};
 
 /// A record with memory, and what was taken from the device for it.
@@ -104,6 +104,14 @@ pub(super) fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Box<
     }
     let Supplied { record, .. } = from_range(stream, request, Store { spare: None, moves: Moves::First }, None)?;
     Ok(record)
+}
+
+/// Memory of no scope outside of a place that is cleared; `None` if there is none.
+pub(super) fn outside(stream: &Stream, request: &Request<'_>, clearing: &Clearing) -> Result<Option<Box<Record>>> {
+    let Some(range) = DeviceRange::of(stream) else { return Ok(None) };
+    let free = range.reuse_outside(stream, request.bytes as u64, clearing)?;
+    let record = |Carved { block, address, .. }: Carved| Record::new(stream, request, address, Origin::Range(block));
+    Ok(free.map(|carved| Box::new(record(carved))))
 }
 
 /// Memory on a stream whose memory is reserved, of no scope. Work that is repeated writes it at any time.

@@ -8,10 +8,12 @@
 //! | file | its one matter |
 //! |---|---|
 //! | `placed` | [`Placed`]: what a program has |
+//! | `unwritten` | arrays whose contents come with their first use |
 //! | `guard` | [`Fetched`], [`FetchedMut`]: an array that stays on the device meanwhile |
 //! | `slot` | where an array is, and how it leaves |
 //! | `slot::coming` | how it comes |
 //! | `yard` | the slots of a device: its lanes, its room, and who leaves |
+//! | `shift` | arrays that move on the device, so that free memory lies side by side |
 //! | `yards` | those of all devices |
 //! | `recorder` | which entry a use is of, and whether it goes as expected |
 //! | `recorder::learned` | an entry that is written down |
@@ -36,10 +38,12 @@ mod placed;
 mod placement;
 mod recorder;
 mod sampling;
+mod shift;
 mod side;
 mod slot;
 mod speed;
 mod told;
+mod unwritten;
 mod waits;
 mod yard;
 mod yards;

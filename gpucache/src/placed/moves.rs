@@ -32,6 +32,8 @@ pub struct PlacedStats {
     pub bytes_out: u64,
     /// How often an array left the device.
     pub evictions: u64,
+    /// Bytes copied on the device, so that free memory lay side by side.
+    pub shifted_bytes: u64,
     /// How often an array had to come when it was asked for.
     pub demanded: u64,
     /// Bytes of those.
@@ -66,6 +68,40 @@ pub struct PlacedStats {
 }
 
 impl PlacedStats {
+    /// What was done since an earlier reading, as in the last steps of a training. What is on the device, and held of the host, is that of
+    /// this reading.
+    ///
+    /// ```
+    /// use gpucache::{Placed, Placement, placed_stats, prelude::*};
+    ///
+    /// let device = Host::new_stream()?;
+    /// let weights = Placed::new(device.zeros::<f32>(1 << 20)?)?;
+    /// weights.set_placement(Placement::Host)?;
+    /// let before = placed_stats(&device);
+    /// drop(weights.fetch()?);
+    /// let since = placed_stats(&device).since(&before);
+    /// assert_eq!((since.bytes_out, since.bytes_in, since.evictions), (0, 4 << 20, 1));
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn since(&self, earlier: &PlacedStats) -> PlacedStats {
+        PlacedStats {
+            bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
+            bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
+            evictions: self.evictions.saturating_sub(earlier.evictions),
+            shifted_bytes: self.shifted_bytes.saturating_sub(earlier.shifted_bytes),
+            demanded: self.demanded.saturating_sub(earlier.demanded),
+            bytes_demanded: self.bytes_demanded.saturating_sub(earlier.bytes_demanded),
+            prefetched: self.prefetched.saturating_sub(earlier.prefetched),
+            waited: self.waited.saturating_sub(earlier.waited),
+            copying: self.copying.saturating_sub(earlier.copying),
+            mispredictions: self.mispredictions.saturating_sub(earlier.mispredictions),
+            scheduled_bytes: self.scheduled_bytes.saturating_sub(earlier.scheduled_bytes),
+            bound_bytes: self.bound_bytes.saturating_sub(earlier.bound_bytes),
+            layout_time: self.layout_time.saturating_sub(earlier.layout_time),
+            ..*self
+        }
+    }
+
     /// The share of the time of all copies that no stream waited for, from 0 to 1; `None` where none was timed.
     ///
     /// ```
@@ -130,6 +166,7 @@ pub(super) struct Moves {
     pub(super) bytes_in: AtomicU64,
     pub(super) bytes_out: AtomicU64,
     pub(super) evictions: AtomicU64,
+    pub(super) shifted: AtomicU64,
     pub(super) demanded: AtomicU64,
     pub(super) bytes_demanded: AtomicU64,
     pub(super) prefetched: AtomicU64,
@@ -166,6 +203,7 @@ impl Moves {
             bytes_in: of(&self.bytes_in),
             bytes_out: of(&self.bytes_out),
             evictions: of(&self.evictions),
+            shifted_bytes: of(&self.shifted),
             demanded: of(&self.demanded),
             bytes_demanded: of(&self.bytes_demanded),
             prefetched: of(&self.prefetched),

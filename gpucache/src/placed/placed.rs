@@ -67,7 +67,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         Ok(placed)
     }
 
-    fn with(array: Array<T, D>, placement: Placement) -> Self {
+    pub(super) fn with(array: Array<T, D>, placement: Placement) -> Self {
         let yard = yards::of(array.device().stream_handle());
         let dims = array.shape().to_vec();
         Placed { slot: Slot::new(yard, array, placement), dims }
@@ -88,9 +88,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// ```
     pub fn zeros(device: &D, shape: impl Shape) -> Result<Self> {
         let dims = shape.dims();
-        let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
-        recorder::make_way();
-        yards::of(device.stream_handle()).make_room(bytes as u64);
+        Placed::<T, D>::make_way_for(device, dims);
         Ok(Placed::with(Array::zeros_of_no_scope(device, dims)?, placement::of_thread()))
     }
 

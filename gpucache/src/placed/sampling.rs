@@ -13,6 +13,8 @@ use crate::cache::current::{self, Entry};
 /// How many entries by new moves are timed, and how many later ones there are for each that is.
 const FIRST: u64 = 2;
 const EVERY: u64 = 16;
+/// The last entry by some moves in which the work between uses is timed.
+const LAST_PACED: u64 = 3 * EVERY;
 
 /// What an entry that is timed waited.
 #[derive(Debug, Default)]
@@ -119,10 +121,11 @@ impl Sampling {
         due
     }
 
-    /// What the entry that has begun is timed for, if it goes by the moves that the one before it went by, and is the only such entry yet:
-    /// what the first one by some moves does is not what follows from them.
-    pub(super) fn second(&self) -> Option<Arc<Sample>> {
-        self.last.clone().filter(|_| self.entries == FIRST)
+    /// What the entry that has begun is timed for, if the work between its uses is to be timed too. What the first one by some moves does is not
+    /// what follows from them. In the second one the thread may be late, as memory is still taken, so that some later ones are asked too.
+    pub(super) fn paced(&self) -> Option<Arc<Sample>> {
+        let is_paced = self.entries == FIRST || self.entries <= LAST_PACED && self.entries.is_multiple_of(EVERY);
+        self.last.clone().filter(|_| is_paced)
     }
 
     /// What those before this entry waited, as far as it is known. An entry that was timed may have been slow, and no other one waited for
@@ -149,7 +152,7 @@ mod tests {
         let (mut sampling, begun) = (Sampling::default(), Instant::now());
         assert_eq!(sampling.begin(Entry::NONE) + sampling.begin(Entry::NONE), Duration::ZERO);
         // The last entry that was timed was slow, for a reason that the others do not have.
-        let sample = sampling.second().unwrap();
+        let sample = sampling.paced().unwrap();
         sample.end(sample.begin(), Duration::from_secs(100));
         let mut entry = || {
             std::thread::sleep(Duration::from_millis(1));

@@ -27,6 +27,7 @@ use crate::base::errand::Errand;
 use crate::base::error::{Error, Result};
 use crate::base::held::Held;
 use crate::device::{Device, Span, Stream};
+use crate::range::Clearing;
 use crate::record::Fence;
 
 /// A slot for an array.
@@ -298,6 +299,25 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
 
     fn bring(&self) -> Result<bool> {
         telling(|| self.come_ahead())
+    }
+
+    fn lies_at(&self, stream: &Stream) -> Option<u64> {
+        let is_mine = self.stream().queue() == stream.queue();
+        let state = self.try_lock().filter(|_| is_mine && self.tag.placement.get() != Placement::Device)?;
+        let is_still = state.arrival.is_none() && state.departure.is_none();
+        state.here.as_ref().filter(|_| is_still && self.tag.bytes > 0).map(Array::place)
+    }
+
+    fn shift(&self, clearing: &Clearing) -> Result<bool> {
+        let Some(mut state) = self.try_lock() else { return Ok(false) };
+        let Some(array) = &state.here else { return Ok(true) };
+        let Some(copy) = array.copied_outside(clearing)? else { return Ok(false) };
+        let before = state.here.replace(copy);
+        // Behind the lock: to give back memory of a scope may call code of the program.
+        drop(state);
+        drop(before);
+        self.yard.count(|moves| add(&moves.shifted, self.tag.bytes));
+        Ok(true)
     }
 
     fn keep(&self, error: Error) {

@@ -20,6 +20,8 @@ pub(super) fn add(sum: &AtomicU64, more: u64) {
 
 /// From so many bytes on, by their logarithm, a copy takes much longer than it takes to begin.
 const LARGE: usize = 20;
+/// Copies of a size count for the link's speed if they moved at least this part of the bytes of all large ones.
+const MANY: f64 = 16.0;
 
 /// Copies of about as many bytes.
 #[derive(Debug, Default)]
@@ -61,13 +63,16 @@ impl Speed {
         Duration::from_nanos((timed * bytes as f64 / timed_bytes.max(1.0)) as u64)
     }
 
-    /// Bytes a second of large copies, or of all where there was none of those.
+    /// Bytes a second of the size of large copies that is the fastest, if many bytes were moved by it: what a copy takes beside its bytes is the
+    /// least part of those. Of all copies where none was large.
     pub(super) fn bytes_per_second(&self) -> Option<f64> {
         let sum = |timed: &[Timed]| {
             timed.iter().map(Timed::read).fold([0.0; 2], |sum, each| [sum[0] + each[0], sum[1] + each[1]])
         };
         let speed = |[bytes, nanoseconds]: [f64; 2]| (nanoseconds > 0.0).then(|| bytes * 1e9 / nanoseconds);
-        speed(sum(&self.0[LARGE..])).or_else(|| speed(sum(&self.0)))
+        let [all, _] = sum(&self.0[LARGE..]);
+        let many = self.0[LARGE..].iter().map(Timed::read).filter(|[bytes, _]| *bytes * MANY >= all);
+        many.filter_map(speed).reduce(f64::max).or_else(|| speed(sum(&self.0)))
     }
 }
 

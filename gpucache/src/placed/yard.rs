@@ -15,7 +15,7 @@ use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 use crate::device::{Lane, Memory, Stream};
 use crate::pressure::demand::{self, Told};
-use crate::range::DeviceRange;
+use crate::range::{Clearing, DeviceRange};
 
 /// What a yard knows of a slot, whatever its elements and device.
 pub(super) trait Rests: Send + Sync {
@@ -33,6 +33,13 @@ pub(super) trait Rests: Send + Sync {
 
     /// Has the array come, if it is away and nobody has it locked. Returns whether it came.
     fn bring(&self) -> Result<bool>;
+
+    /// Where the array lies on the device, if it may be moved there by its stream, which works on the same queue as `stream`: nobody has it
+    /// locked, and no copy of it is under way.
+    fn lies_at(&self, stream: &Stream) -> Option<u64>;
+
+    /// Moves the array on the device out of a place that is cleared. Returns whether it is gone from there.
+    fn shift(&self, clearing: &Clearing) -> Result<bool>;
 
     /// Keeps what a move met that nobody asked for, for the next fallible call on the array's stream; a host without room is
     /// no failure.
@@ -70,6 +77,9 @@ fn keep(failure: Option<Failed>) {
 
 /// The share by which more is told than is on the device.
 const TOLD_AHEAD: u64 = 64;
+
+/// How often more arrays leave where what is free lies apart, and cannot be laid side by side. Each time as many bytes leave as are needed.
+const MOST_ROUNDS: u32 = 4;
 
 pub(super) struct Yard {
     stream: Stream,
@@ -185,8 +195,9 @@ impl Yard {
         limit.saturating_sub(live.saturating_sub(resident))
     }
 
-    /// Has arrays leave so that so many bytes more may come: none for more than there ever could be.
-    pub(super) fn make_room(&self, bytes: u64) {
+    /// Has arrays leave so that so many bytes more may come, and lie side by side, for an array of `stream`: none for more than there ever
+    /// could be.
+    pub(super) fn make_room(&self, stream: &Stream, bytes: u64) {
         if bytes > self.stream.memory().most() {
             return;
         }
@@ -197,6 +208,21 @@ impl Yard {
             let (_, failure) = self.evict_least_recent(excess);
             keep(failure);
         }
+        // Where nothing ever left there is room to grow.
+        for _ in 0..if self.evictions() > 0 { MOST_ROUNDS } else { 0 } {
+            if self.clear(stream, bytes) {
+                break;
+            }
+            let (freed, failure) = self.evict_least_recent(bytes);
+            keep(failure);
+            if freed == 0 {
+                break;
+            }
+        }
+    }
+
+    pub(super) fn slots_now(&self) -> Vec<Weak<dyn Rests>> {
+        self.slots().clone()
     }
 
     /// Has what was used least recently leave, until so many bytes are free or none may leave any more. Returns the bytes.

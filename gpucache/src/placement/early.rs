@@ -2,7 +2,7 @@
 //! either than keeps its link busy.
 //!
 //! Some entries are gone through on a simulated machine. At each place its links get what they can begin with before the next
-//! one: of the write-backs that whose array is to go soonest, of the prefetches that whose array is needed soonest, if
+//! one, and a copy more: of the write-backs that whose array is to go soonest, of the prefetches that whose array is needed soonest, if
 //! its bytes fit at all places until then beside what is held and kept there. An array goes when its write-back is done, or
 //! when its memory is needed; one that is used again before that stays.
 
@@ -32,6 +32,9 @@ pub(super) struct Early<'a> {
     budget: u64,
     link: Link,
     machine: Machine<'a>,
+    /// Seconds for which a link has copies beyond what it can begin with before the next place: it may be faster than is thought, or work
+    /// slower. As long as the longest copy takes.
+    ahead: f64,
     times: Times,
     /// Places passed, over all entries.
     passed: u64,
@@ -94,6 +97,7 @@ impl<'a> Early<'a> {
             kept,
             budget,
             link,
+            ahead: link.seconds(order.bytes.iter().copied().max().unwrap_or(0)),
             machine: Machine::new(order, budget, link, &resident),
             times,
             passed: 0,
@@ -113,7 +117,7 @@ impl<'a> Early<'a> {
     }
 
     fn step(&mut self, events: &Events, place: u32) {
-        let horizon = self.machine.now + self.order.work_from(place);
+        let horizon = self.machine.now + self.order.work_from(place) + self.ahead;
         for &(run, until) in &events.runs_from[place as usize] {
             self.written[run as usize] = None;
             self.unwritten.insert((self.passed + u64::from(until), run));

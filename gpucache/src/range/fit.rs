@@ -33,6 +33,13 @@ impl Block {
 /// Leaves none of the free spans that fit out.
 pub(super) const EVERY_SPAN: usize = usize::MAX;
 
+/// An end of the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Low,
+    High,
+}
+
 #[derive(Debug)]
 pub(super) struct Fit {
     pub(super) spans: Spans,
@@ -101,6 +108,29 @@ impl Fit {
             return Ok(Some(self.take(tail, bytes)));
         }
         Ok(None)
+    }
+
+    /// Of all free spans of at least `bytes` whose tag `accepts`, the front of the lowest, or the end of the highest.
+    pub(super) fn allocate_at(&mut self, side: Side, bytes: u64, accepts: impl Fn(&Node) -> bool) -> Option<Block> {
+        let (mut best, mut from) = (None, (bytes, 0));
+        let tail = Some(self.tail).filter(|&tail| tail != NIL && self.spans.at(tail).bytes >= bytes);
+        for id in std::iter::from_fn(|| {
+            let id = self.bins.next(&self.spans, from)?;
+            from = (self.spans.at(id).bytes, self.spans.at(id).offset + 1);
+            Some(id)
+        })
+        .chain(tail)
+        {
+            let node = self.spans.at(id);
+            let is_better = |(_, other): &(u32, u64)| (node.offset > *other) == (side == Side::High);
+            if best.as_ref().is_none_or(is_better) && accepts(node) {
+                best = Some((id, node.offset));
+            }
+        }
+        let (id, offset) = best?;
+        let length = self.spans.at(id).bytes;
+        let offset = if side == Side::High { offset + length - bytes } else { offset };
+        Some(self.carve(id, offset, bytes))
     }
 
     /// Carves `bytes` at `offset` out of free spans side by side, of which `id` is one that does not begin before there.

@@ -22,6 +22,7 @@
 //! | `spans` | spans in order of address |
 //! | `window` | where pages are missing least, when no mapped span is long enough |
 //! | `gather` | how pages move under a large block, so that no more are reserved |
+//! | `clearing` | which blocks are to be moved so that free memory lies side by side |
 //! | `cut` | long handles of which a block needs a part only |
 //! | `split` | how a block is taken apart |
 //! | `room` | blocks with room to grow |
@@ -30,6 +31,7 @@
 //! | `handles` | which pieces the device was asked for |
 
 mod bins;
+mod clearing;
 mod cut;
 mod fit;
 mod gather;
@@ -54,6 +56,7 @@ mod window;
 use crate::order::Tag;
 use range::{Range, RangeError};
 
+pub(crate) use clearing::Clearing;
 pub(crate) use cut::Cut;
 pub(crate) use fit::Block;
 pub(crate) use gather::Limit;

@@ -107,6 +107,14 @@ impl Ordered {
         Ok(block.map(|block| self.carved(block, 0, 0)))
     }
 
+    /// Memory for `bytes` that is free, where blocks of no scope lie.
+    pub(super) fn reuse_at_its_end(&mut self, stream: &Stream, bytes: u64) -> Option<Carved> {
+        let Ordered { range, streams, .. } = self;
+        let me = streams.attend(stream);
+        let block = range.reuse_at_its_end(bytes, |node| streams.may_use(me, node.tag))?;
+        Some(self.carved(block, 0, 0))
+    }
+
     /// Memory for `bytes` that is free, or else for which the device gives the pages that are missing.
     pub(super) fn extend(&mut self, stream: &Stream, bytes: u64) -> Result<Carved> {
         if let Some(carved) = self.reuse(stream, bytes, EVERY_SPAN)? {
@@ -172,7 +180,7 @@ impl Ordered {
     }
 
     /// A block for which so many handles were mapped, and unmapped.
-    fn carved(&self, block: Block, mapped: u64, unmapped: u64) -> Carved {
+    pub(super) fn carved(&self, block: Block, mapped: u64, unmapped: u64) -> Carved {
         let taken = match self.range.backing {
             Backing::Span => Taken { allocations: 0, pieces: mapped },
             Backing::Chunks => Taken { allocations: mapped, pieces: 0 },

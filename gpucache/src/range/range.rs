@@ -5,12 +5,12 @@
 //!   `stats.live` that of the blocks'.
 //! * A call that fails leaves everything as it was, counters of calls aside.
 
-use super::fit::{Block, Fit};
+use super::fit::{Block, Fit, Side};
 use super::handles::{Handles, IdleHandle};
 use super::sizing::Sizes;
-use super::spans::NIL;
 #[cfg(test)]
 use super::spans::Span;
+use super::spans::{NIL, Node};
 use super::window;
 use super::{ALIGN, sizing};
 use crate::device::Pages;
@@ -18,6 +18,8 @@ use crate::order::{Moment, Tag};
 
 /// Blocks of at least 1/4 of a granule count as large: they decide how many pages there are, while many smaller ones share one.
 const LARGE_BLOCK_SHARE: u64 = 4;
+/// Blocks of no scope of at least this share of what is reserved lie at the upper end.
+const AT_THE_END: u64 = 32;
 /// A span that is longer than a block by this share of it fits nearly as well as one of its length.
 const NEAR: u64 = 8;
 
@@ -198,6 +200,16 @@ impl<P: Pages> Range<P> {
                 Ok(own)
             }
         }
+    }
+
+    /// A block of what is free and `accepts` its node: at the upper end if it is a large part of what is reserved, and at the lower end
+    /// otherwise. What large blocks leave so serves the next ones, as smaller ones do not lie between them.
+    pub(super) fn reuse_at_its_end(&mut self, bytes: u64, accepts: impl Fn(&Node) -> bool) -> Option<Block> {
+        let rounded = self.rounded(bytes)?;
+        let side = if rounded >= self.stats.reserved / AT_THE_END { Side::High } else { Side::Low };
+        let block = self.fit.allocate_at(side, rounded, accepts)?;
+        self.count(rounded);
+        Some(block)
     }
 
     /// `bytes` as a block has them, unless they overflow or there are as many nodes as can be.

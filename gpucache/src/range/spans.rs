@@ -178,6 +178,12 @@ impl Spans {
         self.state(id) == Some(SpanState::Hole) && self.at(id).left == PRIVATE
     }
 
+    /// The first node of each list.
+    pub(super) fn heads(&self) -> impl Iterator<Item = u32> + '_ {
+        let is_head = |(_, node): &(u32, &Node)| node.state.is_some() && node.prev == NIL;
+        (0..).zip(&self.nodes).filter(is_head).map(|(id, _)| id)
+    }
+
     /// The holes, latest first.
     pub(super) fn holes(&self) -> impl Iterator<Item = u32> + '_ {
         let first = Some(self.holes).filter(|&id| id != NIL);

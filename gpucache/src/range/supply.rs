@@ -27,6 +27,9 @@ impl DeviceRange {
     pub(crate) fn reuse_behind(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
         self.supply(|inner| {
             inner.check()?;
+            if let Some(carved) = inner.reuse_at_its_end(stream, bytes) {
+                return Ok(Some(carved));
+            }
             match inner.reuse(stream, bytes, CANDIDATES)? {
                 Some(carved) => Ok(Some(carved)),
                 None => inner.reuse_behind(stream, bytes),

@@ -16,7 +16,7 @@ use super::errors::describe;
 use super::known::Known;
 use super::own_calls::{disown, note_own, own_call};
 use super::pool::Pool;
-use super::queue::Queue;
+use super::queue::{Queue, untold_stream};
 use super::{Cuda, kept};
 use crate::base::error::{Error, Result};
 use crate::device::Copies;
@@ -177,7 +177,8 @@ unsafe impl Backend for CudaMemory {
     }
 
     fn copies(&self) -> Result<Option<Copies>> {
-        let stream = self.context().new_stream().map_err(|error| self.failure("making a stream for copies", error))?;
+        let stream = untold_stream(self.context());
+        let stream = stream.map_err(|error| self.failure("making a stream for copies", error))?;
         let host = Pinned::new(CudaMemory::new(Queue::held(stream.clone()), self.known.clone()));
         let device = CudaMemory::new(Queue::held(stream), self.known.clone());
         Ok(Some(Copies { device: Arc::new(device), host: Arc::new(host) }))

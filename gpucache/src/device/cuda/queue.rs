@@ -199,6 +199,22 @@ fn heir_of(context: &Arc<CudaContext>) -> Result<Arc<CudaStream>, DriverError> {
     Ok(heir)
 }
 
+/// A stream of which a context object is not told.
+///
+/// An object that has made a stream takes the program to work on several: each launch from then on waits for an event of each of its
+/// arguments, and records one, which doubles what a launch of a small kernel costs. What is put on this stream is ordered by this crate alone.
+pub(super) fn untold_stream(context: &Arc<CudaContext>) -> Result<Arc<CudaStream>, DriverError> {
+    driver::bind(context)?;
+    // Another object of the same context, if that is the device's primary one.
+    let other = CudaContext::new(context.ordinal())?;
+    if other.cu_ctx() == context.cu_ctx() {
+        return other.new_stream();
+    }
+    // That has made the primary one current.
+    driver::bind(context)?;
+    lasting_stream(context)
+}
+
 /// A stream that lives as long as the process, in order with no other. The context is current.
 pub(super) fn lasting_stream(context: &Arc<CudaContext>) -> Result<Arc<CudaStream>, DriverError> {
     // Not by the context's own method: that would tell cudarc that the program works on several streams.

@@ -18,6 +18,12 @@ use crate::placed::speed::add;
 use crate::placed::yard::{Rests, Yard};
 use crate::placement::What;
 
+/// Of eight entries so many may have arrays asked for before less room has to do: that costs more copies in each.
+const MOST_MISSED: u32 = 2;
+
+/// How often arrays are laid side by side for one order: each time takes about as long as an entry.
+const MOST_TIDIED: u32 = 4;
+
 /// A use that is expected.
 struct Expected {
     seen: Seen,
@@ -43,6 +49,12 @@ pub(super) struct Followed {
     /// What is counted of the scope.
     account: Option<Arc<Moves>>,
     sampling: Sampling,
+    /// Of the last entries that went by these moves, one bit each: whether arrays had to be asked for.
+    missed: u8,
+    /// How often arrays were laid side by side since this was made.
+    tidied: u32,
+    /// How often pages had gone before this entry.
+    pages: u64,
     /// How often an array had left when this was made.
     evictions: u64,
     /// Entries that went by these moves; the first one finds arrays where others left them.
@@ -74,6 +86,9 @@ impl Followed {
             yard,
             account,
             sampling: Sampling::default(),
+            missed: 0,
+            tidied: 0,
+            pages: 0,
             evictions,
             entries: 0,
             demanded: 0,
@@ -117,6 +132,10 @@ impl Followed {
         device.into_iter().chain(self.account.as_deref()).for_each(count);
     }
 
+    fn pages_gone(&self) -> u64 {
+        self.yard.as_ref().map_or(0, |yard| yard.pages_gone())
+    }
+
     fn demanded(&self) -> u64 {
         self.yard.as_ref().map_or(0, |yard| yard.moves.demanded.load(Relaxed))
     }
@@ -130,11 +149,11 @@ impl Followed {
         self.yard.iter().for_each(|yard| yard.settle());
         self.take_pace();
         let waited = self.sampling.begin(entry);
-        if let Some(sample) = self.sampling.second().filter(|_| self.pacer.is_none() && !self.table.moves().is_empty())
-        {
+        if let Some(sample) = self.sampling.paced().filter(|_| self.pacer.is_none() && !self.table.moves().is_empty()) {
             self.pacer = Some(Pacer::new(self.uses.len() as u32, sample));
         }
         self.count(|moves| moves.add_waited(waited));
+        self.pages = self.pages_gone();
         (self.demanded, self.entries) = (self.demanded(), self.entries.saturating_add(1));
         self.find_due();
         !self.table.moves().is_empty() || self.needs_no_moves()
@@ -242,10 +261,19 @@ impl Followed {
 
     /// Less room has to do where arrays had to be asked for in an entry that went by these moves from its begin.
     fn make_do(&mut self) {
-        if self.demanded() > self.demanded {
+        self.missed = self.missed << 1 | u8::from(self.demanded() > self.demanded);
+        let misses = self.missed.count_ones();
+        let is_apart = misses > 0 && self.tidied == 0 || self.pages_gone() > self.pages;
+        if is_apart && self.tidied < MOST_TIDIED {
+            self.tidied += 1;
+            self.yard.iter().for_each(|yard| yard.tidy());
+        } else if misses > MOST_MISSED {
             self.lay_out(Timetable::spare_more);
-            self.restart();
+        } else {
+            return;
         }
+        self.missed = 0;
+        self.restart();
     }
 
     /// The next use is about to be made, and needs room.

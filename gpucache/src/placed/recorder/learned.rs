@@ -13,6 +13,9 @@ use crate::placement::{Access, Order, Use};
 /// Uses beyond which an entry is not written down: no schedule of so many would be done in a moment.
 const MOST_USES: usize = 1 << 16;
 
+/// The share of the room that is left to arrays which are too small to be worth a move.
+const SMALL_SHARE: u64 = 64;
+
 /// What an entry used.
 #[derive(Default)]
 pub(super) struct Learned {
@@ -122,10 +125,25 @@ impl Learned {
         (length - 2.0 * self.evicted as f64 * mean / bytes_per_second).max(length / 4.0)
     }
 
-    /// The bytes that may leave of each array: none of what rests on the device always.
+    /// The most bytes of an array that is small: all small ones together are a small share of the room, and each move costs calls of the
+    /// device whatever its bytes are.
+    fn small(&self) -> u64 {
+        let mut sizes: Vec<u64> = self.arrays.iter().map(|(_, _, bytes)| *bytes).collect();
+        sizes.sort_unstable();
+        let sums = sizes.iter().scan(0u64, |sum, &bytes| {
+            *sum = sum.saturating_add(bytes);
+            Some((*sum, bytes))
+        });
+        let fits = sums.take_while(|(sum, _)| *sum <= self.room / SMALL_SHARE);
+        fits.last().map_or(0, |(_, bytes)| bytes.saturating_sub(1))
+    }
+
+    /// The bytes that may leave of each array: none of what rests on the device always, or is small.
     fn movable(&self) -> Vec<u64> {
+        let small = self.small();
         let stays = |slot: Arc<dyn Rests>| slot.tag().placement.get() == Placement::Device;
-        let movable = |slot: &Weak<dyn Rests>, bytes| if slot.upgrade().is_some_and(stays) { 0 } else { bytes };
+        let movable =
+            |slot: &Weak<dyn Rests>, bytes| if bytes <= small || slot.upgrade().is_some_and(stays) { 0 } else { bytes };
         self.arrays.iter().map(|(_, slot, bytes)| movable(slot, *bytes)).collect()
     }
 

@@ -85,13 +85,13 @@ impl<T: Element, D: Device> Slot<T, D> {
     fn copy_in(&self, turn: Turn<'_>, dims: &[usize]) -> Result<bool> {
         let lanes = self.yard.lanes()?;
         let find_room = || {
-            self.yard.make_room(self.tag.bytes);
+            self.yard.make_room(self.stream(), self.tag.bytes);
             Room::new(self.stream(), dims)
         };
         // Declared before the lock, so that it goes back behind that.
         let mut room = Some(if turn.is_beside_others { without_handlers(find_room) } else { find_room() }?);
         let Some(mut state) = self.lock_if_away() else { return Ok(false) };
-        let Some(away) = state.away.as_ref().filter(|away| room.as_ref().is_some_and(|room| room.is_for(away.shape())))
+        let Some(away) = state.away.as_mut().filter(|away| room.as_ref().is_some_and(|room| room.is_for(away.shape())))
         else {
             return Ok(false);
         };

@@ -7,7 +7,7 @@ use super::demand::{Farthest, on_demand};
 use super::optimum::{lower_bound, optimum};
 use super::sequences::{Kind, Optimizer, gpt, peak, random};
 use crate::placement::lru::Lru;
-use crate::placement::{Link, Order, schedule};
+use crate::placement::{Link, Order, What, schedule};
 
 /// Of a GPU in a slot of 16 lanes of the fifth generation, as copies of a MiB and more find it.
 const LINK: Link = Link { bytes_per_second: 55e9, latency: 10e-6 };
@@ -72,6 +72,24 @@ fn a_training_step_at_four_fifths_of_its_memory_takes_its_own_time() {
 fn a_training_step_in_less_memory_is_bound_by_the_link() {
     near(Optimizer::AtTheEnd, 60, 1.0, 1.12);
     near(Optimizer::Fused, 50, 1.0, 1.12);
+}
+
+/// Four arrays of which two have to go where most is alive: of those that are not needed for long as many bytes move as of those that are
+/// needed at once.
+#[test]
+fn what_is_needed_soon_stays() {
+    let mut step = super::sequences::Recorder::default();
+    let arrays: Vec<u32> = (0..4).map(|_| step.array(1 << 30, true)).collect();
+    let forward: Vec<u32> = arrays.clone();
+    forward.iter().for_each(|&array| step.work(0.1, &[(array, crate::placement::Access::Fill)]));
+    arrays.iter().rev().for_each(|&array| step.work(0.1, &[(array, crate::placement::Access::Read)]));
+    let found = schedule(&step.order, 3 << 30, LINK).unwrap();
+    assert_eq!(check(&step.order, 3 << 30, &found), Ok(()));
+    // The first one leaves and comes: the last one is read as soon as it is written.
+    let moved: Vec<u32> =
+        found.moves.iter().filter(|each| each.what == What::Prefetch).map(|each| each.array).collect();
+    assert_eq!(moved, [arrays[0]]);
+    assert!(found.seconds <= step.order.length * 1.001, "{}", found.seconds);
 }
 
 /// What moves against the fewest bytes, or their lower bound, in the mean of some orders.

@@ -3,6 +3,7 @@
 mod bins;
 mod cases;
 mod choice;
+mod clearing;
 mod cut;
 mod device;
 mod failure;

@@ -1,0 +1,43 @@
+//! Placed arrays whose contents come with their first use.
+#![allow(unsafe_code)]
+
+use super::{Placed, placement, recorder, yards};
+use crate::array::{Array, Element, Shape};
+use crate::base::error::Result;
+use crate::device::Device;
+
+impl<T: Element, D: Device> Placed<T, D> {
+    /// A new array whose contents are whatever was there, for which others leave if there is no room; otherwise as
+    /// [`zeros`](Placed::zeros), without the time that the device takes to clear it.
+    ///
+    /// # Errors
+    /// As for [`Array::zeros`].
+    ///
+    /// # Safety
+    /// As for [`Array::uninit`]: every element is written, by the host or by work on the device's stream, before anything reads it.
+    ///
+    /// ```
+    /// use gpucache::{Placed, prelude::*};
+    ///
+    /// // SAFETY: `fill` writes every element.
+    /// let mut sums = unsafe { Placed::<f32, _>::uninit(&Host::new(), [2, 3])? };
+    /// sums.fetch_mut()?.fill(1.0);
+    /// assert_eq!(sums.to_vec()?, [1.0; 6]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub unsafe fn uninit(device: &D, shape: impl Shape) -> Result<Self> {
+        // Asked once: what safe code answers the second time may be another shape.
+        let dims = shape.dims();
+        Placed::<T, D>::make_way_for(device, dims);
+        // SAFETY: the caller promises to write every element first. An array that leaves before that is copied as it is.
+        let array = unsafe { Array::uninit_of_no_scope(device, dims) }?;
+        Ok(Placed::with(array, placement::of_thread()))
+    }
+
+    /// Has others leave for an array of this shape.
+    pub(super) fn make_way_for(device: &D, dims: &[usize]) {
+        let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
+        recorder::make_way();
+        yards::of(device.stream_handle()).make_room(device.stream_handle(), bytes as u64);
+    }
+}
