@@ -134,7 +134,7 @@ impl Owner {
             match is_short {
                 true => local.planner.vacate_ring(shared),
                 false if !is_entered => local.planner.make_room(shared),
-                false => local.planner.make_room_beside(shared),
+                false => local.planner.make_room_beside(shared, need),
             }
             local.planner.take_effects()
         });

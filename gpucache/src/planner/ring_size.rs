@@ -37,6 +37,8 @@ const ROOM: u64 = 256;
 const LEAST_ROOM: u64 = 1 << 30;
 /// An entry that goes past the ring may grow the range by this share of it: that may be an array or two before what is carried.
 const PASSED: u64 = 64;
+/// A ring of which less is idle has nothing to give to the range.
+const IDLE: u64 = 8;
 /// A ring of which half is idle is given up, but not for a page.
 const LITTLE: u64 = 2 << 20;
 /// Entries between two looks at how much of a ring is in use: to grow again costs calls, and what a cache of keys needs for one prompt
@@ -169,10 +171,15 @@ impl Planner {
         self.look_again();
     }
 
-    /// The range has to grow. Gives the ring up if this entry goes past it, and more of it is idle than in use.
-    pub(crate) fn make_room_beside(&mut self, shared: &Shared) {
+    /// The range has to grow by so many bytes. Gives the ring up if that would be too much beside it, or if this entry goes past it and
+    /// more of it is idle than in use.
+    pub(crate) fn make_room_beside(&mut self, shared: &Shared, bytes: u64) {
+        let idle = self.carry.idle_bytes(shared);
+        if idle > self.carry.ring.bytes() / IDLE && bytes > self.room_for_all(shared, bytes) {
+            return self.give_ring_up(shared);
+        }
         let is_passed = self.carry.served() == self.carry.served_before;
-        let is_idle = self.carry.idle_bytes(shared) > shared.ring.live();
+        let is_idle = idle > shared.ring.live();
         if is_passed && is_idle && self.entry.grown > self.carry.ring.bytes() / PASSED {
             self.carry.waits.tried(self.entry.number, Pace::DOUBLING);
             self.vacate_ring(shared);
