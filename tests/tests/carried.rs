@@ -88,6 +88,28 @@ fn small_arrays_that_are_replaced_take_no_page_of_their_own() {
     }
 }
 
+/// A number is served by a list until the ring has it; what the list keeps then lies in a page that the arena does not need.
+#[test]
+fn what_a_list_kept_before_the_ring_holds_no_page() {
+    let (device, scope, mut mask) = (Virtual::unchecked(1 << 40), Scope::new("list before ring"), None);
+    for _ in 0..100 {
+        // The number is dropped before the next entry.
+        let _number = scope.run(|| {
+            let first = Array::<u8, _>::zeros(&device, 5 * MIB).unwrap();
+            mask.get_or_insert_with(|| Array::<u8, _>::zeros(&device, 10_000).unwrap());
+            drop(first);
+            let work = Array::<u8, _>::zeros(&device, 40 * MIB).unwrap();
+            let number = Array::<u8, _>::zeros(&device, 4).unwrap();
+            drop(work);
+            number
+        });
+    }
+    let stats = plans(&scope);
+    assert!(stats.carried > 80, "{stats}");
+    // The arena begins behind the mask, in the middle of a page.
+    assert_eq!(device.memory().bytes, 42 * MIB as u64, "{stats}");
+}
+
 #[test]
 fn what_is_carried_no_more_can_be_trimmed() {
     let (device, scope, mut kept) = (Virtual::new(1 << 40), Scope::new("no more"), Vec::new());

@@ -162,6 +162,10 @@ impl Owner {
             while let Some(record) = self.with(Local::overflow) {
                 self.release(record);
             }
+            // What a list kept until a ring took its array over is in the way of a page that could go back.
+            while let Some(record) = self.with(Local::take_unused) {
+                self.release(record);
+            }
             self.tell_demand();
             let look = trim(range, stream.memory_id(), last);
             self.with(|local, shared| local.planner.looked(shared, look));

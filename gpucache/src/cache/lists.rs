@@ -27,6 +27,8 @@ pub(super) struct Lists {
     aging: VecDeque<(u32, u64)>,
     /// Counts pushes.
     clock: u64,
+    /// The clock when it was last looked at what is not used.
+    looked: u64,
     /// Counts keys.
     keys: u64,
     /// The list that is looked at next for one to be given to a new key.
@@ -225,7 +227,23 @@ impl Lists {
 
     /// Pops the block that has been idle longest, of those that age.
     pub(super) fn pop_oldest(&mut self) -> Option<Box<Record>> {
-        while let Some((place, seen)) = self.aging.pop_front() {
+        self.pop_before(u64::MAX)
+    }
+
+    /// Pops a block that has been idle since before the last [`look`](Lists::look), of those that age.
+    pub(super) fn pop_unused(&mut self) -> Option<Box<Record>> {
+        self.pop_before(self.looked)
+    }
+
+    /// From now on a block counts as unused if it stays idle until the next look.
+    pub(super) fn look(&mut self) {
+        self.looked = self.clock;
+    }
+
+    /// Pops the block that has been idle longest, if it came at this time or before.
+    fn pop_before(&mut self, time: u64) -> Option<Box<Record>> {
+        while let Some(&(place, seen)) = self.aging.front().filter(|&&(_, seen)| seen <= time) {
+            self.aging.pop_front();
             let idle = &mut self.lists[place as usize].idle;
             if idle.front().is_some_and(|record| record.seen == seen) {
                 let record = idle.pop_front()?;

@@ -273,6 +273,16 @@ impl Local {
         if is_over_budget { self.take_oldest(shared) } else { None }
     }
 
+    /// A block that nobody asked for since the last time that all of these were taken; the caller releases it.
+    pub(super) fn take_unused(&mut self, shared: &Shared) -> Option<Box<Record>> {
+        let unused = self.lists.pop_unused();
+        match &unused {
+            Some(record) => shared.counters.released(record.bytes()),
+            None => self.lists.look(),
+        }
+        unused
+    }
+
     #[inline]
     fn budget(&self, shared: &Shared) -> u64 {
         let counters = &shared.counters;
