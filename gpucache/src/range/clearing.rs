@@ -144,7 +144,12 @@ impl<P: Pages> Range<P> {
         runs
     }
 
-    pub(super) fn reuse_outside(&mut self, bytes: u64, clearing: &Clearing, may_use: impl Fn(Tag) -> bool) -> Option<Block> {
+    pub(super) fn reuse_outside(
+        &mut self,
+        bytes: u64,
+        clearing: &Clearing,
+        may_use: impl Fn(Tag) -> bool,
+    ) -> Option<Block> {
         let is_outside = |node: &Node| node.end() <= clearing.from || clearing.to <= node.offset;
         self.reuse_at_its_end(bytes, |node| is_outside(node) && may_use(node.tag))
     }

@@ -86,7 +86,8 @@ fn what_is_needed_soon_stays() {
     let found = schedule(&step.order, 3 << 30, LINK).unwrap();
     assert_eq!(check(&step.order, 3 << 30, &found), Ok(()));
     // The first one leaves and comes: the last one is read as soon as it is written.
-    let moved: Vec<u32> = found.moves.iter().filter(|each| each.what == What::Prefetch).map(|each| each.array).collect();
+    let moved: Vec<u32> =
+        found.moves.iter().filter(|each| each.what == What::Prefetch).map(|each| each.array).collect();
     assert_eq!(moved, [arrays[0]]);
     assert!(found.seconds <= step.order.length * 1.001, "{}", found.seconds);
 }
