@@ -307,3 +307,19 @@ fn threads_with_a_stream_each_exchange_arrays() {
     });
     let _ = (invalidate("exchange, reader"), invalidate("exchange, writer"));
 }
+
+/// cudarc would have each launch wait for events of its arguments, and record some, if its object had made the streams of the copies.
+#[test]
+fn what_leaves_the_gpu_makes_no_launch_dearer() {
+    if Gpu::get().is_none() {
+        return;
+    }
+    // An object of its own, whose streams are not those of other tests.
+    let context = gpucache::cudarc::driver::CudaContext::new(0).unwrap();
+    let gpu = Cuda::with_stream(context.default_stream()).unwrap();
+    let contents = vec![7u8; 1 << 20];
+    let array = gpucache::Placed::new(Array::from_slice(&gpu, 1 << 20, &contents).unwrap()).unwrap();
+    array.set_placement(gpucache::Placement::Host).unwrap();
+    assert_eq!(array.to_vec().unwrap(), contents);
+    assert!(!context.is_in_multi_stream_mode(), "a stream for copies was made by the program's object");
+}
