@@ -6,7 +6,7 @@ use super::owner::Owner;
 use super::supply;
 use crate::device::{Stream, softly};
 use crate::home::Fact;
-use crate::planner::{Begin, Effects, Look, Refused, Trim, Vacated};
+use crate::planner::{Begin, Effects, Refused, Trim, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
 use crate::pressure::reclaim;
@@ -20,9 +20,6 @@ const WORTH_A_TRIM: u64 = 512;
 /// For an arena that was not to be had otherwise, the range may reserve more than it ever did by this share, or by two pages: a scope
 /// that goes without a plan for good costs more, since without one a range reserves a tenth more than is alive.
 const ARENA_SLACK: u64 = 16;
-/// It reserves more for an arena only up to this share more than the arena and what is in use: where small arrays lie on many pages,
-/// waiting finds no more room, and each try would add a page.
-const DENSE: u64 = 8;
 
 impl Owner {
     /// Begins an entry of the scope. Its plans get their block if there is one to be had; without, it goes unplanned.
@@ -37,7 +34,6 @@ impl Owner {
             Begin::Ready => {}
             Begin::Install { bytes, stream, refused, may_grow } => {
                 self.install(bytes, &stream, refused, may_grow);
-                self.perform(self.with(|local, shared| local.planner.leave_ring(shared)));
                 #[cfg(feature = "tracing")]
                 self.tell_arena(stream.memory_id());
             }
@@ -54,13 +50,10 @@ impl Owner {
         }
         let _transit = Transit::begin();
         let slack = if may_grow { (peak_reserved / ARENA_SLACK).max(2 * granule) } else { 0 };
-        let needed = live.saturating_add(bytes);
-        let dense = needed.saturating_add(needed / DENSE).saturating_add(2 * granule);
-        let most = peak_reserved.saturating_add(slack).min(dense.max(peak_reserved));
         // Without bytes all of it is carried, and the arena needs no block.
         let found = (bytes > 0).then(|| {
-            self.make_room(bytes, refused);
-            self.find_arena(range, stream, bytes, most)
+            self.make_room(refused);
+            self.find_arena(range, stream, bytes, peak_reserved.saturating_add(slack))
         });
         let unwanted = self.with(|local, shared| match found {
             Some(None) => {
@@ -86,17 +79,15 @@ impl Owner {
         found
     }
 
-    /// Gives back what an arena of so many bytes may need: what is idle in lists, a ring that would be too large beside it, and one
-    /// that is mostly idle if it was in vain before.
-    fn make_room(&self, bytes: u64, refused: Option<Refused>) {
+    /// Gives back what an arena may need: what is idle in lists, and a ring that is mostly idle if it was in vain before.
+    fn make_room(&self, refused: Option<Refused>) {
         self.release_lists();
-        self.perform(self.with(|local, shared| {
-            local.planner.make_room_for_arena(shared, bytes);
-            if refused.is_some() {
+        if refused.is_some() {
+            self.perform(self.with(|local, shared| {
                 local.planner.make_room(shared);
-            }
-            local.planner.take_effects()
-        }));
+                local.planner.take_effects()
+            }));
+        }
     }
 
     /// Ends the epoch of the plan's stream if another thread asked for that: a scope that goes by its plan makes no call that
@@ -134,7 +125,7 @@ impl Owner {
             match is_short {
                 true => local.planner.vacate_ring(shared),
                 false if !is_entered => local.planner.make_room(shared),
-                false => local.planner.make_room_beside(shared, need),
+                false => {}
             }
             local.planner.take_effects()
         });
@@ -162,13 +153,13 @@ impl Owner {
             while let Some(record) = self.with(Local::overflow) {
                 self.release(record);
             }
-            // What a list kept until a ring took its array over is in the way of a page that could go back.
+            // What an entry before the plan left in a list is in the way of a page that could go back.
             while let Some(record) = self.with(Local::take_unused) {
                 self.release(record);
             }
             self.tell_demand();
-            let look = trim(range, stream.memory_id(), last);
-            self.with(|local, shared| local.planner.looked(shared, look));
+            let frees = trim(range, stream.memory_id(), last);
+            self.with(|local, shared| local.planner.looked(shared, frees));
             self.let_go(stream);
         }
         // Last, as whoever hears it may come back.
@@ -206,15 +197,14 @@ fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Op
     gather().or_else(|| if release() > 0 { gather() } else { None })
 }
 
-/// Gives back what the scopes are not likely to need again, if that is worth a call, and the last look found something else: then more
-/// was freed since, or less is to be kept.
-fn trim(range: &DeviceRange, device: u64, last: Option<Look>) -> Look {
+/// Gives back what the scopes are not likely to need again, if that is worth a call, and something was freed since the
+/// last look. Returns how often something was freed.
+fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> u64 {
     let Occupancy { reserved, live, frees, .. } = range.occupancy();
     let keep = demand::of(device).max(live);
-    let look = Look { frees, keep };
-    if last != Some(look) && reserved.saturating_sub(keep) > reserved / WORTH_A_TRIM {
+    if last != Some(frees) && reserved.saturating_sub(keep) > reserved / WORTH_A_TRIM {
         // A failure is the device's, which the next call meets as well.
         let _ = range.trim(keep, Patience::None);
     }
-    look
+    frees
 }

@@ -12,9 +12,6 @@ use crate::pressure::transit::{InNeed, Transit};
 use crate::range::{Cut, DeviceRange, Limit, Occupancy, Taken};
 use crate::record::{Record, Request};
 
-/// Bytes that are in use lie close together if at most this share of them is reserved besides.
-const SLACK: u64 = 16;
-
 /// What a ring got.
 struct Grown {
     /// Where a new block begins; `None` if the last one became longer.
@@ -32,20 +29,17 @@ impl Owner {
 
     #[cold]
     fn grow_and_carry(&self, stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
-        let growth = self.with(|local, shared| local.planner.wanted_growth(shared));
+        let growth = self.with(|local, _| local.planner.wanted_growth());
         let has_grown = growth.is_some_and(|growth| self.grow_ring(&growth));
         self.note(Fact::RingGrew, u64::from(has_grown), 0);
         self.note_holding();
-        let carried = self.with(|local, shared| {
+        let served = self.with(|local, shared| {
             let carried = if has_grown { local.planner.carry(shared, request, stream) } else { None };
-            if carried.is_none() {
-                local.planner.carry_aside(shared, request.bytes as u64);
-            }
-            carried
+            carried.or_else(|| {
+                local.planner.carry_aside();
+                local.hit(shared, request, stream.id())
+            })
         });
-        // A ring that was given up serves the request as memory of the range.
-        self.perform(self.with(|local, _| local.planner.take_effects()));
-        let served = carried.or_else(|| self.with(|local, shared| local.hit(shared, request, stream.id())));
         #[cfg(feature = "tracing")]
         if has_grown {
             self.tell_ring(stream.memory_id());
@@ -55,8 +49,6 @@ impl Owner {
 
     fn grow_ring(&self, growth: &Growth) -> bool {
         let Some(range) = DeviceRange::of(&growth.stream) else { return false };
-        // What was carried elsewhere before lies there.
-        self.release_lists();
         // The lease is without its blocks for a moment.
         let _transit = Transit::begin();
         let mut leased = self.shared.ring.take();
@@ -79,7 +71,7 @@ impl Owner {
 
     fn may_grow(&self, range: &DeviceRange, growth: &Growth) -> bool {
         let may = !InNeed::is_any() && !growth.stream.is_capturing();
-        may && self.allows_whole(range, growth.bytes.unwrap_or(0).max(growth.more))
+        may && self.allows_whole(range, growth.bytes.max(growth.more))
     }
 
     /// Gives back what lies behind the first `bytes` of the ring's only block.
@@ -95,20 +87,12 @@ impl Owner {
     }
 }
 
-/// How much may be reserved once the ring has grown. More than ever was is reserved only where what is in use lies close together.
-/// Elsewhere the range's best fit may find room beside the ring.
-fn most_reserved(range: &DeviceRange, growth: &Growth) -> Limit {
-    let Occupancy { reserved, live, peak_reserved, granule, .. } = range.occupancy();
-    let needed = live.saturating_sub(growth.idle).saturating_add(growth.more);
-    let most = needed.saturating_add(needed / SLACK).saturating_add(2 * granule);
-    Limit { aim: reserved, most: most.max(peak_reserved), cut: Cut::IfIdle }
-}
-
 /// Lengthens the last block, or adds one. What fails leaves all as it was: the request goes beside the ring, and meets a failure of
 /// the device there.
 fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Option<Grown> {
-    let Growth { stream, more, bytes, whole, held, room, .. } = growth;
-    let limit = most_reserved(range, growth);
+    let Growth { stream, more, bytes, whole, held, room } = growth;
+    let Occupancy { reserved, granule, .. } = range.occupancy();
+    let limit = Limit { cut: Cut::IfIdle, ..Limit::aiming_at(reserved) };
     let last = leased.as_ref().and_then(|leased| leased.pieces.last());
     if let Some(Piece { block, room: Some(room) }) = last
         && let Ok(Some((carved, bytes))) = range.grow_in(stream, room, Some(block), *more, limit)
@@ -118,8 +102,7 @@ fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Op
     }
     // A room has whole pages of its own. A ring that fits into one lies among other blocks: a number that outlives its entry would
     // else hold a page.
-    let bytes = bytes.as_ref()?;
-    let is_small = held.saturating_add(*whole) <= range.occupancy().granule;
+    let is_small = held.saturating_add(*whole) <= granule;
     let roomy = if is_small { None } else { range.allocate_in_room(stream, *bytes, *room, limit).ok().flatten() };
     let (carved, bytes, room) = match roomy {
         Some((carved, bytes, room)) => (carved, bytes, Some(room)),

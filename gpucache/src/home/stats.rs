@@ -223,16 +223,13 @@ impl Counters {
         self.evicted(live, live_bytes);
     }
 
-    /// Counts more memory of a ring, for which so much was taken from the device. What is needed beside it counts from now on.
+    /// Counts more memory of a ring, for which so much was taken from the device.
     pub(crate) fn ring_grew(&self, bytes: u64, taken: Taken) {
         self.took(taken);
         self.misses.add(u64::from(taken.is_any()));
         [&self.supplied, &self.plan.grown].into_iter().for_each(|counter| counter.add(1));
         self.held_bytes.add(bytes);
         self.plan.ring.add(bytes);
-        self.beside.set(self.busy_bytes.get());
-        self.beside_lately.set(self.busy_bytes.get());
-        self.set_marks();
     }
 
     /// Counts less memory of a ring.

@@ -100,17 +100,6 @@ impl Ring {
         self.note_growth();
     }
 
-    /// It needs so many bytes for its turns; 0 where that is not known, or more than it may have.
-    pub(crate) fn target(&self) -> u64 {
-        self.target
-    }
-
-    /// Begins anew at its end as it is, though that is nearer than the turns need. Returns whether it was to grow before.
-    pub(crate) fn stop_growing(&mut self) -> bool {
-        self.target = 0;
-        std::mem::take(&mut self.grows)
-    }
-
     /// An entry begins: its first birth is that of position 0. What is born now lies from the ring's beginning on if nothing else is
     /// there, so that what is all dropped between two entries, as activations are by a backward pass, needs no more than itself.
     #[inline]

@@ -135,7 +135,6 @@ impl Planner {
         self.effects.streams.extend(self.learning.forget());
         self.escaped.forget_waits();
         self.footprint.forget_waits();
-        self.carry.forget_waits();
         self.refused = None;
     }
 }

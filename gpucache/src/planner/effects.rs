@@ -83,16 +83,8 @@ pub(crate) enum News {
 /// A look at the range of this stream, which may hold more than is needed from now on.
 pub(crate) struct Trim {
     pub(crate) stream: Stream,
-    pub(crate) last: Option<Look>,
-}
-
-/// What a look at the range found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
-    /// How often the range had something freed.
-    pub(crate) frees: u64,
-    /// How many bytes were to be kept.
-    pub(crate) keep: u64,
+    /// What the range had freed at the last look.
+    pub(crate) last: Option<u64>,
 }
 
 /// An arena or a ring that goes back to the range, but for what is live in it.

@@ -7,7 +7,7 @@ use super::backoff::{Backoff, Pace};
 use super::curiosity::Curiosity;
 #[cfg(feature = "tracing")]
 use super::effects::News;
-use super::effects::{Effects, Look, Trim};
+use super::effects::{Effects, Trim};
 use super::fate::{Course, Fate, Findings};
 use super::footprint::Footprint;
 use super::learner::Learner;
@@ -251,14 +251,14 @@ impl Planner {
     /// Has the range looked at, soon after an arena was found, and ever more rarely.
     fn look_at_range(&mut self, course: Course) {
         if course.goes_by_plan() && self.arena.is_some() && self.trimming.is_due() {
-            let last = self.trimming.last;
+            let last = self.trimming.frees;
             self.effects.may_trim = self.plans.stream().cloned().map(|stream| Trim { stream, last });
         }
     }
 
-    /// The range was looked at.
-    pub(crate) fn looked(&mut self, shared: &Shared, look: Look) {
-        self.trimming.looked(look, shared.counters.times_taken());
+    /// The range was looked at when so many frees had happened.
+    pub(crate) fn looked(&mut self, shared: &Shared, frees: u64) {
+        self.trimming.looked(frees, shared.counters.times_taken());
     }
 
     /// Tells everyone of the plans, and of the entry that ends.

@@ -3,7 +3,6 @@
 
 use super::Planner;
 use super::backoff::{Backoff, Pace};
-use super::effects::Look;
 use super::fate::BESIDE;
 use crate::base::amounts::total;
 use crate::home::Shared;
@@ -30,8 +29,8 @@ pub(super) struct Trimming {
     /// Entries that went by the plan since the arena was found: only those say that it is enough, and only they are waited for.
     entries: u64,
     waits: Backoff,
-    /// What the last look found, and how often the scope had taken memory from the device by then.
-    pub(super) last: Option<Look>,
+    /// How often the range had something freed at the last look, and the scope taken memory from the device by then.
+    pub(super) frees: Option<u64>,
     taken: u64,
 }
 
@@ -105,11 +104,11 @@ impl Trimming {
     }
 
     /// The range was looked at: waits longer before the next time, and much longer if the range has grown since the last time.
-    pub(super) fn looked(&mut self, look: Look, taken: u64) {
+    pub(super) fn looked(&mut self, frees: u64, taken: u64) {
         let has_grown = std::mem::replace(&mut self.taken, taken) != taken;
         // The wait begins with the next entry.
         self.waits.tried(self.entries.saturating_add(1), if has_grown { Pace::STEEP } else { Pace::DOUBLING });
-        self.last = Some(look);
+        self.frees = Some(frees);
     }
 }
 

@@ -21,9 +21,6 @@
 //! | `arena` | how an arena comes and goes |
 //! | `watch` | which arrays are never dropped |
 //! | `carry` | the ring of what outlives its entry |
-//! | `ring_size` | how large the ring becomes, and when it goes |
-//! | `shortening` | what a ring keeps that was made shorter too early: pure |
-//! | `worth` | whether a ring is worth its memory: pure |
 //! | `plans` | the plans themselves, and which is active |
 //! | `footprint` | how much memory an arena may take |
 //! | `curiosity` | which entries are recorded though there is a plan |
@@ -44,11 +41,8 @@ mod noting;
 mod plans;
 mod recording;
 mod refused;
-mod ring_size;
 mod serve;
-mod shortening;
 mod watch;
-mod worth;
 
 use std::mem::offset_of;
 
@@ -59,16 +53,16 @@ use crate::record::{ArenaId, Door, DropPath, Stack};
 
 use arena::{Arena, Escaped};
 use carry::Carry;
+pub(crate) use carry::Growth;
 #[cfg(feature = "tracing")]
 pub(crate) use effects::News;
-pub(crate) use effects::{Begin, Effects, Look, Trim, Vacated};
+pub(crate) use effects::{Begin, Effects, Trim, Vacated};
 use ending::Learning;
 use fate::Course;
 use footprint::{Footprint, Trimming};
 use noting::Noted;
 use plans::Plans;
 pub(crate) use refused::Refused;
-pub(crate) use ring_size::Growth;
 use watch::Watch;
 
 /// Plans, the cursor of the active one, and what was learned for the next ones.
@@ -179,8 +173,7 @@ impl Planner {
         match self.plans.stream() {
             Some(stream) if self.plans.are_laid_out() => {
                 self.refused.iter_mut().for_each(Refused::count);
-                // What needs no block is never refused.
-                let refused = self.refused.filter(|_| self.plans.bytes() > 0);
+                let refused = self.refused;
                 // Where sizes grow, so does the range, and waiting finds no more room.
                 let may_grow = self.plans.grows() || refused.is_some_and(|refused| refused.was_patient());
                 Begin::Install { bytes: self.plans.bytes(), stream: stream.clone(), refused, may_grow }

@@ -95,16 +95,11 @@ impl Plans {
 
     /// What the plans carry. Several that take turns have no turns in common.
     pub(super) fn carry(&self) -> CarryPlan {
-        let largest = self.largest_carried();
+        let largest = self.plans.iter().map(|plan| plan.carry.largest).max().unwrap_or(0);
         match self.plans.as_slice() {
             [only] => only.carry.clone(),
             _ => CarryPlan { largest, ..CarryPlan::default() },
         }
-    }
-
-    /// The bytes of the largest array that a plan carries; 0 if none carries any.
-    pub(super) fn largest_carried(&self) -> u64 {
-        self.plans.iter().map(|plan| plan.carry.largest).max().unwrap_or(0)
     }
 
     /// Positions of the longest plan.

@@ -161,8 +161,9 @@ impl Planner {
             self.entry.overlapping = Some(position);
         }
         self.note_odd(request, position, true);
+        let record = self.carry(shared, request, stream);
         // The ring does not grow for what has a place elsewhere.
-        let record = self.serve_from_ring(shared, request, stream);
+        self.carry.forget_wanted();
         match record {
             Some(_) => self.entry.displaced += 1,
             None => self.count(Some(Deviation::Blocked { position }), request.bytes as u64),
