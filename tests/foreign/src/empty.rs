@@ -4,7 +4,9 @@
 use std::any::type_name;
 use std::sync::Arc;
 
-use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DeviceRepr, ValidAsZeroBits, result};
+use cudarc::driver::{
+    CudaContext, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DeviceRepr, ValidAsZeroBits, result,
+};
 use gpucache::{Array, Element, Placed, cache_scope, prelude::*, uncached};
 
 use crate::report::{Outcome, Report, ensure};
