@@ -26,7 +26,7 @@ use self::learned::Learned;
 use super::accounts;
 use super::moves::Moves;
 use super::sampling;
-use super::yard::{Rests, Tag};
+use super::yard::{Rests, Tag, Yard};
 use crate::base::held::Held;
 use crate::cache::current::{self, Entry};
 use crate::placement::{Access, What};
@@ -68,6 +68,8 @@ struct Left {
     entries: Vec<Now>,
     /// Of arrays that may be gone by now.
     slots: Vec<Arc<dyn Rests>>,
+    /// Its arrays are to be laid side by side, which may call code of the program.
+    apart: Option<Arc<Yard>>,
 }
 
 type Account = Option<Arc<Moves>>;
@@ -153,8 +155,22 @@ fn with<R>(act: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
         recorder.catch_up();
         Some((act(recorder), std::mem::take(&mut recorder.left)))
     };
-    let (answer, _left) = RECORDER.try_with(act).ok().flatten()?;
+    let (answer, left) = RECORDER.try_with(act).ok().flatten()?;
+    if let Some(yard) = &left.apart {
+        tidy(yard);
+    }
     Some(answer)
+}
+
+/// Lays the arrays of a yard side by side, after which the entry that is under way begins to count.
+#[cold]
+fn tidy(yard: &Yard) {
+    yard.tidy();
+    with(|recorder| {
+        if let Now::Following(followed) = &mut recorder.now {
+            followed.note_tidied();
+        }
+    });
 }
 
 /// As [`with`], in an entry: makes the last moves of the entry before, and then those that are due by what `act` does.
@@ -324,7 +340,9 @@ impl Recorder {
         let (scope, left) = (self.scopes.entry(entry.scope()).or_default(), &mut self.left.entries);
         match std::mem::replace(&mut self.now, Now::Recording(Learned::default())) {
             Now::Following(mut followed) => {
-                if followed.end() {
+                let is_whole = followed.end();
+                self.left.apart = followed.take_apart();
+                if is_whole {
                     left.extend(scope.known.replace(followed).map(Now::Following));
                 } else {
                     followed.count(|moves| _ = moves.mispredictions.fetch_add(1, Relaxed));

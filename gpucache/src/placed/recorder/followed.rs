@@ -53,6 +53,8 @@ pub(super) struct Followed {
     missed: u8,
     /// How often arrays were laid side by side since this was made.
     tidied: u32,
+    /// The yard whose arrays are to be laid side by side, once the recorder is not borrowed.
+    apart: Option<Arc<Yard>>,
     /// How often pages had gone before this entry.
     pages: u64,
     /// How often an array had left when this was made.
@@ -88,6 +90,7 @@ impl Followed {
             sampling: Sampling::default(),
             missed: 0,
             tidied: 0,
+            apart: None,
             pages: 0,
             evictions,
             entries: 0,
@@ -266,7 +269,7 @@ impl Followed {
         let is_apart = misses > 0 && self.tidied == 0 || self.pages_gone() > self.pages;
         if is_apart && self.tidied < MOST_TIDIED {
             self.tidied += 1;
-            self.yard.iter().for_each(|yard| yard.tidy());
+            self.apart = self.yard.clone();
         } else if misses > MOST_MISSED {
             self.lay_out(Timetable::spare_more);
         } else {
@@ -274,6 +277,16 @@ impl Followed {
         }
         self.missed = 0;
         self.restart();
+    }
+
+    /// The yard whose arrays are to be laid side by side now.
+    pub(super) fn take_apart(&mut self) -> Option<Arc<Yard>> {
+        self.apart.take()
+    }
+
+    /// Arrays were laid side by side since the entry began.
+    pub(super) fn note_tidied(&mut self) {
+        (self.pages, self.demanded) = (self.pages_gone(), self.demanded());
     }
 
     /// The next use is about to be made, and needs room.
