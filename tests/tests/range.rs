@@ -191,10 +191,10 @@ fn many_large_arrays_take_few_pieces_of_pages() {
     entry(200);
     let first = taken();
     assert!(first.0 <= 450 && first.1 == 0, "{first:?} pieces taken and given back for 20 GB");
-    // A plan needs a little less than the first entries.
+    // A plan needs a little less than the first entries, and a part of the piece in which its arena ends.
     (0..5).for_each(|_| entry(200));
     let warm = taken();
-    assert!(warm.0 == first.0 && warm.1 <= 4, "{warm:?} pieces taken and given back by warm entries");
+    assert!(warm.0 <= first.0 + 1 && warm.1 <= 4, "{warm:?} pieces taken and given back by warm entries");
     entry(220);
     assert!(taken().0 - first.0 <= 90, "{} pieces for 2 GB more", taken().0 - first.0);
     invalidate("range, many large arrays");
