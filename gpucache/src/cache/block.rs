@@ -25,28 +25,19 @@ use crate::record::{Origin, View};
 pub(crate) struct Block(ManuallyDrop<Box<Record>>);
 
 impl Block {
-    /// Memory for `request` on `stream`: from the innermost scope's cache, or straight from the device where there is
-    /// none.
+    /// Memory for `request` on `stream`: from the innermost scope's cache, or straight from the device where there is none.
     #[inline]
     pub(crate) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Block> {
-        let record = match stream.has_notice() {
-            false => Block::find(stream, request)?,
-            true => Block::allocate_noticed(stream, request)?,
-        };
-        if stream.watches() {
-            stream.handed_out(record.address, record.bytes);
-        }
-        Ok(Block::of(record))
+        let noticed = stream.has_notice();
+        let record = if noticed { Block::allocate_noticed(stream, request)? } else { Block::find(stream, request)? };
+        Ok(Block::handed_out(stream, record))
     }
 
     /// Memory of no scope, from the device's range: for what outlives entries and comes back at any time.
     pub(crate) fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Block> {
         stream.check()?;
         let record = traced::told(stream, request, || supply::of_no_scope(stream, request))?;
-        if stream.watches() {
-            stream.handed_out(record.address, record.bytes);
-        }
-        Ok(Block::of(record))
+        Ok(Block::handed_out(stream, record))
     }
 
     /// Memory of no scope outside of a place that is cleared; `None` if there is none.
@@ -54,10 +45,16 @@ impl Block {
         stream.check()?;
         let Some(record) = supply::outside(stream, request, clearing)? else { return Ok(None) };
         let record = traced::told(stream, request, || Ok(record))?;
+        Ok(Some(Block::handed_out(stream, record)))
+    }
+
+    /// The block of a record, of which a device hears that watches.
+    #[inline(always)]
+    fn handed_out(stream: &Stream, record: Box<Record>) -> Block {
         if stream.watches() {
             stream.handed_out(record.address, record.bytes);
         }
-        Ok(Some(Block::of(record)))
+        Block::of(record)
     }
 
     /// A record from the innermost scope, or straight from the device where there is none.

@@ -38,8 +38,9 @@ impl BriefOwner {
     /// Undoes one [`hold_unless_entered`](Cache::hold_unless_entered).
     pub(super) fn exit(self) {
         let BriefOwner { owner, held } = self;
-        owner.exit();
+        // Before the cache is given up, as what was let go of may be dropped there.
         drop(held);
+        owner.exit();
         Owner::drop_left();
     }
 }
