@@ -56,7 +56,9 @@ impl Owner {
     /// Gives the memory of records back now, and lets go of them.
     pub(super) fn let_go_of(&self, mut records: Vec<Box<Record>>) {
         records.iter_mut().for_each(|record| record.vacate());
-        self.let_go(records);
+        if !records.is_empty() {
+            self.let_go(records);
+        }
     }
 
     /// The cache is given up.

@@ -145,7 +145,10 @@ impl Owner {
         } = effects;
         vacated.into_iter().for_each(|vacated| self.give_up(vacated));
         shorten.into_iter().for_each(|bytes| self.shorten_ring(bytes));
-        self.let_go((records, streams));
+        // To keep something for later takes memory of the host, and most entries have nothing.
+        if !records.is_empty() || !streams.is_empty() {
+            self.let_go((records, streams));
+        }
         if let Some(Trim { stream, last }) = may_trim
             && let Some(range) = DeviceRange::of(&stream)
         {
