@@ -149,25 +149,27 @@ impl Owner {
         if !records.is_empty() || !streams.is_empty() {
             self.let_go((records, streams));
         }
-        if let Some(Trim { stream, last }) = may_trim
-            && let Some(range) = DeviceRange::of(&stream)
-        {
-            self.with(|_, shared| shared.counters.renew_beside());
-            while let Some(record) = self.with(Local::overflow) {
-                self.release(record);
-            }
-            // What an entry before the plan left in a list is in the way of a page that could go back.
-            while let Some(record) = self.with(Local::take_unused) {
-                self.release(record);
-            }
-            self.tell_demand();
-            let frees = trim(range, stream.memory_id(), last);
-            self.with(|local, shared| local.planner.looked(shared, frees));
-            self.let_go(stream);
-        }
+        may_trim.into_iter().for_each(|trim| self.look_at_range(trim));
         // Last, as whoever hears it may come back.
         #[cfg(feature = "tracing")]
         news.iter().for_each(|news| self.tell(news));
+    }
+
+    /// Gives back what the lists and the range need not keep.
+    fn look_at_range(&self, Trim { stream, last }: Trim) {
+        let Some(range) = DeviceRange::of(&stream) else { return };
+        self.with(|_, shared| shared.counters.renew_beside());
+        while let Some(record) = self.with(Local::overflow) {
+            self.release(record);
+        }
+        // What an entry before the plan left in a list is in the way of a page that could go back.
+        while let Some(record) = self.with(Local::take_unused) {
+            self.release(record);
+        }
+        self.tell_demand();
+        let frees = trim(range, stream.memory_id(), last);
+        self.with(|local, shared| local.planner.looked(shared, frees));
+        self.let_go(stream);
     }
 
     /// Gives blocks back to the range, all but what is live in them.
