@@ -12,6 +12,7 @@ use std::ops::Deref;
 use super::owner::{Cache, Owner};
 use crate::base::errand::run_user_code;
 use crate::base::held::Held;
+use crate::pressure::demand;
 use crate::record::Record;
 
 thread_local! {
@@ -58,6 +59,14 @@ impl Owner {
         records.iter_mut().for_each(|record| record.vacate());
         if !records.is_empty() {
             self.let_go(records);
+        }
+    }
+
+    /// Gives free pages back that the scopes are not likely to need.
+    pub(super) fn trim_to_demand(&self) {
+        let ended = demand::trim_to_demand(false, |device| self.serves(device));
+        if !ended.is_empty() {
+            self.let_go(ended);
         }
     }
 

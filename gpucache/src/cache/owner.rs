@@ -23,7 +23,7 @@ use crate::device::Stream;
 use crate::home::ForeignCounters;
 use crate::home::hold::{Duties, Hold};
 use crate::home::{Fact, Shared, Visit};
-use crate::pressure::{age, demand, limits};
+use crate::pressure::{age, limits};
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
 /// One scope's cache on one thread.
@@ -349,7 +349,7 @@ impl Owner {
             self.with(|local, _| local.keep_spare(record));
         }
         if is_old {
-            demand::trim_to_demand(false, |device| self.serves(device));
+            self.trim_to_demand();
         }
         if self.shared.is_behind() {
             self.catch_up();
@@ -362,7 +362,7 @@ impl Owner {
     pub(super) fn catch_up(&self) {
         if self.shared.is_stale() {
             self.renew();
-            demand::trim_to_demand(false, |device| self.serves(device));
+            self.trim_to_demand();
         }
         for mut record in self.shared.returns.take() {
             self.unwatch(&mut record);

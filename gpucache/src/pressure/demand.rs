@@ -3,12 +3,13 @@
 //!
 //! Invariant: a cache counts with what it told last ([`Told`]); it tells when it is left and what it needs has changed.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use hashbrown::HashMap;
 
 use super::reclaim;
 use crate::base::sync::{LazyLock, Mutex, MutexGuard};
+use crate::device::Memory;
 use crate::range::{self, Patience};
 
 /// What a cache told of itself: a device, or [`Told::SEVERAL`], and the bytes that it is likely to need there.
@@ -54,10 +55,11 @@ pub(crate) fn of(device: u64) -> u64 {
 }
 
 /// Gives free pages of ranges back to their devices, where `serves` says so, but for what the scopes are likely to need
-/// again. `waits` a moment for the work that uses them.
-pub(crate) fn trim_to_demand(waits: bool, serves: impl Fn(u64) -> bool) {
+/// again. `waits` a moment for the work that uses them. Returns the devices that nobody else has by now, to be dropped where no lock is held.
+pub(crate) fn trim_to_demand(waits: bool, serves: impl Fn(u64) -> bool) -> Vec<Arc<Memory>> {
     let patience = if waits { Patience::Some } else { Patience::None };
-    range::trim_all(|device| if serves(device) { of(device) } else { u64::MAX }, patience);
+    let ended = range::trim_all(|device| if serves(device) { of(device) } else { u64::MAX }, patience);
     // What another thread lacked may be what was trimmed here.
     reclaim::count_release(1);
+    ended
 }

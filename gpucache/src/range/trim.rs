@@ -3,12 +3,14 @@
 //! Nobody waits while the range is locked, and nobody for longer than a quarter of a second.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use super::DeviceRange;
 use super::ordered::{Moved, Ordered, Unsettled};
 use super::patience::{LONG, Patience, patiently};
 use super::shared::memories;
 use crate::base::error::Result;
+use crate::device::Memory;
 use crate::order::{Due, Moment};
 
 /// Kept of a device whose range a trim is to leave alone.
@@ -142,7 +144,11 @@ impl DeviceRange {
 /// Gives free pages of every device's range back, as long as what `keep` says of the device stays reserved. A failure is
 /// kept for the next call on that range; not where nobody waits, as in a drop within a callback of the driver, which
 /// refuses all calls there: the pages stay for the next trim, which meets what is wrong as well.
-pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, patience: Patience) {
+///
+/// Returns the devices that nobody else has by now. Their destructors may be code of the program: the caller drops them where it holds
+/// no lock.
+pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, patience: Patience) -> Vec<Arc<Memory>> {
+    let mut ended = Vec::new();
     // Not under the lock of the list, as this may take some time.
     for memory in memories() {
         let keep = keep(memory.id());
@@ -154,5 +160,9 @@ pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, patience: Patience) {
         {
             range.inner().failure.get_or_insert(error);
         }
+        if Arc::strong_count(&memory) == 1 {
+            ended.push(memory);
+        }
     }
+    ended
 }

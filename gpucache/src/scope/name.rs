@@ -90,7 +90,7 @@ pub fn invalidate(name: impl AsRef<str>) -> Invalidated {
     let Some(scope) = NamedCaches::find(name.as_ref()) else { return Invalidated::default() };
     let held = invalidate_scope(&scope);
     let caches = scope.caches();
-    demand::trim_to_demand(true, |device| caches.iter().any(|cache| cache.serves(device)));
+    drop(demand::trim_to_demand(true, |device| caches.iter().any(|cache| cache.serves(device))));
     held
 }
 
@@ -112,7 +112,7 @@ pub fn invalidate_all() -> Invalidated {
             Invalidated { is_known: true, bytes, busy_blocks: sum.busy_blocks.saturating_add(one.busy_blocks) }
         });
     // Once for all of them.
-    demand::trim_to_demand(true, |_| true);
+    drop(demand::trim_to_demand(true, |_| true));
     sum
 }
 
