@@ -20,6 +20,9 @@ const WARMING: usize = 2_000;
 const WINDOWS: usize = 4;
 /// Longer than the turns of a ring and the queues below.
 const WINDOW: usize = 150;
+/// So many allocations in a window are not of each entry: other tests give memory back at the same time, and a range with fragmented memory
+/// may meet a new maximum. What allocates in each eighth entry has more.
+const FEW: u64 = WINDOW as u64 / 8;
 /// Random programs in the gate.
 const PROGRAMS: u64 = 300;
 
@@ -120,14 +123,14 @@ impl Entries {
             let first = warming + window * WINDOW;
             (first..first + WINDOW).for_each(|number| self.play(&name, &inner, &mut alive, number));
             *made = allocations() - before;
-            if *made == 0 {
+            if *made <= FEW {
                 break;
             }
         }
         drop(alive);
         let plans = gpucache::plan_stats(&name);
         [name, inner].iter().for_each(|name| _ = invalidate(name));
-        let is_cold = made.iter().all(|&made| made > 0);
+        let is_cold = made.iter().all(|&made| made > FEW);
         is_cold.then(|| format!("{made:?} allocations in {WINDOW} entries each: {self}; {plans:?}"))
     }
 }
