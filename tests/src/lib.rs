@@ -18,6 +18,7 @@ pub mod paged;
 pub mod play;
 pub mod process;
 pub mod seeds;
+pub mod survivors;
 pub mod sync;
 
 pub use faulty::Faulty;

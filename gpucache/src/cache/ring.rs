@@ -29,7 +29,7 @@ impl Owner {
 
     #[cold]
     fn grow_and_carry(&self, stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
-        let growth = self.with(|local, _| local.planner.wanted_growth());
+        let growth = self.with(|local, shared| local.planner.wanted_growth(shared));
         let has_grown = growth.is_some_and(|growth| self.grow_ring(&growth));
         self.note(Fact::RingGrew, u64::from(has_grown), 0);
         self.note_holding();

@@ -135,6 +135,7 @@ impl Planner {
         self.effects.streams.extend(self.learning.forget());
         self.escaped.forget_waits();
         self.footprint.forget_waits();
+        self.carry.forget_waits();
         self.refused = None;
     }
 }

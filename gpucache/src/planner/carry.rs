@@ -5,17 +5,18 @@
 //! While nothing in it is alive others may take it away, as an arena ([`lease`](crate::pressure::lease)).
 
 mod shortening;
+mod size;
 
 use super::Planner;
-use super::backoff::{Backoff, Pace};
-use super::effects::Vacated;
-use crate::device::{ALIGNMENT, Stream};
+use super::backoff::Backoff;
+use super::worth::Worth;
+use crate::device::Stream;
 use crate::home::Shared;
 use crate::plan::{Envelope, Ring, Turns};
-use crate::pressure::transit::Transit;
-use crate::range::Taken;
 use crate::record::{ArenaId, DropPath, Record, Request, Stack};
 use shortening::Shortening;
+pub(crate) use size::Growth;
+use size::{LOOK_IN, PATIENCE};
 
 /// The ring of a scope's plans.
 pub(super) struct Carry {
@@ -38,6 +39,7 @@ pub(super) struct Carry {
     lately: u64,
     look_in: u32,
     shortening: Shortening,
+    worth: Worth,
     /// What the plans carry.
     plan: CarryPlan,
 }
@@ -51,42 +53,6 @@ pub(super) struct CarryPlan {
     pub(super) target: u64,
     pub(super) turns: Turns,
 }
-
-/// More memory that a ring is to have.
-#[derive(Clone, Debug)]
-pub(crate) struct Growth {
-    pub(crate) stream: Stream,
-    /// What the last block lacks at its end.
-    pub(crate) more: u64,
-    /// What a block of its own lacks.
-    pub(crate) bytes: u64,
-    /// A block that makes the ring as large as it gets, as far as that is known, and `held` is what the ring has.
-    pub(crate) whole: u64,
-    pub(crate) held: u64,
-    /// Addresses to keep free for a block that is new.
-    pub(crate) room: u64,
-}
-
-/// A ring grows by this share of itself at least, so that one that grows in each entry calls the device in few of them: one in 36 for
-/// ten prompts of 512 tokens and random length and batch, where 1/40 has one in 27; half of it is idle on average.
-const STEP: u64 = 20;
-/// A ring has room for so many times its first block, at least [`LEAST_ROOM`]. Addresses cost nothing.
-const ROOM: u64 = 256;
-const LEAST_ROOM: u64 = 1 << 30;
-/// A ring grows once so many entries have gone by the plan: until then idle blocks of the lists do, and what is kept in the first
-/// entries alone costs no ring.
-const PATIENCE: u32 = 4;
-/// A ring of which half is idle is given up, but not for a page.
-const LITTLE: u64 = 2 << 20;
-/// Entries between two looks at how much of a ring is in use: to grow again costs calls, and what a cache of keys needs for one prompt
-/// the next one needs again, after some hundred tokens.
-const LOOK_IN: u32 = 1024;
-/// The first block of a ring of which it is not known how large it gets, and how many times as large as the ring each further one is:
-/// four of them fill a page of 2 MiB by half, as long as it lies in one.
-const SMALLEST: u64 = 16 << 10;
-const FOLD: u64 = 3;
-/// A ring of more blocks than this grows no more: each wastes up to an array at its end.
-const MOST_REGIONS: usize = 8;
 
 impl Default for Carry {
     fn default() -> Carry {
@@ -102,6 +68,7 @@ impl Default for Carry {
             lately: 0,
             look_in: LOOK_IN,
             shortening: Shortening::default(),
+            worth: Worth::default(),
             plan: CarryPlan::default(),
         }
     }
@@ -169,6 +136,10 @@ impl Carry {
     #[inline]
     fn room(&self) -> u64 {
         self.slack.max(0) as u64
+    }
+
+    pub(super) fn forget_waits(&mut self) {
+        self.worth.forget_waits();
     }
 
     pub(super) fn is_there(&self) -> bool {
@@ -296,103 +267,5 @@ impl Planner {
     #[inline]
     pub(crate) fn wants_growth(&self) -> bool {
         self.carry.wanted.is_some() && self.carry.entries > PATIENCE
-    }
-
-    /// What the ring has to grow by for the request that it could not serve, if that may be tried.
-    pub(crate) fn wanted_growth(&mut self) -> Option<Growth> {
-        let wanted = self.carry.wanted?;
-        let stream = self.plans.stream()?.clone();
-        let Carry { ring, waits, plan, .. } = &mut self.carry;
-        let may_grow = ring.regions() <= MOST_REGIONS && waits.is_over(self.entry.number);
-        let (wanted, step) = (wanted.next_multiple_of(ALIGNMENT), ring.bytes() / STEP);
-        let more = ring.lacks(wanted).max(step).next_multiple_of(ALIGNMENT);
-        let bytes = wanted.max(step).next_multiple_of(ALIGNMENT);
-        let room = plan.target.max(plan.largest.max(wanted).saturating_mul(ROOM)).max(LEAST_ROOM);
-        let held = ring.bytes();
-        let whole = match plan.target.saturating_sub(held) {
-            0 => bytes.max(held.saturating_mul(FOLD)).max(SMALLEST),
-            lacking => bytes.max(lacking),
-        };
-        may_grow.then_some(Growth { stream, more, bytes, whole, held, room })
-    }
-
-    /// Whether it has one, or had it until it was taken away.
-    pub(crate) fn has_ring(&self) -> bool {
-        self.carry.is_there()
-    }
-
-    /// No more memory was to be had.
-    pub(crate) fn refuse_growth(&mut self) {
-        self.carry.waits.tried(self.entry.number, Pace::STEEP);
-    }
-
-    /// The ring's last block got so many bytes more, for which so much was taken from the device.
-    pub(crate) fn ring_grew(&mut self, shared: &Shared, bytes: u64, taken: Taken) {
-        let last = self.carry.ring.regions().saturating_sub(1);
-        self.carry.ring.lengthen(last, bytes);
-        self.carry.shortening.note_growth(self.entry.number, self.carry.ring.bytes());
-        shared.counters.ring_grew(bytes, taken);
-    }
-
-    /// The ring has another block from now on, its first one if it had none.
-    pub(crate) fn add_to_ring(&mut self, shared: &Shared, address: u64, bytes: u64, taken: Taken) {
-        if self.carry.id.is_none() {
-            let id = ArenaId::next();
-            self.carry.id = Some(id);
-            self.carry.records.join(id);
-            self.carry.begin(self.learning.notes);
-        }
-        self.carry.ring.add_region(address, bytes);
-        shared.counters.ring_grew(bytes, taken);
-    }
-
-    /// Gives the ring up, with a place of its own for what is alive in it.
-    pub(crate) fn vacate_ring(&mut self, shared: &Shared) {
-        let Some(arena) = self.carry.id.take() else { return };
-        self.publish(shared);
-        let (bytes, live_bytes) = (self.carry.ring.bytes(), shared.ring.live());
-        let live = self.carry.ring.evict();
-        shared.counters.ring_given_up(bytes, live.len() as u64, live_bytes);
-        let transit = Transit::begin();
-        if let Some(leased) = shared.ring.end() {
-            self.effects.vacated.push(Vacated { leased, arena, live, transit });
-        }
-        (self.carry.path, self.carry.wanted) = (DropPath::NOBODYS, None);
-        (self.carry.lately, self.carry.look_in) = (0, LOOK_IN);
-        self.look_again();
-    }
-
-    /// Whether the ring is worth its memory, of which so much is in use at the end of an entry: looks back over some entries.
-    fn needs_ring(&mut self, live: u64) -> bool {
-        let Carry { lately, look_in, ring, plan, .. } = &mut self.carry;
-        (*lately, *look_in) = ((*lately).max(live), look_in.saturating_sub(1));
-        let is_used = match *look_in {
-            0 => std::mem::take(lately) + plan.largest + LITTLE >= ring.bytes() / 2,
-            _ => true,
-        };
-        if *look_in == 0 {
-            *look_in = LOOK_IN;
-        }
-        is_used && (live > 0 || self.plans.carry().largest > 0)
-    }
-
-    /// Where memory is wanted elsewhere: gives the ring up if more of it is idle than in use.
-    pub(crate) fn make_room(&mut self, shared: &Shared) {
-        if self.carry.idle_bytes(shared) > shared.ring.live() {
-            self.vacate_ring(shared);
-        }
-    }
-
-    /// At the end of an entry: gives the ring up if it was taken away or nothing is carried any more, or else what is free at its
-    /// end and not needed.
-    pub(super) fn tidy_ring(&mut self, shared: &Shared) {
-        if self.carry.id.is_none() {
-            return;
-        }
-        if shared.ring.is_lost() || !self.needs_ring(shared.ring.live()) {
-            self.refuse_growth();
-            return self.vacate_ring(shared);
-        }
-        self.shorten_ring(shared);
     }
 }

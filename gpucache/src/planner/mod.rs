@@ -42,6 +42,7 @@ mod plans;
 mod recording;
 mod refused;
 mod serve;
+mod worth;
 mod watch;
 
 use std::mem::offset_of;

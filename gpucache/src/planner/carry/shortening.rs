@@ -1,7 +1,8 @@
 //! How a ring gives back what its turns do not need, once.
 
-use super::{LOOK_IN, Planner};
+use super::LOOK_IN;
 use crate::home::Shared;
+use crate::planner::Planner;
 
 /// Whether a ring may become shorter.
 #[derive(Default)]

@@ -1,0 +1,149 @@
+//! Whether a ring is worth its memory. Pure decisions over bytes.
+//!
+//! A ring lays arrays side by side that are dropped in the order of their births. If they are dropped in another order, live arrays of
+//! unlike sizes leave gaps between them, and the ring takes up to 2.5 times the bytes that are alive in it. The range's best fit
+//! needs 1.1 to 1.6 times as many then. So a ring may have little more bytes than were ever in use in it at once. A ring that
+//! has too little room all the same is given up: then the range serves what the ring carried. A ring is tried again after a
+//! while, and ever more rarely.
+
+use super::backoff::{Backoff, Pace};
+
+/// What is known of a ring's use.
+#[derive(Debug, Default)]
+pub(super) struct Worth {
+    /// The most bytes that are known to have been in use in it at once.
+    most: u64,
+    /// Whether this entry had a request for which the ring would have become too large.
+    is_short: bool,
+    /// Rises with each entry in which the ring was too small or too large, and falls with each other one.
+    shortages: u32,
+    /// Waits before a ring is tried again.
+    trials: Backoff,
+}
+
+/// Ring and arena may have this share more bytes than were in use in them at once: less than the range's best fit wastes where sizes
+/// vary, and enough for the ends of turns.
+const SHARE: u64 = 6;
+/// A page of the device, by which a ring may be larger in any case.
+const LITTLE: u64 = 2 << 20;
+/// What such an entry adds; any other one takes 1 off.
+const SHORT: u32 = 2;
+/// The ring goes at this sum: after four such entries, one after the other.
+const MOST_SHORTAGES: u32 = 4 * SHORT;
+/// A trial costs the memory of a ring for some entries, and pages that move.
+const TRIALS: Pace = Pace { first: 64, factor: 8, longest: 1 << 18 };
+
+impl Worth {
+    /// As many bytes may be reserved where so many are in use at once.
+    pub(super) fn allowed(in_use: u64) -> u64 {
+        in_use.saturating_add(in_use / SHARE).saturating_add(LITTLE)
+    }
+
+    /// Whether a ring may grow, or begin, in this entry.
+    pub(super) fn may_try(&self, entry: u64) -> bool {
+        self.trials.is_over(entry)
+    }
+
+    /// How many bytes the ring may have. So many were to be in use in it just now.
+    pub(super) fn limit(&mut self, in_use: u64) -> u64 {
+        self.most = self.most.max(in_use);
+        Worth::allowed(self.most)
+    }
+
+    /// Whether ring and arena of so many bytes together are too large, if at most `in_use` were ever in use at once.
+    pub(super) fn is_too_much(bytes: u64, in_use: u64) -> bool {
+        bytes > Worth::allowed(in_use)
+    }
+
+    /// A request was refused, since the ring would have become larger than its limit.
+    pub(super) fn note_shortage(&mut self) {
+        self.is_short = true;
+    }
+
+    /// An entry ends, with so many `bytes` of ring and arena together, of which at most `in_use` were ever in use at once. Whether the
+    /// ring is to be given up: too many entries found it too small, or both together too large.
+    pub(super) fn is_over(&mut self, bytes: u64, in_use: u64) -> bool {
+        let is_short = std::mem::take(&mut self.is_short);
+        self.shortages = match is_short || Worth::is_too_much(bytes, in_use) {
+            true => self.shortages + SHORT,
+            false => self.shortages.saturating_sub(1),
+        };
+        self.shortages >= MOST_SHORTAGES
+    }
+
+    /// The ring was given up as it was not worth its memory.
+    pub(super) fn gave_up(&mut self, entry: u64) {
+        self.trials.tried(entry, TRIALS);
+        self.shortages = 0;
+    }
+
+    /// Another ring begins.
+    pub(super) fn begin(&mut self) {
+        self.most = 0;
+    }
+
+    pub(super) fn forget_waits(&mut self) {
+        self.trials = Backoff::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IN_USE: u64 = 60 << 20;
+
+    /// The entry after which the ring goes, if entries of these kinds come over and over: too small (`true`) or as it should be.
+    fn goes_after(kinds: &[bool]) -> Option<usize> {
+        let mut worth = Worth::default();
+        kinds.iter().cycle().take(1000).position(|&is_short| {
+            if is_short {
+                worth.note_shortage();
+            }
+            worth.is_over(IN_USE, IN_USE)
+        })
+    }
+
+    #[test]
+    fn a_ring_goes_that_is_too_small_in_more_than_a_third_of_all_entries() {
+        assert_eq!(goes_after(&[true]), Some(3));
+        assert!(goes_after(&[true, false]).is_some());
+        assert_eq!(goes_after(&[true, false, false]), None);
+        assert_eq!(goes_after(&[false]), None);
+    }
+
+    #[test]
+    fn a_ring_goes_that_is_too_large_beside_its_arena() {
+        let too_much = IN_USE + IN_USE / SHARE + LITTLE + 1;
+        let mut worth = Worth::default();
+        let entries: Vec<bool> = (0..4).map(|_| worth.is_over(too_much, IN_USE)).collect();
+        assert_eq!(entries, [false, false, false, true]);
+        let mut worth = Worth::default();
+        assert!((0..1000).all(|_| !worth.is_over(too_much - 1, IN_USE)));
+    }
+
+    #[test]
+    fn a_ring_may_grow_with_what_was_in_use_in_it() {
+        let mut worth = Worth::default();
+        assert_eq!(worth.limit(IN_USE), IN_USE + IN_USE / SHARE + LITTLE);
+        assert_eq!(worth.limit(0), worth.limit(IN_USE), "what was in use counts");
+        worth.begin();
+        assert_eq!(worth.limit(0), LITTLE, "in another ring it does not");
+        assert_eq!(worth.limit(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn rings_are_tried_ever_more_rarely() {
+        let mut worth = Worth::default();
+        let mut trials = Vec::new();
+        for entry in 0..100_000 {
+            if worth.may_try(entry) {
+                trials.push(entry);
+                worth.gave_up(entry);
+            }
+        }
+        assert_eq!(trials, [0, 64, 640, 5312, 42752]);
+        worth.forget_waits();
+        assert!(worth.may_try(0));
+    }
+}
