@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use gpucache::Recycle;
+use gpucache::device::Device;
 use gpucache_tests::seeds;
 use gpucache_tests::survivors::{Outcome, Program};
 
@@ -71,4 +72,26 @@ fn table() {
         println!("SEED={} mean {:.3} alive {} entries {}: range {:.3} auto {:.3} again {:.3}", r.seed, r.mean, fresh.alive >> 20, Program::random(r.seed).entries(), of(&range), of(&fresh), of(&again));
         if false { println!("{:#?}\n{:#?}", fresh.plans, again.plans); }
     }
+}
+
+#[test]
+#[ignore]
+fn show() {
+    let seed: u64 = std::env::var("SHOW").unwrap().parse().unwrap();
+    let program = Program::random(seed);
+    let range = program.run(Recycle::Range);
+    println!("{seed}: range {:.3} alive {} MiB", range.mean / range.alive as f64, range.alive >> 20);
+    let mut last = 0;
+    let every = std::env::var("EVERY").map_or(program.entries() / 24, |n| n.parse().unwrap());
+    let mib = |bytes: u64| bytes as f64 / 1048576.0;
+    program.run_with(Recycle::Auto, |entry, device, scope, alive| {
+        let reserved = device.memory().bytes;
+        if entry % every == 0 || entry < 20 {
+            let stats = scope.stats().unwrap();
+            let p = scope.plan_stats().unwrap();
+            println!("{entry:5} reserved {:8.1} alive {:8.1} {:?} plans {} pos {} arena {:8.1} carried {} aside {} planned {} listed {} dev {:?} {:?}",
+                mib(reserved), mib(alive), stats.to_string(), p.plans, p.positions, mib(p.arena_bytes), p.carried, p.aside, p.planned, p.listed, (p.deviations.extra,p.deviations.missing,p.deviations.blocked), p.unplanned);
+        }
+        last = reserved;
+    });
 }

@@ -34,6 +34,7 @@ impl Owner {
             Begin::Ready => {}
             Begin::Install { bytes, stream, refused, may_grow } => {
                 self.install(bytes, &stream, refused, may_grow);
+                self.perform(self.with(|local, shared| local.planner.leave_ring(shared)));
                 #[cfg(feature = "tracing")]
                 self.tell_arena(stream.memory_id());
             }

@@ -250,7 +250,8 @@ impl Planner {
 
     /// Has the range looked at, soon after an arena was found, and ever more rarely.
     fn look_at_range(&mut self, course: Course) {
-        if course.goes_by_plan() && self.arena.is_some() && self.trimming.is_due() {
+        let goes_by_plan = course.goes_by_plan() && self.arena.is_some();
+        if (goes_by_plan || self.trimming.is_after_ring) && self.trimming.is_due() {
             let last = self.trimming.frees;
             self.effects.may_trim = self.plans.stream().cloned().map(|stream| Trim { stream, last });
         }

@@ -29,6 +29,8 @@ pub(super) struct Trimming {
     /// Entries that went by the plan since the arena was found: only those say that it is enough, and only they are waited for.
     entries: u64,
     waits: Backoff,
+    /// Whether a ring was given up that was too large. Then the range is looked at though there is no arena.
+    pub(super) is_after_ring: bool,
     /// How often the range had something freed at the last look, and the scope taken memory from the device by then.
     pub(super) frees: Option<u64>,
     taken: u64,
@@ -95,6 +97,11 @@ impl Trimming {
     /// A new arena was found, and memory taken for the scope so often so far.
     pub(super) fn since(taken: u64) -> Trimming {
         Trimming { taken, ..Trimming::default() }
+    }
+
+    /// A ring was given up that was too large.
+    pub(super) fn after_ring(taken: u64) -> Trimming {
+        Trimming { is_after_ring: true, ..Trimming::since(taken) }
     }
 
     /// An entry went by the plan. Whether the range is to be looked at now.

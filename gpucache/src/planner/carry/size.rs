@@ -5,7 +5,7 @@ use crate::planner::Planner;
 use crate::device::{ALIGNMENT, Stream};
 use crate::home::Shared;
 use crate::planner::backoff::Pace;
-use crate::planner::effects::Vacated;
+use crate::planner::effects::{Effects, Vacated};
 use crate::planner::footprint::Trimming;
 use crate::pressure::transit::Transit;
 use crate::range::Taken;
@@ -135,6 +135,15 @@ impl Planner {
         is_used && (live > 0 || self.plans.carry().largest > 0)
     }
 
+    /// An entry begins. Without an arena nothing of it is served from the ring, whose idle memory would be missing elsewhere: gives the
+    /// ring up then.
+    pub(crate) fn leave_ring(&mut self, shared: &Shared) -> Effects {
+        if self.lacks_arena() {
+            self.vacate_ring(shared);
+        }
+        self.take_effects()
+    }
+
     /// Where memory is wanted elsewhere: gives the ring up if more of it is idle than in use.
     pub(crate) fn make_room(&mut self, shared: &Shared) {
         if self.carry.idle_bytes(shared) > shared.ring.live() {
@@ -157,7 +166,7 @@ impl Planner {
             self.carry.worth.gave_up(self.entry.number);
             self.vacate_ring(shared);
             // The range has the ring's memory now, which may be more than is needed.
-            self.trimming = Trimming::since(shared.counters.times_taken());
+            self.trimming = Trimming::after_ring(shared.counters.times_taken());
             return;
         }
         self.shorten_ring(shared);
