@@ -89,8 +89,8 @@ fn show() {
         if entry % every == 0 || entry < 20 {
             let stats = scope.stats().unwrap();
             let p = scope.plan_stats().unwrap();
-            println!("{entry:5} reserved {:8.1} alive {:8.1} {:?} plans {} pos {} arena {:8.1} carried {} aside {} planned {} listed {} dev {:?} {:?}",
-                mib(reserved), mib(alive), stats.to_string(), p.plans, p.positions, mib(p.arena_bytes), p.carried, p.aside, p.planned, p.listed, (p.deviations.extra,p.deviations.missing,p.deviations.blocked), p.unplanned);
+            println!("{entry:5} res {:7.1} alive {:7.1} busy {:7.1} idle {:7.1} plans {} pos {} arena {:7.1} inplan {:7.1} car {} aside {} pl {} li {} dev {:?} {:?}",
+                mib(reserved), mib(alive), mib(stats.busy_bytes), mib(stats.idle_bytes), p.plans, p.positions, mib(p.arena_bytes), mib(stats.planned.bytes), p.carried, p.aside, p.planned, p.listed, (p.deviations.extra,p.deviations.missing,p.deviations.blocked), p.unplanned);
         }
         last = reserved;
     });

@@ -71,7 +71,7 @@ impl Owner {
 
     fn may_grow(&self, range: &DeviceRange, growth: &Growth) -> bool {
         let may = !InNeed::is_any() && !growth.stream.is_capturing();
-        may && self.allows_whole(range, growth.bytes.max(growth.more))
+        may && self.allows_whole(range, growth.bytes.unwrap_or(0).max(growth.more))
     }
 
     /// Gives back what lies behind the first `bytes` of the ring's only block.
@@ -100,14 +100,15 @@ fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Op
         leased.iter_mut().for_each(|leased| leased.bytes += bytes);
         return Some(Grown { address: None, bytes, taken: carved.taken });
     }
+    let bytes = (*bytes)?;
     // A room has whole pages of its own. A ring that fits into one lies among other blocks: a number that outlives its entry would
     // else hold a page.
     let is_small = held.saturating_add(*whole) <= granule;
-    let roomy = if is_small { None } else { range.allocate_in_room(stream, *bytes, *room, limit).ok().flatten() };
+    let roomy = if is_small { None } else { range.allocate_in_room(stream, bytes, *room, limit).ok().flatten() };
     let (carved, bytes, room) = match roomy {
         Some((carved, bytes, room)) => (carved, bytes, Some(room)),
         None => {
-            let bytes = if is_small { *whole } else { *bytes };
+            let bytes = if is_small { *whole } else { bytes };
             (range.gather(stream, bytes, limit).ok().flatten()?, bytes, None)
         }
     };

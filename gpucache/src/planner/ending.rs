@@ -81,8 +81,8 @@ impl Planner {
             self.note_entry(shared, course);
             if self.learning.learner.recorded().is_some() || course.is_telling() {
                 self.learn(shared, course);
-                self.look_at_range(course);
             }
+            self.look_at_range(course);
         }
         if self.arena.is_some() && shared.lease.is_lost() {
             self.vacate(shared);
@@ -253,7 +253,8 @@ impl Planner {
         let goes_by_plan = course.goes_by_plan() && self.arena.is_some();
         if (goes_by_plan || self.trimming.is_after_ring) && self.trimming.is_due() {
             let last = self.trimming.frees;
-            self.effects.may_trim = self.plans.stream().cloned().map(|stream| Trim { stream, last });
+            let stream = self.plans.stream().or(self.learning.stream.as_ref());
+            self.effects.may_trim = stream.cloned().map(|stream| Trim { stream, last });
         }
     }
 

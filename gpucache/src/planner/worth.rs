@@ -60,11 +60,11 @@ impl Worth {
         self.is_short = true;
     }
 
-    /// An entry ends, with so many `bytes` of ring and arena together, of which at most `in_use` were ever in use at once. Whether the
-    /// ring is to be given up: too many entries found it too small, or both together too large.
-    pub(super) fn is_over(&mut self, bytes: u64, in_use: u64) -> bool {
+    /// An entry ends, which found the ring too large or not. Whether the ring is to be given up: too many entries found it too small
+    /// or too large.
+    pub(super) fn is_over(&mut self, is_too_large: bool) -> bool {
         let is_short = std::mem::take(&mut self.is_short);
-        self.shortages = match is_short || Worth::is_too_much(bytes, in_use) {
+        self.shortages = match is_short || is_too_large {
             true => self.shortages + SHORT,
             false => self.shortages.saturating_sub(1),
         };
@@ -100,7 +100,7 @@ mod tests {
             if is_short {
                 worth.note_shortage();
             }
-            worth.is_over(IN_USE, IN_USE)
+            worth.is_over(Worth::is_too_much(IN_USE, IN_USE))
         })
     }
 
@@ -116,10 +116,10 @@ mod tests {
     fn a_ring_goes_that_is_too_large_beside_its_arena() {
         let too_much = IN_USE + IN_USE / SHARE + LITTLE + 1;
         let mut worth = Worth::default();
-        let entries: Vec<bool> = (0..4).map(|_| worth.is_over(too_much, IN_USE)).collect();
+        let entries: Vec<bool> = (0..4).map(|_| worth.is_over(Worth::is_too_much(too_much, IN_USE))).collect();
         assert_eq!(entries, [false, false, false, true]);
         let mut worth = Worth::default();
-        assert!((0..1000).all(|_| !worth.is_over(too_much - 1, IN_USE)));
+        assert!((0..1000).all(|_| !worth.is_over(Worth::is_too_much(too_much - 1, IN_USE))));
     }
 
     #[test]

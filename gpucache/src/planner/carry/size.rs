@@ -7,6 +7,7 @@ use crate::home::Shared;
 use crate::planner::backoff::Pace;
 use crate::planner::effects::{Effects, Vacated};
 use crate::planner::footprint::Trimming;
+use crate::planner::worth::Worth;
 use crate::pressure::transit::Transit;
 use crate::range::Taken;
 use crate::record::{ArenaId, DropPath};
@@ -17,8 +18,8 @@ pub(crate) struct Growth {
     pub(crate) stream: Stream,
     /// What the last block lacks at its end.
     pub(crate) more: u64,
-    /// What a block of its own lacks.
-    pub(crate) bytes: u64,
+    /// What a block of its own has; `None` where that would be too much.
+    pub(crate) bytes: Option<u64>,
     /// A block that makes the ring as large as it gets, as far as that is known, and `held` is what the ring has.
     pub(crate) whole: u64,
     pub(crate) held: u64,
@@ -65,12 +66,13 @@ impl Planner {
             return None;
         }
         let more = lacks.max(step).next_multiple_of(ALIGNMENT);
-        let bytes = wanted.max(step).next_multiple_of(ALIGNMENT);
+        let own = wanted.max(step).next_multiple_of(ALIGNMENT);
         let room = plan.target.max(plan.largest.max(wanted).saturating_mul(ROOM)).max(LEAST_ROOM);
         let whole = match plan.target.saturating_sub(held) {
-            0 => bytes.max(held.saturating_mul(FOLD)).max(SMALLEST),
-            lacking => bytes.max(lacking),
+            0 => own.max(held.saturating_mul(FOLD)).max(SMALLEST),
+            lacking => own.max(lacking),
         };
+        let bytes = (wanted <= left).then_some(own);
         Some(Growth { stream, more, bytes, whole, held, room })
     }
 
@@ -119,6 +121,8 @@ impl Planner {
         (self.carry.path, self.carry.wanted) = (DropPath::NOBODYS, None);
         (self.carry.lately, self.carry.look_in) = (0, LOOK_IN);
         self.look_again();
+        // The range has the ring's memory now, which may be more than is needed.
+        self.trimming = Trimming::after_ring(shared.counters.times_taken());
     }
 
     /// Whether the ring is worth its memory, of which so much is in use at the end of an entry: looks back over some entries.
@@ -161,15 +165,17 @@ impl Planner {
             self.refuse_growth();
             return self.vacate_ring(shared);
         }
-        let (reserved, in_use) = (self.reserved_bytes(), shared.counters.plan.peak.get());
-        if self.carry.worth.is_over(reserved, in_use) {
+        if self.is_ring_too_large(shared) {
             self.carry.worth.gave_up(self.entry.number);
-            self.vacate_ring(shared);
-            // The range has the ring's memory now, which may be more than is needed.
-            self.trimming = Trimming::after_ring(shared.counters.times_taken());
-            return;
+            return self.vacate_ring(shared);
         }
         self.shorten_ring(shared);
+    }
+
+    /// Whether too much is reserved in arena and ring for what was ever in use in them at once.
+    fn is_ring_too_large(&mut self, shared: &Shared) -> bool {
+        let is_too_large = Worth::is_too_much(self.reserved_bytes(), shared.counters.plan.peak.get());
+        self.carry.worth.is_over(is_too_large)
     }
 
     /// Bytes of arena and ring.
