@@ -174,7 +174,8 @@ impl Planner {
 
     /// Whether too much is reserved in arena and ring for what was ever in use in them at once.
     fn is_ring_too_large(&mut self, shared: &Shared) -> bool {
-        let is_too_large = Worth::is_too_much(self.reserved_bytes(), shared.counters.plan.peak.get());
+        let is_too_large =
+            self.carry.plan.target == 0 && Worth::is_too_much(self.reserved_bytes(), shared.counters.plan.peak.get());
         self.carry.worth.is_over(is_too_large)
     }
 
