@@ -5,7 +5,6 @@
 #![allow(clippy::unwrap_used)]
 
 use gpucache::Recycle;
-use gpucache::device::Device;
 use gpucache_tests::seeds;
 use gpucache_tests::survivors::{Outcome, Program};
 
@@ -51,47 +50,4 @@ fn a_random_quarter_replaced_is_not_carried_by_a_fat_ring() {
         let Ratio { mean, .. } = ratio(seed, &Program::random_quarter(seed, 2_000));
         assert!(mean <= 1.1, "seed {seed}: {mean:.3} of what the range reserves");
     }
-}
-
-#[test]
-#[ignore]
-fn table() {
-    let mut ratios = Vec::new();
-    let start = std::time::Instant::now();
-    seeds::each(500, 1, |seed| ratios.push(ratio(seed, &Program::random(seed))));
-    ratios.sort_by(|one, other| other.mean.total_cmp(&one.mean));
-    println!("{} programs in {:?}: mean {:.4}, peaks {:.4}", ratios.len(), start.elapsed(), mean(&ratios, |r| r.mean), mean(&ratios, |r| r.peak));
-    println!("above 1.3: {}, above 1.15: {}, above 1.05: {}", ratios.iter().filter(|r| r.mean > 1.3).count(), ratios.iter().filter(|r| r.mean > 1.15).count(), ratios.iter().filter(|r| r.mean > 1.05).count());
-    for r in ratios.iter().take(12) {
-        let run = |recycle| Program::random(r.seed).run(recycle);
-        let name = format!("survivors Auto {}", r.seed);
-        let again = run(Recycle::Auto);
-        let _ = gpucache::invalidate(&name);
-        let (fresh, range) = (run(Recycle::Auto), run(Recycle::Range));
-        let of = |o: &Outcome| o.mean / o.alive as f64;
-        println!("SEED={} mean {:.3} alive {} entries {}: range {:.3} auto {:.3} again {:.3}", r.seed, r.mean, fresh.alive >> 20, Program::random(r.seed).entries(), of(&range), of(&fresh), of(&again));
-        if false { println!("{:#?}\n{:#?}", fresh.plans, again.plans); }
-    }
-}
-
-#[test]
-#[ignore]
-fn show() {
-    let seed: u64 = std::env::var("SHOW").unwrap().parse().unwrap();
-    let program = Program::random(seed);
-    let range = program.run(Recycle::Range);
-    println!("{seed}: range {:.3} alive {} MiB", range.mean / range.alive as f64, range.alive >> 20);
-    let mut last = 0;
-    let every = std::env::var("EVERY").map_or(program.entries() / 24, |n| n.parse().unwrap());
-    let mib = |bytes: u64| bytes as f64 / 1048576.0;
-    program.run_with(Recycle::Auto, |entry, device, scope, alive| {
-        let reserved = device.memory().bytes;
-        if entry % every == 0 || entry < 20 {
-            let stats = scope.stats().unwrap();
-            let p = scope.plan_stats().unwrap();
-            println!("{entry:5} res {:7.1} alive {:7.1} busy {:7.1} idle {:7.1} plans {} pos {} arena {:7.1} inplan {:7.1} car {} aside {} pl {} li {} dev {:?} {:?}",
-                mib(reserved), mib(alive), mib(stats.busy_bytes), mib(stats.idle_bytes), p.plans, p.positions, mib(p.arena_bytes), mib(stats.planned.bytes), p.carried, p.aside, p.planned, p.listed, (p.deviations.extra,p.deviations.missing,p.deviations.blocked), p.unplanned);
-        }
-        last = reserved;
-    });
 }

@@ -6,10 +6,10 @@
 
 mod shortening;
 mod size;
+mod worth;
 
 use super::Planner;
 use super::backoff::Backoff;
-use super::worth::Worth;
 use crate::device::Stream;
 use crate::home::Shared;
 use crate::plan::{Envelope, Ring, Turns};
@@ -17,6 +17,7 @@ use crate::record::{ArenaId, DropPath, Record, Request, Stack};
 use shortening::Shortening;
 pub(crate) use size::Growth;
 use size::{LOOK_IN, PATIENCE};
+use worth::Worth;
 
 /// The ring of a scope's plans.
 pub(super) struct Carry {
@@ -124,6 +125,11 @@ impl Carry {
     #[inline]
     pub(super) fn look_again(&mut self) {
         self.slack = UNKNOWN;
+    }
+
+    /// So many bytes are in use in arena and ring.
+    pub(super) fn note_use(&mut self, in_use: u64) {
+        self.worth.note_use(in_use);
     }
 
     /// As many bytes as `room` may be in use in arena and ring before that is noted. Returns how many in the arena.

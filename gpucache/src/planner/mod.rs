@@ -20,7 +20,7 @@
 //! | `fate` | how it went, and what becomes of the plans: pure |
 //! | `arena` | how an arena comes and goes |
 //! | `watch` | which arrays are never dropped |
-//! | `carry` | the ring of what outlives its entry |
+//! | `carry` | the ring of what outlives its entry; within it, `size` (how large it becomes), `shortening`, and `worth` (whether it is worth its memory: pure) |
 //! | `plans` | the plans themselves, and which is active |
 //! | `footprint` | how much memory an arena may take |
 //! | `curiosity` | which entries are recorded though there is a plan |
@@ -42,7 +42,6 @@ mod plans;
 mod recording;
 mod refused;
 mod serve;
-mod worth;
 mod watch;
 
 use std::mem::offset_of;

@@ -1,13 +1,12 @@
 //! How large a ring becomes, and when it goes.
 
 use super::Carry;
-use crate::planner::Planner;
 use crate::device::{ALIGNMENT, Stream};
 use crate::home::Shared;
+use crate::planner::Planner;
 use crate::planner::backoff::Pace;
 use crate::planner::effects::{Effects, Vacated};
 use crate::planner::footprint::Trimming;
-use crate::planner::worth::Worth;
 use crate::pressure::transit::Transit;
 use crate::range::Taken;
 use crate::record::{ArenaId, DropPath};
@@ -165,7 +164,7 @@ impl Planner {
             self.refuse_growth();
             return self.vacate_ring(shared);
         }
-        if self.is_ring_too_large(shared) {
+        if self.is_ring_too_large() {
             self.carry.worth.gave_up(self.entry.number);
             return self.vacate_ring(shared);
         }
@@ -173,14 +172,10 @@ impl Planner {
     }
 
     /// Whether too much is reserved in arena and ring for what was ever in use in them at once.
-    fn is_ring_too_large(&mut self, shared: &Shared) -> bool {
-        let is_too_large =
-            self.carry.plan.target == 0 && Worth::is_too_much(self.reserved_bytes(), shared.counters.plan.peak.get());
-        self.carry.worth.is_over(is_too_large)
-    }
-
-    /// Bytes of arena and ring.
-    fn reserved_bytes(&self) -> u64 {
-        self.carry.ring.bytes().saturating_add(self.arena.as_ref().map_or(0, |arena| arena.bytes))
+    fn is_ring_too_large(&mut self) -> bool {
+        // What the turns of a ring need is known beforehand, and was weighed when the plan was made.
+        let is_measured = self.carry.plan.target == 0;
+        let reserved = self.carry.ring.bytes().saturating_add(self.arena.as_ref().map_or(0, |arena| arena.bytes));
+        self.carry.worth.is_over(is_measured.then_some(reserved))
     }
 }

@@ -6,13 +6,15 @@
 //! has too little room all the same is given up: then the range serves what the ring carried. A ring is tried again after a
 //! while, and ever more rarely.
 
-use super::backoff::{Backoff, Pace};
+use crate::planner::backoff::{Backoff, Pace};
 
 /// What is known of a ring's use.
 #[derive(Debug, Default)]
 pub(super) struct Worth {
-    /// The most bytes that are known to have been in use in it at once.
-    most: u64,
+    /// The most bytes that are known to have been in use at once in the ring.
+    in_ring: u64,
+    /// The most bytes that were ever in use at once in arena and ring together.
+    in_both: u64,
     /// Whether this entry had a request for which the ring would have become too large.
     is_short: bool,
     /// Rises with each entry in which the ring was too small or too large, and falls with each other one.
@@ -26,7 +28,7 @@ pub(super) struct Worth {
 const SHARE: u64 = 6;
 /// A page of the device, by which a ring may be larger in any case.
 const LITTLE: u64 = 2 << 20;
-/// What such an entry adds; any other one takes 1 off.
+/// What an entry adds in which the ring was too small or too large; any other one takes 1 off.
 const SHORT: u32 = 2;
 /// The ring goes at this sum: after four such entries, one after the other.
 const MOST_SHORTAGES: u32 = 4 * SHORT;
@@ -34,11 +36,6 @@ const MOST_SHORTAGES: u32 = 4 * SHORT;
 const TRIALS: Pace = Pace { first: 64, factor: 8, longest: 1 << 18 };
 
 impl Worth {
-    /// As many bytes may be reserved where so many are in use at once.
-    pub(super) fn allowed(in_use: u64) -> u64 {
-        in_use.saturating_add(in_use / SHARE).saturating_add(LITTLE)
-    }
-
     /// Whether a ring may grow, or begin, in this entry.
     pub(super) fn may_try(&self, entry: u64) -> bool {
         self.trials.is_over(entry)
@@ -46,13 +43,13 @@ impl Worth {
 
     /// How many bytes the ring may have. So many were to be in use in it just now.
     pub(super) fn limit(&mut self, in_use: u64) -> u64 {
-        self.most = self.most.max(in_use);
-        Worth::allowed(self.most)
+        self.in_ring = self.in_ring.max(in_use);
+        allowed(self.in_ring)
     }
 
-    /// Whether ring and arena of so many bytes together are too large, if at most `in_use` were ever in use at once.
-    pub(super) fn is_too_much(bytes: u64, in_use: u64) -> bool {
-        bytes > Worth::allowed(in_use)
+    /// So many bytes are in use in arena and ring together.
+    pub(super) fn note_use(&mut self, in_use: u64) {
+        self.in_both = self.in_both.max(in_use);
     }
 
     /// A request was refused, since the ring would have become larger than its limit.
@@ -60,10 +57,11 @@ impl Worth {
         self.is_short = true;
     }
 
-    /// An entry ends, which found the ring too large or not. Whether the ring is to be given up: too many entries found it too small
-    /// or too large.
-    pub(super) fn is_over(&mut self, is_too_large: bool) -> bool {
+    /// An entry ends, with so many bytes `reserved` in arena and ring together, if that counts. Whether the ring is to be given up: too many
+    /// entries found it too small, or both together too large.
+    pub(super) fn is_over(&mut self, reserved: Option<u64>) -> bool {
         let is_short = std::mem::take(&mut self.is_short);
+        let is_too_large = reserved.is_some_and(|reserved| reserved > allowed(self.in_both));
         self.shortages = match is_short || is_too_large {
             true => self.shortages + SHORT,
             false => self.shortages.saturating_sub(1),
@@ -79,7 +77,7 @@ impl Worth {
 
     /// Another ring begins.
     pub(super) fn begin(&mut self) {
-        self.most = 0;
+        (self.in_ring, self.shortages) = (0, 0);
     }
 
     pub(super) fn forget_waits(&mut self) {
@@ -87,11 +85,17 @@ impl Worth {
     }
 }
 
+/// As many bytes may be reserved where so many are in use at once.
+fn allowed(in_use: u64) -> u64 {
+    in_use.saturating_add(in_use / SHARE).saturating_add(LITTLE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const IN_USE: u64 = 60 << 20;
+    const TOO_MUCH: u64 = IN_USE + IN_USE / SHARE + LITTLE + 1;
 
     /// The entry after which the ring goes, if entries of these kinds come over and over: too small (`true`) or as it should be.
     fn goes_after(kinds: &[bool]) -> Option<usize> {
@@ -100,7 +104,7 @@ mod tests {
             if is_short {
                 worth.note_shortage();
             }
-            worth.is_over(Worth::is_too_much(IN_USE, IN_USE))
+            worth.is_over(None)
         })
     }
 
@@ -114,18 +118,20 @@ mod tests {
 
     #[test]
     fn a_ring_goes_that_is_too_large_beside_its_arena() {
-        let too_much = IN_USE + IN_USE / SHARE + LITTLE + 1;
         let mut worth = Worth::default();
-        let entries: Vec<bool> = (0..4).map(|_| worth.is_over(Worth::is_too_much(too_much, IN_USE))).collect();
+        worth.note_use(IN_USE);
+        let entries: Vec<bool> = (0..4).map(|_| worth.is_over(Some(TOO_MUCH))).collect();
         assert_eq!(entries, [false, false, false, true]);
         let mut worth = Worth::default();
-        assert!((0..1000).all(|_| !worth.is_over(Worth::is_too_much(too_much - 1, IN_USE))));
+        worth.note_use(IN_USE);
+        assert!((0..1000).all(|_| !worth.is_over(Some(TOO_MUCH - 1))));
+        assert!((0..1000).all(|_| !worth.is_over(None)), "what the turns need is known");
     }
 
     #[test]
     fn a_ring_may_grow_with_what_was_in_use_in_it() {
         let mut worth = Worth::default();
-        assert_eq!(worth.limit(IN_USE), IN_USE + IN_USE / SHARE + LITTLE);
+        assert_eq!(worth.limit(IN_USE), TOO_MUCH - 1);
         assert_eq!(worth.limit(0), worth.limit(IN_USE), "what was in use counts");
         worth.begin();
         assert_eq!(worth.limit(0), LITTLE, "in another ring it does not");
