@@ -33,13 +33,16 @@ impl Owner {
         let has_grown = growth.is_some_and(|growth| self.grow_ring(&growth));
         self.note(Fact::RingGrew, u64::from(has_grown), 0);
         self.note_holding();
-        let served = self.with(|local, shared| {
+        let carried = self.with(|local, shared| {
             let carried = if has_grown { local.planner.carry(shared, request, stream) } else { None };
-            carried.or_else(|| {
-                local.planner.carry_aside();
-                local.hit(shared, request, stream.id())
-            })
+            if carried.is_none() {
+                local.planner.carry_aside(shared, request.bytes as u64);
+            }
+            carried
         });
+        // A ring that was given up serves the request as memory of the range.
+        self.perform(self.with(|local, _| local.planner.take_effects()));
+        let served = carried.or_else(|| self.with(|local, shared| local.hit(shared, request, stream.id())));
         #[cfg(feature = "tracing")]
         if has_grown {
             self.tell_ring(stream.memory_id());

@@ -247,13 +247,6 @@ impl Planner {
         Some(record)
     }
 
-    /// The request that the ring had no room for goes beside it.
-    pub(crate) fn carry_aside(&mut self) {
-        self.carry.wanted = None;
-        self.carry.ring.pass();
-        self.entry.aside += 1;
-    }
-
     /// Takes back what the ring served.
     #[inline(never)]
     pub(super) fn take_back_carried(&mut self, shared: &Shared, record: Box<Record>) {

@@ -1,6 +1,7 @@
 //! How large a ring becomes, and when it goes.
 
 use super::Carry;
+use super::worth::is_too_much;
 use crate::device::{ALIGNMENT, Stream};
 use crate::home::Shared;
 use crate::planner::Planner;
@@ -61,7 +62,6 @@ impl Planner {
         let (wanted, step) = (wanted.checked_next_multiple_of(ALIGNMENT)?, (held / STEP).min(left));
         let lacks = ring.lacks(wanted);
         if lacks > left {
-            worth.note_shortage();
             return None;
         }
         let more = lacks.max(step).next_multiple_of(ALIGNMENT);
@@ -73,6 +73,35 @@ impl Planner {
         };
         let bytes = (wanted <= left).then_some(own);
         Some(Growth { stream, more, bytes, whole, held, room })
+    }
+
+    /// The request of so many bytes that the ring had no room for goes beside it. Gives the ring up if all of it together would be too
+    /// much: then the range serves the request from what was idle in the ring.
+    pub(crate) fn carry_aside(&mut self, shared: &Shared, bytes: u64) {
+        self.carry.wanted = None;
+        self.carry.ring.pass();
+        self.entry.aside += 1;
+        if !self.carry.is_there() {
+            return;
+        }
+        self.carry.worth.note_shortage();
+        let busy = shared.counters.busy_bytes.get().saturating_add(bytes);
+        let in_use = busy.saturating_add(shared.planned_bytes()).max(shared.counters.demand.get());
+        let held = self.held().saturating_add(busy);
+        if self.carry.ring.bytes() >= self.carry.plan.target && is_too_much(held, in_use) {
+            self.give_ring_up(shared);
+        }
+    }
+
+    /// Less memory will do without the ring.
+    fn give_ring_up(&mut self, shared: &Shared) {
+        self.carry.worth.gave_up(self.entry.number);
+        self.vacate_ring(shared);
+    }
+
+    /// Bytes of arena and ring.
+    fn held(&self) -> u64 {
+        self.carry.ring.bytes().saturating_add(self.arena.as_ref().map_or(0, |arena| arena.bytes))
     }
 
     /// Whether it has one, or had it until it was taken away.
@@ -165,8 +194,7 @@ impl Planner {
             return self.vacate_ring(shared);
         }
         if self.is_ring_too_large() {
-            self.carry.worth.gave_up(self.entry.number);
-            return self.vacate_ring(shared);
+            return self.give_ring_up(shared);
         }
         self.shorten_ring(shared);
     }
@@ -175,7 +203,7 @@ impl Planner {
     fn is_ring_too_large(&mut self) -> bool {
         // What the turns of a ring need is known beforehand, and was weighed when the plan was made.
         let is_measured = self.carry.plan.target == 0;
-        let reserved = self.carry.ring.bytes().saturating_add(self.arena.as_ref().map_or(0, |arena| arena.bytes));
-        self.carry.worth.is_over(is_measured.then_some(reserved))
+        let held = self.held();
+        self.carry.worth.is_over(is_measured.then_some(held))
     }
 }

@@ -52,7 +52,7 @@ impl Worth {
         self.in_both = self.in_both.max(in_use);
     }
 
-    /// A request was refused, since the ring would have become larger than its limit.
+    /// The ring had no room for a request, and did not grow.
     pub(super) fn note_shortage(&mut self) {
         self.is_short = true;
     }
@@ -61,7 +61,7 @@ impl Worth {
     /// entries found it too small, or both together too large.
     pub(super) fn is_over(&mut self, reserved: Option<u64>) -> bool {
         let is_short = std::mem::take(&mut self.is_short);
-        let is_too_large = reserved.is_some_and(|reserved| reserved > allowed(self.in_both));
+        let is_too_large = reserved.is_some_and(|reserved| is_too_much(reserved, self.in_both));
         self.shortages = match is_short || is_too_large {
             true => self.shortages + SHORT,
             false => self.shortages.saturating_sub(1),
@@ -83,6 +83,11 @@ impl Worth {
     pub(super) fn forget_waits(&mut self) {
         self.trials = Backoff::default();
     }
+}
+
+/// Whether more bytes are reserved than should be where at most `in_use` were ever in use at once.
+pub(super) fn is_too_much(reserved: u64, in_use: u64) -> bool {
+    reserved > allowed(in_use)
 }
 
 /// As many bytes may be reserved where so many are in use at once.
