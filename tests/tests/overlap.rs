@@ -84,10 +84,11 @@ fn a_batch_is_loaded_while_the_one_before_it_is_trained_on() {
     let _turn = turn();
     for recycle in [Recycle::Auto, Recycle::Keyed, Recycle::Range] {
         let [events, _, waits] = load_ahead(&format!("{recycle:?}"), recycle);
-        // Each batch is waited for by its step, and by the batch that has its memory next. A wait needs an event, and a look at
-        // what is idle, which a scope takes ever more rarely, may record another one.
-        assert!(waits <= 2 * WARM as u64, "{recycle:?}: {waits} waits");
-        assert!(events <= waits + WARM as u64 / 4, "{recycle:?}: {events} events, {waits} waits");
+        // Each batch is waited for by its step, and by the batch that has its memory next, unless that is done by then. A wait needs an
+        // event, and a look at what is idle, which a scope takes ever more rarely, may record another one.
+        let most = 2 * WARM as u64;
+        assert!(waits <= most, "{recycle:?}: {waits} waits");
+        assert!(events <= most + WARM as u64 / 4, "{recycle:?}: {events} events, {waits} waits");
     }
 }
 

@@ -5,14 +5,20 @@ use gpucache_tests::survivors::Program;
 #[test]
 fn show() {
     for seed in std::env::var("SHOW").unwrap().split(',').map(|n| n.parse::<u64>().unwrap()) {
-    let program = Program::random(seed);
-    let range = program.run(Recycle::Range);
-    println!("{seed}: range {:.3} peak {} alive {} MiB {} entries", range.mean / range.alive as f64, range.peak >> 20, range.alive >> 20, program.entries());
-    let every = std::env::var("EVERY").map_or(program.entries() / 24, |n| n.parse().unwrap());
-    let mib = |bytes: u64| bytes as f64 / 1048576.0;
-    let mut last = 0;
-    let mut most = 0;
-    program.run_with(Recycle::Auto, |entry, device, scope, alive| {
+        let program = Program::random(seed);
+        let range = program.run(Recycle::Range);
+        println!(
+            "{seed}: range {:.3} peak {} alive {} MiB {} entries",
+            range.mean / range.alive as f64,
+            range.peak >> 20,
+            range.alive >> 20,
+            program.entries()
+        );
+        let every = std::env::var("EVERY").map_or(program.entries() / 24, |n| n.parse().unwrap());
+        let mib = |bytes: u64| bytes as f64 / 1048576.0;
+        let mut last = 0;
+        let mut most = 0;
+        program.run_with(Recycle::Auto, |entry, device, scope, alive| {
         let reserved = device.memory().bytes;
         let p = scope.plan_stats().unwrap();
         most = most.max(alive);
@@ -23,7 +29,7 @@ fn show() {
                 mib(reserved), mib(alive), mib(stats.high_water_bytes), mib(stats.busy_bytes), mib(stats.idle_bytes), p.plans, p.positions, mib(p.arena_bytes), mib(stats.planned.bytes), p.carried, p.aside, p.planned, p.listed, (p.deviations.extra,p.deviations.missing,p.deviations.blocked), p.unplanned);
         }
     });
-    let again = program.run(Recycle::Auto);
-    println!("again {:.3}", again.mean / range.mean);
+        let again = program.run(Recycle::Auto);
+        println!("again {:.3}", again.mean / range.mean);
     }
 }

@@ -20,6 +20,9 @@ const WORTH_A_TRIM: u64 = 512;
 /// For an arena that was not to be had otherwise, the range may reserve more than it ever did by this share, or by two pages: a scope
 /// that goes without a plan for good costs more, since without one a range reserves a tenth more than is alive.
 const ARENA_SLACK: u64 = 16;
+/// It reserves more for an arena only up to this share more than the arena and what is in use: where small arrays lie on many pages,
+/// waiting finds no more room, and each try would add a page.
+const DENSE: u64 = 8;
 
 impl Owner {
     /// Begins an entry of the scope. Its plans get their block if there is one to be had; without, it goes unplanned.
@@ -51,10 +54,13 @@ impl Owner {
         }
         let _transit = Transit::begin();
         let slack = if may_grow { (peak_reserved / ARENA_SLACK).max(2 * granule) } else { 0 };
+        let needed = live.saturating_add(bytes);
+        let dense = needed.saturating_add(needed / DENSE).saturating_add(granule.saturating_mul(2));
+        let most = peak_reserved.saturating_add(slack).min(dense.max(peak_reserved));
         // Without bytes all of it is carried, and the arena needs no block.
         let found = (bytes > 0).then(|| {
             self.make_room(refused);
-            self.find_arena(range, stream, bytes, peak_reserved.saturating_add(slack))
+            self.find_arena(range, stream, bytes, most)
         });
         let unwanted = self.with(|local, shared| match found {
             Some(None) => {

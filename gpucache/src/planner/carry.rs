@@ -39,6 +39,8 @@ pub(super) struct Carry {
     /// The most bytes in use at the end of an entry since that was looked at, and entries until it is.
     lately: u64,
     look_in: u32,
+    /// What it had served when this entry began.
+    served_before: u64,
     shortening: Shortening,
     worth: Worth,
     /// What the plans carry.
@@ -68,6 +70,7 @@ impl Default for Carry {
             entries: 0,
             lately: 0,
             look_in: LOOK_IN,
+            served_before: 0,
             shortening: Shortening::default(),
             worth: Worth::default(),
             plan: CarryPlan::default(),
@@ -96,6 +99,7 @@ impl Carry {
     /// An entry begins, which is recorded or watched and so takes a closer look at each drop if it `is_noted`.
     pub(super) fn begin(&mut self, is_noted: bool) {
         self.ring.begin();
+        self.served_before = self.ring.served();
         self.path = self.id.filter(|_| !is_noted).map_or(DropPath::NOBODYS, DropPath::of_arena);
     }
 

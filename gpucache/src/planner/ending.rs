@@ -9,7 +9,7 @@ use super::curiosity::Curiosity;
 use super::effects::News;
 use super::effects::{Effects, Trim};
 use super::fate::{Course, Fate, Findings};
-use super::footprint::Footprint;
+use super::footprint::{Footprint, Trimming};
 use super::learner::Learner;
 #[cfg(feature = "tracing")]
 use crate::base::subscriber::is_heard;
@@ -204,11 +204,13 @@ impl Planner {
                 // Without plans nobody looks for what a ring has served: what is alive in it gets places of its own.
                 if self.plans.is_empty() {
                     self.vacate_ring(shared);
+                    self.trimming = Trimming::of_spare(shared.counters.times_taken());
                 }
                 self.learning.begin_anew(self.entry.number);
             }
             Fate::ForgetAll => {
                 self.forget_plans(shared);
+                self.trimming = Trimming::of_spare(shared.counters.times_taken());
                 self.learning.begin_anew(self.entry.number);
             }
             Fate::Vacate => self.vacate(shared),
@@ -251,7 +253,7 @@ impl Planner {
     /// Has the range looked at, soon after an arena was found, and ever more rarely.
     fn look_at_range(&mut self, course: Course) {
         let goes_by_plan = course.goes_by_plan() && self.arena.is_some();
-        if (goes_by_plan || self.trimming.is_after_ring) && self.trimming.is_due() {
+        if (goes_by_plan || self.trimming.has_spare) && self.trimming.is_due() {
             let last = self.trimming.frees;
             let stream = self.plans.stream().or(self.learning.stream.as_ref());
             self.effects.may_trim = stream.cloned().map(|stream| Trim { stream, last });

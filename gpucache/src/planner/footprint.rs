@@ -29,8 +29,8 @@ pub(super) struct Trimming {
     /// Entries that went by the plan since the arena was found: only those say that it is enough, and only they are waited for.
     entries: u64,
     waits: Backoff,
-    /// Whether a ring was given up that was too large. Then the range is looked at though there is no arena.
-    pub(super) is_after_ring: bool,
+    /// Whether a ring or the last plan was given up. Then the range is looked at though there is no arena.
+    pub(super) has_spare: bool,
     /// How often the range had something freed at the last look, and the scope taken memory from the device by then.
     pub(super) frees: Option<u64>,
     taken: u64,
@@ -99,9 +99,9 @@ impl Trimming {
         Trimming { taken, ..Trimming::default() }
     }
 
-    /// A ring was given up that was too large.
-    pub(super) fn after_ring(taken: u64) -> Trimming {
-        Trimming { is_after_ring: true, ..Trimming::since(taken) }
+    /// A ring or the last plan was given up. The range has their memory now, which may be more than is needed.
+    pub(super) fn of_spare(taken: u64) -> Trimming {
+        Trimming { has_spare: true, ..Trimming::since(taken) }
     }
 
     /// An entry went by the plan. Whether the range is to be looked at now.

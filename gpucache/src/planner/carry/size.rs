@@ -149,8 +149,7 @@ impl Planner {
         (self.carry.path, self.carry.wanted) = (DropPath::NOBODYS, None);
         (self.carry.lately, self.carry.look_in) = (0, LOOK_IN);
         self.look_again();
-        // The range has the ring's memory now, which may be more than is needed.
-        self.trimming = Trimming::after_ring(shared.counters.times_taken());
+        self.trimming = Trimming::of_spare(shared.counters.times_taken());
     }
 
     /// Whether the ring is worth its memory, of which so much is in use at the end of an entry: looks back over some entries.
@@ -204,6 +203,9 @@ impl Planner {
         // What the turns of a ring need is known beforehand, and was weighed when the plan was made.
         let is_measured = self.carry.plan.target == 0;
         let held = self.held();
+        if self.entry.aside > 0 && self.carry.served() == self.carry.served_before {
+            self.carry.worth.note_shortage();
+        }
         self.carry.worth.is_over(is_measured.then_some(held))
     }
 }
