@@ -4,7 +4,6 @@ use hashbrown::HashMap;
 
 use super::backoff::{Backoff, Pace};
 use super::effects::Vacated;
-use super::footprint::Trimming;
 use super::refused::Refused;
 use super::{NO_STREAM, Planner};
 use crate::device::Stream;
@@ -68,7 +67,7 @@ impl Planner {
         shared.counters.installed(bytes, positions, taken);
         self.refused = None;
         self.footprint.has_planned = true;
-        self.trimming = Trimming::since(shared.counters.times_taken());
+        self.trimming.renew(bytes, shared.counters.times_taken());
         self.begin_planned(shared);
         None
     }
@@ -102,6 +101,15 @@ impl Planner {
     pub(super) fn lose(&mut self, shared: &Shared) {
         self.vacate(shared);
         self.entry.is_planned = false;
+    }
+
+    /// Gives the ring up because its memory is wanted elsewhere or it serves too little. The next ring waits, so a scope that loses its
+    /// ring in each entry does not make a new one in each entry.
+    pub(crate) fn lose_ring(&mut self, shared: &Shared) {
+        if self.carry.is_there() {
+            self.refuse_growth();
+            self.vacate_ring(shared);
+        }
     }
 
     /// The memory of what was live in an arena that was vacated, by position.

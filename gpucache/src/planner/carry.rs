@@ -202,7 +202,7 @@ impl Planner {
             return;
         }
         if shared.ring.is_lost() {
-            self.vacate_ring(shared);
+            self.lose_ring(shared);
         }
         self.carry.begin(self.learning.notes);
     }
@@ -259,7 +259,7 @@ impl Planner {
         let live = before + bytes;
         if !shared.ring.insist(before, live) {
             self.carry.ring.take_back(slot);
-            self.vacate_ring(shared);
+            self.lose_ring(shared);
             return None;
         }
         let mut record = self.carry.records.pop().unwrap_or_else(|| Record::of_arena(stream, self.hot.door, id));
@@ -379,7 +379,7 @@ impl Planner {
     /// Where memory is wanted elsewhere: gives the ring up if more of it is idle than in use.
     pub(crate) fn make_room(&mut self, shared: &Shared) {
         if self.carry.idle_bytes(shared) > shared.ring.live() {
-            self.vacate_ring(shared);
+            self.lose_ring(shared);
         }
     }
 
@@ -390,8 +390,7 @@ impl Planner {
             return;
         }
         if shared.ring.is_lost() || !self.needs_ring(shared.ring.live()) {
-            self.refuse_growth();
-            return self.vacate_ring(shared);
+            return self.lose_ring(shared);
         }
         self.shorten_ring(shared);
     }
