@@ -18,6 +18,7 @@ use super::cut::Cut;
 use super::fit::{Block, EVERY_SPAN};
 use super::handles::IdleHandle;
 use super::range::{Backing, Range, RangeError};
+use super::spans::SpanState;
 use super::window::{self, Window};
 use crate::device::Pages;
 use crate::order::Tag;
@@ -163,6 +164,19 @@ impl<P: Pages> Range<P> {
             }
             Backing::Chunks => Some((bytes.checked_next_multiple_of(self.granule)?, None)),
         }
+    }
+
+    /// Whether a handle of at most so many bytes lies in free memory, whoever may still use that.
+    pub(super) fn has_free_handle(&self, most: u64) -> bool {
+        let spans = &self.fit.spans;
+        let is_free = |id: &u32| spans.state(*id) == Some(SpanState::Free);
+        let mut first = self.fit.free_spans(0).filter(|&id| !is_free(&spans.at(id).prev));
+        first.any(|first| {
+            // Free spans side by side of which each waits for other work.
+            let run = std::iter::successors(Some(first), |&id| Some(spans.at(id).next).filter(is_free));
+            let end = run.last().map_or(0, |last| spans.at(last).end());
+            self.handles.within(spans.at(first).offset, end).any(|(_, bytes)| bytes <= most)
+        })
     }
 
     /// The handles that lie in a free span whose memory `is_idle`, and have no address of `window`.

@@ -25,6 +25,8 @@ struct Left {
     to_unknown: Option<Moment>,
 }
 
+const NOBODY: Left = Left { to_streams: false, to_unknown: None };
+
 /// How far the work is of which nobody tells.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Settling {
@@ -43,7 +45,7 @@ impl DeviceRange {
     pub(crate) fn trim(&self, keep: u64, patience: Patience) -> Result<u64> {
         let mut bytes = 0;
         let is_done = patiently(LONG, || {
-            let (more, left) = self.trim_settled(keep)?;
+            let (more, left) = self.trim_settled(keep, patience)?;
             bytes += more;
             let is_done = match patience {
                 Patience::None => true,
@@ -61,11 +63,11 @@ impl DeviceRange {
     }
 
     /// Trims once, and once more if that shows that unknown work has kept pages and is done.
-    fn trim_settled(&self, keep: u64) -> Result<(u64, Left)> {
-        let (bytes, mut left) = self.trim_once(keep)?;
+    fn trim_settled(&self, keep: u64, patience: Patience) -> Result<(u64, Left)> {
+        let (bytes, mut left) = self.trim_once(keep, patience)?;
         let Some(moment) = left.to_unknown else { return Ok((bytes, left)) };
         match self.settle_now(moment)? {
-            Settling::Done => self.trim_once(keep).map(|(more, left)| (bytes + more, left)),
+            Settling::Done => self.trim_once(keep, patience).map(|(more, left)| (bytes + more, left)),
             Settling::UnderWay => Ok((bytes, left)),
             Settling::Impossible => {
                 left.to_unknown = None;
@@ -74,13 +76,17 @@ impl DeviceRange {
         }
     }
 
-    fn trim_once(&self, keep: u64) -> Result<(u64, Left)> {
+    fn trim_once(&self, keep: u64, patience: Patience) -> Result<(u64, Left)> {
         let inner = &mut *self.inner();
         inner.streams.retire();
         let stats = inner.range.stats();
         let keep = keep.max(stats.live);
         if stats.reserved <= keep {
-            return Ok((0, Left { to_streams: false, to_unknown: None }));
+            return Ok((0, NOBODY));
+        }
+        // To ask how far work is takes an event, and a scope may look at the range in warm entries.
+        if patience == Patience::None && !inner.range.has_free_handle(stats.reserved - keep) {
+            return Ok((0, NOBODY));
         }
         inner.look()?;
         let Ordered { range, streams, .. } = inner;
