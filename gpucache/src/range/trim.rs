@@ -5,12 +5,12 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::DeviceRange;
 use super::ordered::{Moved, Ordered, Unsettled};
 use super::patience::{LONG, Patience, patiently};
 use super::shared::memories;
+use super::{DeviceRange, Range};
 use crate::base::error::Result;
-use crate::device::Memory;
+use crate::device::{Memory, Source};
 use crate::order::{Due, Moment};
 
 /// Kept of a device whose range a trim is to leave alone.
@@ -81,11 +81,7 @@ impl DeviceRange {
         inner.streams.retire();
         let stats = inner.range.stats();
         let keep = keep.max(stats.live);
-        if stats.reserved <= keep {
-            return Ok((0, NOBODY));
-        }
-        // To ask how far work is takes an event, and a scope may look at the range in warm entries.
-        if patience == Patience::None && !inner.range.has_free_handle(stats.reserved - keep) {
+        if !is_worth_asking(&inner.range, stats.reserved.saturating_sub(keep), patience) {
             return Ok((0, NOBODY));
         }
         inner.look()?;
@@ -145,6 +141,12 @@ impl DeviceRange {
         let is_done = matches!(inner.streams.unknown.due(moment)?, Due::Nothing);
         Ok(if is_done { Settling::Done } else { Settling::UnderWay })
     }
+}
+
+/// Whether a trim by so many bytes at most asks how far work is. That takes an event, and a scope looks at the range after warm entries.
+/// Who waits for work may also want memory that is no whole page.
+fn is_worth_asking(range: &Range<Source>, bytes: u64, patience: Patience) -> bool {
+    bytes > 0 && (patience != Patience::None || range.has_free_handle(bytes))
 }
 
 /// Gives free pages of every device's range back, as long as what `keep` says of the device stays reserved. A failure is
