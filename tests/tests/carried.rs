@@ -52,6 +52,23 @@ fn reserved(name: &str, sizes: &[usize]) -> f64 {
     most as f64 / (sizes.iter().sum::<usize>() + sizes.iter().max().unwrap()) as f64
 }
 
+/// Each array replaces the one before the last. Such an entry has no plan's block, for which the range is asked in vain now and then.
+#[test]
+fn states_that_are_replaced_many_times_an_entry_take_no_memory_of_the_heap() {
+    for (states, bytes) in [(2, 4 * MIB), (3, 4 * MIB), (4, 4 * MIB)] {
+        let name = format!("{states} states of {bytes} bytes");
+        let (device, scope) = (Virtual::unchecked(1 << 40), Scope::new(&name));
+        let mut kept: Vec<Option<Array<u8, _>>> = (0..states).map(|_| None).collect();
+        let mut entry = |_| {
+            scope.run(|| (0..32).for_each(|place| kept[place % states] = Some(Array::zeros(&device, bytes).unwrap())))
+        };
+        (0..400).for_each(&mut entry);
+        let before = allocations();
+        (0..1000).for_each(&mut entry);
+        assert_eq!(allocations() - before, 0, "{name}");
+    }
+}
+
 #[test]
 fn like_arrays_that_are_replaced_take_one_place_more() {
     let reserved = reserved("like", &[4 * MIB; 24]);

@@ -3,6 +3,7 @@
 pub(crate) mod amounts;
 pub(crate) mod errand;
 pub(crate) mod error;
+pub(crate) mod few;
 pub(crate) mod held;
 pub(crate) mod opened;
 #[cfg(any(unix, windows))]

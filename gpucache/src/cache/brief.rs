@@ -11,13 +11,27 @@ use std::ops::Deref;
 
 use super::owner::{Cache, Owner};
 use crate::base::errand::run_user_code;
+use crate::base::few::Few;
 use crate::base::held::Held;
+use crate::device::Stream;
 use crate::pressure::demand;
 use crate::record::Record;
 
 thread_local! {
     /// What is dropped once the cache is given up that is held for a moment. Without a destructor, so that a thread's end has it too.
-    static LEFT: ManuallyDrop<RefCell<Vec<Box<dyn Any>>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
+    static LEFT: ManuallyDrop<RefCell<Left>> = const { ManuallyDrop::new(RefCell::new(Left::NOTHING)) };
+}
+
+/// What is dropped later.
+#[derive(Default)]
+struct Left {
+    /// Those of an arena and a ring take no memory of the heap, as others may take both away in each of their entries.
+    streams: Few<Stream, 2>,
+    others: Vec<Box<dyn Any>>,
+}
+
+impl Left {
+    const NOTHING: Left = Left { streams: Few::new(), others: Vec::new() };
 }
 
 /// The proof that the calling thread owns a cache, until it gives it up.
@@ -50,7 +64,14 @@ impl Owner {
     /// Drops what may be the last to know a stream: now, or where the cache is held for a moment once it is given up.
     pub(super) fn let_go(&self, value: impl Any) {
         if !self.is_entered() {
-            LEFT.with(|left| left.borrow_mut().push(Box::new(value)));
+            LEFT.with(|left| left.borrow_mut().others.push(Box::new(value)));
+        }
+    }
+
+    /// As [`let_go`](Owner::let_go), for a stream alone.
+    pub(super) fn let_go_of_stream(&self, stream: Stream) {
+        if !self.is_entered() {
+            LEFT.with(|left| left.borrow_mut().streams.push(stream));
         }
     }
 
@@ -73,7 +94,7 @@ impl Owner {
     /// The cache is given up.
     pub(super) fn drop_left() {
         let left = LEFT.with(|left| left.take());
-        if !left.is_empty() {
+        if !left.streams.is_empty() || !left.others.is_empty() {
             run_user_code(|| drop(left));
         }
     }

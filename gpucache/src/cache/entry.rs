@@ -130,7 +130,7 @@ impl Owner {
                 local.planner.vacate(shared);
             }
             match is_short {
-                true => local.planner.vacate_ring(shared),
+                true => local.planner.lose_ring(shared),
                 false if !is_entered => local.planner.make_room(shared),
                 false => {}
             }
@@ -176,14 +176,14 @@ impl Owner {
         self.tell_demand();
         let frees = trim(range, stream.memory_id(), last);
         self.with(|local, shared| local.planner.looked(shared, frees));
-        self.let_go(stream);
+        self.let_go_of_stream(stream);
     }
 
     /// Gives blocks back to the range, all but what is live in them.
     fn give_up(&self, vacated: Vacated) {
         let Vacated { leased, arena, live, transit: _transit } = vacated;
         // So that none of what follows is the last to know the stream.
-        self.let_go(leased.stream.clone());
+        self.let_go_of_stream(leased.stream.clone());
         if live.is_empty() {
             return leased.give_back();
         }

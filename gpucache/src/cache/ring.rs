@@ -4,6 +4,7 @@
 //! first, so that the memory of what was carried elsewhere before becomes the ring's, and no more is reserved.
 
 use super::owner::Owner;
+use crate::base::few::Few;
 use crate::device::{Stream, softly};
 use crate::home::Fact;
 use crate::planner::Growth;
@@ -66,7 +67,7 @@ impl Owner {
                 local.planner.add_to_ring(shared, address, bytes, taken);
             }
             Some(Grown { address: None, bytes, taken }) => local.planner.ring_grew(shared, bytes, taken),
-            None if is_lost => local.planner.vacate_ring(shared),
+            None if is_lost => local.planner.lose_ring(shared),
             None => local.planner.refuse_growth(),
         });
         grown.is_some()
@@ -115,7 +116,7 @@ fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Op
             (range.gather(stream, bytes, limit).ok().flatten()?, bytes, None)
         }
     };
-    let leased = leased.get_or_insert_with(|| Leased { pieces: Vec::new(), stream: stream.clone(), bytes: 0 });
+    let leased = leased.get_or_insert_with(|| Leased { pieces: Few::new(), stream: stream.clone(), bytes: 0 });
     leased.bytes += bytes;
     leased.pieces.push(Piece { block: carved.block, room });
     Some(Grown { address: Some(carved.address), bytes, taken: carved.taken })

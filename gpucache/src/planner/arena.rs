@@ -4,7 +4,6 @@ use hashbrown::HashMap;
 
 use super::backoff::{Backoff, Pace};
 use super::effects::Vacated;
-use super::footprint::Trimming;
 use super::refused::Refused;
 use super::{NO_STREAM, Planner};
 use crate::device::Stream;
@@ -68,7 +67,7 @@ impl Planner {
         shared.counters.installed(bytes, positions, taken);
         self.refused = None;
         self.footprint.has_planned = true;
-        self.trimming = Trimming::since(shared.counters.times_taken());
+        self.trimming.renew(bytes, shared.counters.times_taken());
         self.begin_planned(shared);
         None
     }

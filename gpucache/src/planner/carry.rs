@@ -183,7 +183,7 @@ impl Planner {
             return;
         }
         if shared.ring.is_lost() {
-            self.vacate_ring(shared);
+            self.lose_ring(shared);
         }
         self.carry.begin(self.learning.notes);
     }
@@ -240,7 +240,7 @@ impl Planner {
         let live = before + bytes;
         if !shared.ring.insist(before, live) {
             self.carry.ring.take_back(slot);
-            self.vacate_ring(shared);
+            self.lose_ring(shared);
             return None;
         }
         let mut record = self.carry.records.pop().unwrap_or_else(|| Record::of_arena(stream, self.hot.door, id));

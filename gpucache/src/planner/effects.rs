@@ -1,5 +1,6 @@
 //! What the owner's side of planning wants done by who may call devices.
 
+use crate::base::few::Few;
 #[cfg(feature = "tracing")]
 use crate::base::subscriber::is_heard;
 use crate::device::Stream;
@@ -30,7 +31,7 @@ pub(crate) enum Begin {
 /// What is to be done once the owner's side is not borrowed any more.
 #[derive(Default)]
 pub(crate) struct Effects {
-    pub(crate) vacated: Vec<Vacated>,
+    pub(crate) vacated: Few<Vacated, 2>,
     /// What is behind so many bytes of the ring goes back to the range.
     pub(crate) shorten: Option<u64>,
     /// To be dropped.

@@ -9,7 +9,7 @@ use super::curiosity::Curiosity;
 use super::effects::News;
 use super::effects::{Effects, Trim};
 use super::fate::{Course, Fate, Findings};
-use super::footprint::{Footprint, Trimming};
+use super::footprint::Footprint;
 use super::learner::Learner;
 #[cfg(feature = "tracing")]
 use crate::base::subscriber::is_heard;
@@ -204,13 +204,13 @@ impl Planner {
                 // Without plans nobody looks for what a ring has served: what is alive in it gets places of its own.
                 if self.plans.is_empty() {
                     self.vacate_ring(shared);
-                    self.trimming = Trimming::of_spare(shared.counters.times_taken());
+                    self.trimming.note_spare(shared.counters.times_taken());
                 }
                 self.learning.begin_anew(self.entry.number);
             }
             Fate::ForgetAll => {
                 self.forget_plans(shared);
-                self.trimming = Trimming::of_spare(shared.counters.times_taken());
+                self.trimming.note_spare(shared.counters.times_taken());
                 self.learning.begin_anew(self.entry.number);
             }
             Fate::Vacate => self.vacate(shared),

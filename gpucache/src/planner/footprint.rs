@@ -26,11 +26,17 @@ pub(super) struct Footprint {
 /// When the range is looked at, which may hold more than is needed.
 #[derive(Default)]
 pub(super) struct Trimming {
-    /// Entries that went by the plan since the arena was found: only those say that it is enough, and only they are waited for.
+    /// Entries that went by the plan: only those say that the arena is enough, and only they are waited for. All entries, while there is
+    /// spare memory.
     entries: u64,
+    /// How many of them were before this arena, and how many bytes it has.
+    before: u64,
+    bytes: u64,
     waits: Backoff,
     /// Whether a ring or the last plan was given up. Then the range is looked at though there is no arena.
     pub(super) has_spare: bool,
+    /// How many times in a row an arena of so many bytes was lost early.
+    losses: u32,
     /// How often the range had something freed at the last look, and the scope taken memory from the device by then.
     pub(super) frees: Option<u64>,
     taken: u64,
@@ -46,6 +52,10 @@ const GROWTH_OFF: u64 = 512;
 /// In an entry that goes by its plan throughout, the arena stays as long as it and what is in use beside it are at most this share
 /// more than was ever in use at once: the range would have to grow all the same.
 const KNOWN: u64 = 32;
+/// An arena that served for so many entries was not lost early: there were eight looks at the range in that time.
+const LONG: u64 = 256;
+/// A scope that learns loses fewer arenas in a row: where a random third of 32 arrays outlives each entry, it loses more than 16.
+const MANY_LOSSES: u32 = 128;
 /// Entries between two looks at how much of a plan is in use: more than orders that take turns.
 const PEAK_LOOK_IN: u32 = 16;
 /// So many looks that find less than half of the plan in use have it forgotten where sizes grow, if they find no growth: one look
@@ -94,14 +104,26 @@ impl Footprint {
 }
 
 impl Trimming {
-    /// A new arena was found, and memory taken for the scope so often so far.
-    pub(super) fn since(taken: u64) -> Trimming {
-        Trimming { taken, ..Trimming::default() }
+    /// An arena of so many bytes was found, and memory taken for the scope so often so far. The next look is soon, but not where the same
+    /// arena is lost early again and again, as to a scope around this one.
+    pub(super) fn renew(&mut self, bytes: u64, taken: u64) {
+        let was_lost_early = bytes == self.bytes && self.entries - self.before < LONG;
+        self.losses = if was_lost_early { self.losses.saturating_add(1) } else { 0 };
+        self.has_spare = false;
+        self.look_soon(taken);
+        (self.bytes, self.before) = (bytes, self.entries);
     }
 
     /// A ring or the last plan was given up. The range has their memory now, which may be more than is needed.
-    pub(super) fn of_spare(taken: u64) -> Trimming {
-        Trimming { has_spare: true, ..Trimming::since(taken) }
+    pub(super) fn note_spare(&mut self, taken: u64) {
+        self.has_spare = true;
+        self.look_soon(taken);
+    }
+
+    fn look_soon(&mut self, taken: u64) {
+        if self.losses < MANY_LOSSES {
+            (self.waits, self.frees, self.taken) = (Backoff::default(), None, taken);
+        }
     }
 
     /// An entry went by the plan. Whether the range is to be looked at now.
@@ -177,5 +199,41 @@ impl Planner {
         let (idle, demand) = (self.carry.idle_bytes(shared), shared.counters.demand.get());
         let needed = shared.counters.expected().saturating_sub(idle);
         self.arena.is_some() && self.entry.aside > 0 && needed > total([demand, demand / WASTE, LITTLE])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MANY_LOSSES, Trimming};
+
+    /// The entries of 1,000 after which the range is looked at, if an arena serves so many entries before another one is found.
+    fn looks(arena: u64) -> Vec<u64> {
+        let mut trimming = Trimming::default();
+        let looks = (0..1000).filter(|entry| {
+            if entry % arena == 0 {
+                trimming.renew(100, 0);
+            }
+            let is_due = trimming.is_due();
+            if is_due {
+                trimming.looked(0, 0);
+            }
+            is_due
+        });
+        looks.collect()
+    }
+
+    #[test]
+    fn a_look_is_soon_after_an_arena_that_stays_and_rare_where_arenas_come_and_go() {
+        assert_eq!(looks(1000), [0, 2, 6, 14, 30, 62, 126, 254, 510]);
+        let late = looks(1).into_iter().filter(|&entry| entry > u64::from(MANY_LOSSES)).count();
+        assert!(late < 10, "{late} looks where each entry has an arena of its own");
+        assert_eq!(looks(500), [0, 2, 6, 14, 30, 62, 126, 254, 500, 502, 506, 514, 530, 562, 626, 754]);
+        let mut trimming = Trimming::default();
+        for bytes in 1..10 {
+            trimming.renew(bytes, 0);
+            assert!(trimming.is_due(), "another arena");
+            trimming.looked(0, 0);
+            assert!(!trimming.is_due());
+        }
     }
 }

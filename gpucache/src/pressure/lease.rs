@@ -32,6 +32,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use super::barrier;
+use crate::base::few::Few;
 use crate::base::sync::{AtomicBool, AtomicU64, Lock, LockGuard, compiler_fence};
 use crate::device::Stream;
 use crate::range::{self, DeviceRange};
@@ -47,7 +48,8 @@ pub(crate) struct Lease<B = Leased> {
 
 /// The blocks of an arena or a ring.
 pub(crate) struct Leased {
-    pub(crate) pieces: Vec<Piece>,
+    /// One for an arena, and mostly one for a ring.
+    pub(crate) pieces: Few<Piece, 1>,
     pub(crate) stream: Stream,
     pub(crate) bytes: u64,
 }

@@ -174,8 +174,9 @@ impl Fit {
 
     /// Merges what is free side by side and `is_idle` by its tag: it has no user any more.
     pub(super) fn merge_idle(&mut self, is_idle: impl Fn(Tag) -> bool) {
-        let mut idle = self.free_spans(0);
-        idle.retain(|&id| !self.spans.at(id).tag.has_no_users() && is_idle(self.spans.at(id).tag));
+        let has_done = |&id: &u32| !self.spans.at(id).tag.has_no_users() && is_idle(self.spans.at(id).tag);
+        let mut idle: Vec<u32> = self.free_spans(0).filter(has_done).collect();
+        idle.sort_unstable_by_key(|&id| self.spans.at(id).offset);
         // All of them before any merges with one that has a user.
         for &id in &idle {
             let node = self.spans.at_mut(id);
@@ -208,13 +209,11 @@ impl Fit {
         Block { node: live, offset }
     }
 
-    /// The free spans of at least `bytes`, in order of address.
-    pub(super) fn free_spans(&self, bytes: u64) -> Vec<u32> {
+    /// The free spans of at least `bytes`, in no order of address.
+    pub(super) fn free_spans(&self, bytes: u64) -> impl Iterator<Item = u32> + '_ {
         let next = |&id: &u32| self.bins.next(&self.spans, (self.spans.at(id).bytes, self.spans.at(id).offset + 1));
-        let mut found: Vec<u32> = std::iter::successors(self.bins.next(&self.spans, (bytes, 0)), next).collect();
-        found.extend(Some(self.tail).filter(|&tail| tail != NIL && self.spans.at(tail).bytes >= bytes));
-        found.sort_unstable_by_key(|&id| self.spans.at(id).offset);
-        found
+        let tail = Some(self.tail).filter(|&tail| tail != NIL && self.spans.at(tail).bytes >= bytes);
+        std::iter::successors(self.bins.next(&self.spans, (bytes, 0)), next).chain(tail)
     }
 
     /// The bytes of a block; `None` if it is none of this range, or no longer.

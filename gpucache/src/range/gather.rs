@@ -18,6 +18,7 @@ use super::cut::Cut;
 use super::fit::{Block, EVERY_SPAN};
 use super::handles::IdleHandle;
 use super::range::{Backing, Range, RangeError};
+use super::spans::SpanState;
 use super::window::{self, Window};
 use crate::device::Pages;
 use crate::order::Tag;
@@ -127,17 +128,15 @@ impl<P: Pages> Range<P> {
         if wanted == 0 {
             return Some(Vec::new());
         }
-        let idle = self.settled_if_enough(self.idle_outside(window, is_idle), wanted);
-        let available = bytes_of(&idle);
-        let goal = wanted.min(available);
         let required = excess(reserved, missing, limit.most.min(all));
-        if goal < required { None } else { choose(idle, goal) }
-    }
-
-    /// The handles that no unknown work uses, if they make `wanted` bytes; otherwise all of them.
-    fn settled_if_enough(&self, idle: Vec<IdleHandle>, wanted: u64) -> Vec<IdleHandle> {
-        let settled: Vec<IdleHandle> = idle.iter().copied().filter(|handle| self.is_settled(handle)).collect();
-        if bytes_of(&settled) < wanted { idle } else { settled }
+        // Added up first: an attempt in vain, which a scope may make in each entry, takes no memory of the heap.
+        let idle = || self.idle_outside(window, &is_idle);
+        let settled = bytes_of(idle().filter(|handle| self.is_settled(handle)));
+        // Handles that no unknown work uses, if they are enough.
+        let are_enough = settled >= wanted;
+        let goal = if are_enough { wanted } else { wanted.min(bytes_of(idle())) };
+        let among = || idle().filter(|handle| !are_enough || self.is_settled(handle)).collect();
+        if goal < required { None } else { choose(among(), goal) }
     }
 
     pub(super) fn is_settled(&self, handle: &IdleHandle) -> bool {
@@ -167,22 +166,35 @@ impl<P: Pages> Range<P> {
         }
     }
 
+    /// Whether a handle of at most so many bytes lies in free memory, whoever may still use that.
+    pub(super) fn has_free_handle(&self, most: u64) -> bool {
+        let spans = &self.fit.spans;
+        let is_free = |id: &u32| spans.state(*id) == Some(SpanState::Free);
+        let mut first = self.fit.free_spans(0).filter(|&id| !is_free(&spans.at(id).prev));
+        first.any(|first| {
+            // Free spans side by side of which each waits for other work.
+            let run = std::iter::successors(Some(first), |&id| Some(spans.at(id).next).filter(is_free));
+            let end = run.last().map_or(0, |last| spans.at(last).end());
+            self.handles.within(spans.at(first).offset, end).any(|(_, bytes)| bytes <= most)
+        })
+    }
+
     /// The handles that lie in a free span whose memory `is_idle`, and have no address of `window`.
-    fn idle_outside(&self, window: Option<Window>, is_idle: impl Fn(Tag) -> bool) -> Vec<IdleHandle> {
+    fn idle_outside(&self, window: Option<Window>, is_idle: impl Fn(Tag) -> bool) -> impl Iterator<Item = IdleHandle> {
         let spans = &self.fit.spans;
         // Shorter ones hold no handle.
-        let free = self.fit.free_spans(self.granule).into_iter().filter(|&id| is_idle(spans.at(id).tag));
-        let handles = |span| {
+        let free = self.fit.free_spans(self.granule).filter(move |&id| is_idle(spans.at(id).tag));
+        let handles = move |span| {
             let within = self.handles.within(spans.at(span).offset, spans.at(span).end());
-            within.into_iter().map(move |(offset, bytes)| IdleHandle { span, offset, bytes })
+            within.map(move |(offset, bytes)| IdleHandle { span, offset, bytes })
         };
-        let is_outside = |idle: &IdleHandle| window.is_none_or(|window| !window.meets(idle.offset, idle.bytes));
-        free.flat_map(handles).filter(is_outside).collect()
+        let is_outside = move |idle: &IdleHandle| window.is_none_or(|window| !window.meets(idle.offset, idle.bytes));
+        free.flat_map(handles).filter(is_outside)
     }
 }
 
-fn bytes_of(handles: &[IdleHandle]) -> u64 {
-    handles.iter().map(|handle| handle.bytes).sum()
+fn bytes_of(handles: impl Iterator<Item = IdleHandle>) -> u64 {
+    handles.map(|handle| handle.bytes).sum()
 }
 
 /// How many of the bytes `reserved` have to go so that with those that are `missing` there are no more than `allowed`, or

@@ -36,9 +36,9 @@ impl Handles {
     }
 
     /// The pieces that lie between `start` and `end` whole, in order of address.
-    pub(super) fn within(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+    pub(super) fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let starting = self.0.range(start..end).map(|(&offset, &bytes)| (offset, bytes));
-        starting.filter(|(offset, bytes)| offset + bytes <= end).collect()
+        starting.filter(move |(offset, bytes)| offset + bytes <= end)
     }
 }
 

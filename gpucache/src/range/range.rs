@@ -271,7 +271,7 @@ impl<P: Pages> Range<P> {
 
     /// Bytes that are free and of which `may_use` says by their tag that they may not be used now.
     pub(super) fn barred(&self, may_use: impl Fn(Tag) -> bool) -> u64 {
-        let nodes = self.fit.free_spans(0).into_iter().map(|id| self.fit.spans.at(id));
+        let nodes = self.fit.free_spans(0).map(|id| self.fit.spans.at(id));
         nodes.filter(|node| !may_use(node.tag)).map(|node| node.bytes).sum()
     }
 
@@ -284,7 +284,7 @@ impl<P: Pages> Range<P> {
 
     /// The longest free stretch.
     pub(super) fn longest_free(&self) -> u64 {
-        self.fit.free_spans(0).into_iter().map(|id| self.fit.spans.at(id).bytes).max().unwrap_or(0)
+        self.fit.free_spans(0).map(|id| self.fit.spans.at(id).bytes).max().unwrap_or(0)
     }
 
     /// Merges what is free side by side and `is_idle` by its tag.
@@ -383,14 +383,12 @@ impl<P: Pages> Range<P> {
     fn trim_span(&mut self, id: u32, keep: u64) -> Result<(), P::Error> {
         let span = self.fit.spans.at(id);
         let mut spare = self.stats.reserved.saturating_sub(keep);
-        let mut idle = self.handles.within(span.offset, span.end());
-        idle.retain(|&(_, bytes)| {
+        let goes = self.handles.within(span.offset, span.end()).filter(|&(_, bytes)| {
             let goes = bytes <= spare;
             spare -= if goes { bytes } else { 0 };
             goes
         });
-        let idle: Vec<IdleHandle> =
-            idle.into_iter().map(|(offset, bytes)| IdleHandle { span: id, offset, bytes }).collect();
+        let idle: Vec<IdleHandle> = goes.map(|(offset, bytes)| IdleHandle { span: id, offset, bytes }).collect();
         self.unmap_idle(&idle)
     }
 }

@@ -5,12 +5,12 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::DeviceRange;
 use super::ordered::{Moved, Ordered, Unsettled};
 use super::patience::{LONG, Patience, patiently};
 use super::shared::memories;
+use super::{DeviceRange, Range};
 use crate::base::error::Result;
-use crate::device::Memory;
+use crate::device::{Memory, Source};
 use crate::order::{Due, Moment};
 
 /// Kept of a device whose range a trim is to leave alone.
@@ -24,6 +24,8 @@ struct Left {
     /// Work of which nobody tells, on memory that was freed until this moment.
     to_unknown: Option<Moment>,
 }
+
+const NOBODY: Left = Left { to_streams: false, to_unknown: None };
 
 /// How far the work is of which nobody tells.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,7 +45,7 @@ impl DeviceRange {
     pub(crate) fn trim(&self, keep: u64, patience: Patience) -> Result<u64> {
         let mut bytes = 0;
         let is_done = patiently(LONG, || {
-            let (more, left) = self.trim_settled(keep)?;
+            let (more, left) = self.trim_settled(keep, patience)?;
             bytes += more;
             let is_done = match patience {
                 Patience::None => true,
@@ -61,11 +63,11 @@ impl DeviceRange {
     }
 
     /// Trims once, and once more if that shows that unknown work has kept pages and is done.
-    fn trim_settled(&self, keep: u64) -> Result<(u64, Left)> {
-        let (bytes, mut left) = self.trim_once(keep)?;
+    fn trim_settled(&self, keep: u64, patience: Patience) -> Result<(u64, Left)> {
+        let (bytes, mut left) = self.trim_once(keep, patience)?;
         let Some(moment) = left.to_unknown else { return Ok((bytes, left)) };
         match self.settle_now(moment)? {
-            Settling::Done => self.trim_once(keep).map(|(more, left)| (bytes + more, left)),
+            Settling::Done => self.trim_once(keep, patience).map(|(more, left)| (bytes + more, left)),
             Settling::UnderWay => Ok((bytes, left)),
             Settling::Impossible => {
                 left.to_unknown = None;
@@ -74,13 +76,13 @@ impl DeviceRange {
         }
     }
 
-    fn trim_once(&self, keep: u64) -> Result<(u64, Left)> {
+    fn trim_once(&self, keep: u64, patience: Patience) -> Result<(u64, Left)> {
         let inner = &mut *self.inner();
         inner.streams.retire();
         let stats = inner.range.stats();
         let keep = keep.max(stats.live);
-        if stats.reserved <= keep {
-            return Ok((0, Left { to_streams: false, to_unknown: None }));
+        if !is_worth_asking(&inner.range, stats.reserved.saturating_sub(keep), patience) {
+            return Ok((0, NOBODY));
         }
         inner.look()?;
         let Ordered { range, streams, .. } = inner;
@@ -139,6 +141,12 @@ impl DeviceRange {
         let is_done = matches!(inner.streams.unknown.due(moment)?, Due::Nothing);
         Ok(if is_done { Settling::Done } else { Settling::UnderWay })
     }
+}
+
+/// Whether a trim by so many bytes at most asks how far work is. That takes an event, and a scope looks at the range after warm entries.
+/// Who waits for work may also want memory that is no whole page.
+fn is_worth_asking(range: &Range<Source>, bytes: u64, patience: Patience) -> bool {
+    bytes > 0 && (patience != Patience::None || range.has_free_handle(bytes))
 }
 
 /// Gives free pages of every device's range back, as long as what `keep` says of the device stays reserved. A failure is

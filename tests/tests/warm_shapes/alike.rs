@@ -5,6 +5,7 @@
 //! range may still meet a larger number of free stretches than ever, or grow.
 
 use std::fmt::{self, Display, Formatter};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use fastrand::Rng;
 use gpucache::device::Virtual;
@@ -20,10 +21,10 @@ const WARMING: usize = 2_000;
 const WINDOWS: usize = 4;
 /// Longer than the turns of a ring and the queues below.
 const WINDOW: usize = 150;
-/// So many allocations in a window are not of each entry: other tests give memory back at the same time, and a range with fragmented memory
-/// may meet a new maximum. What allocates in each eighth entry has more.
-const FEW: u64 = WINDOW as u64 / 8;
-/// Random programs in the gate.
+/// Random programs that allocated in each entry: a scope and a scope within took memory from each other, so that a ring or an arena was
+/// made anew, or the range was trimmed, in each of them.
+const FOUND: [u64; 13] = [708, 1452, 4409, 4975, 5163, 5219, 5955, 6092, 7465, 7864, 9130, 9245, 10142];
+/// Random programs in the gate, beside these.
 const PROGRAMS: u64 = 300;
 
 /// When an array is dropped.
@@ -104,7 +105,10 @@ impl Entries {
     }
 
     /// Says what it still does on the heap once it is warm, if it does.
-    fn cold(&self, number: usize) -> Option<String> {
+    fn cold(&self) -> Option<String> {
+        // A name that served several devices would have its invalidation trim the devices of all tests.
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Relaxed);
         let device = Virtual::unchecked(1 << 46);
         let (name, inner) = (format!("alike {number}"), format!("within alike {number}"));
         let is_elsewhere = self.arrays.iter().any(|kind| kind.fate == Fate::Elsewhere);
@@ -123,14 +127,14 @@ impl Entries {
             let first = warming + window * WINDOW;
             (first..first + WINDOW).for_each(|number| self.play(&name, &inner, &mut alive, number));
             *made = allocations() - before;
-            if *made <= FEW {
+            if *made == 0 {
                 break;
             }
         }
         drop(alive);
         let plans = gpucache::plan_stats(&name);
         [name, inner].iter().for_each(|name| _ = invalidate(name));
-        let is_cold = made.iter().all(|&made| made > FEW);
+        let is_cold = made.iter().all(|&made| made > 0);
         is_cold.then(|| format!("{made:?} allocations in {WINDOW} entries each: {self}; {plans:?}"))
     }
 }
@@ -209,14 +213,14 @@ fn any_number_of_arrays_that_replace_those_of_the_entry_before() {
     for sizes in 1..=20 {
         for replaced in 0..=32 {
             let unit = if replaced % 2 == 0 { 100 << 10 } else { 512 };
-            found.extend(on_the_grid(replaced, sizes, Recycle::Auto, unit).cold(found.len()));
+            found.extend(on_the_grid(replaced, sizes, Recycle::Auto, unit).cold());
         }
     }
     for recycle in [Recycle::Range, Recycle::Keyed] {
         for (sizes, replaced) in
             [1, 8, 20].into_iter().flat_map(|sizes| (0..=32).step_by(4).map(move |some| (sizes, some)))
         {
-            found.extend(on_the_grid(replaced, sizes, recycle, 100 << 10).cold(found.len()));
+            found.extend(on_the_grid(replaced, sizes, recycle, 100 << 10).cold());
         }
     }
     assert!(found.is_empty(), "{} programs are cold:\n{}", found.len(), found.join("\n"));
@@ -225,8 +229,8 @@ fn any_number_of_arrays_that_replace_those_of_the_entry_before() {
 #[test]
 fn programs_at_random_whose_entries_are_alike() {
     let mut found = Vec::new();
-    seeds::each(PROGRAMS, 1, |seed| {
-        let cold = at_random(&mut Rng::with_seed(seed)).cold(seed as usize);
+    seeds::each_and(&FOUND, PROGRAMS, 1, |seed| {
+        let cold = at_random(&mut Rng::with_seed(seed)).cold();
         found.extend(cold.map(|cold| format!("SEED={seed}: {cold}")));
     });
     assert!(found.is_empty(), "{} programs are cold:\n{}", found.len(), found.join("\n"));

@@ -7,7 +7,6 @@ use crate::home::Shared;
 use crate::planner::Planner;
 use crate::planner::backoff::Pace;
 use crate::planner::effects::{Effects, Vacated};
-use crate::planner::footprint::Trimming;
 use crate::pressure::transit::Transit;
 use crate::range::Taken;
 use crate::record::{ArenaId, DropPath};
@@ -149,7 +148,16 @@ impl Planner {
         (self.carry.path, self.carry.wanted) = (DropPath::NOBODYS, None);
         (self.carry.lately, self.carry.look_in) = (0, LOOK_IN);
         self.look_again();
-        self.trimming = Trimming::of_spare(shared.counters.times_taken());
+        self.trimming.note_spare(shared.counters.times_taken());
+    }
+
+    /// Gives the ring up because its memory is wanted elsewhere or it serves too little. The next ring waits, so a scope that loses its
+    /// ring in each entry does not make a new one in each entry.
+    pub(crate) fn lose_ring(&mut self, shared: &Shared) {
+        if self.carry.is_there() {
+            self.refuse_growth();
+            self.vacate_ring(shared);
+        }
     }
 
     /// Whether the ring is worth its memory, of which so much is in use at the end of an entry: looks back over some entries.
@@ -170,7 +178,7 @@ impl Planner {
     /// ring up then.
     pub(crate) fn leave_ring(&mut self, shared: &Shared) -> Effects {
         if self.lacks_arena() {
-            self.vacate_ring(shared);
+            self.lose_ring(shared);
         }
         self.take_effects()
     }
@@ -178,7 +186,7 @@ impl Planner {
     /// Where memory is wanted elsewhere: gives the ring up if more of it is idle than in use.
     pub(crate) fn make_room(&mut self, shared: &Shared) {
         if self.carry.idle_bytes(shared) > shared.ring.live() {
-            self.vacate_ring(shared);
+            self.lose_ring(shared);
         }
     }
 
@@ -189,8 +197,7 @@ impl Planner {
             return;
         }
         if shared.ring.is_lost() || !self.needs_ring(shared.ring.live()) {
-            self.refuse_growth();
-            return self.vacate_ring(shared);
+            return self.lose_ring(shared);
         }
         if self.is_ring_too_large() {
             return self.give_ring_up(shared);
