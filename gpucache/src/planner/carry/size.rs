@@ -61,6 +61,7 @@ impl Planner {
         let (wanted, step) = (wanted.checked_next_multiple_of(ALIGNMENT)?, (held / STEP).min(left));
         let lacks = ring.lacks(wanted);
         if lacks > left {
+            worth.note_shortage();
             return None;
         }
         let more = lacks.max(step).next_multiple_of(ALIGNMENT);
@@ -83,7 +84,6 @@ impl Planner {
         if !self.carry.is_there() {
             return;
         }
-        self.carry.worth.note_shortage();
         let busy = shared.counters.busy_bytes.get().saturating_add(bytes);
         let in_use = busy.saturating_add(shared.planned_bytes()).max(shared.counters.demand.get());
         let held = self.held().saturating_add(busy);

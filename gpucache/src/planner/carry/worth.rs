@@ -52,7 +52,7 @@ impl Worth {
         self.in_both = self.in_both.max(in_use);
     }
 
-    /// The ring had no room for a request, and did not grow.
+    /// A request found no room, since the ring would have become larger than its limit, or the ring served nothing.
     pub(super) fn note_shortage(&mut self) {
         self.is_short = true;
     }
