@@ -253,7 +253,7 @@ impl Planner {
     /// Has the range looked at, soon after an arena was found, and ever more rarely.
     fn look_at_range(&mut self, course: Course) {
         let goes_by_plan = course.goes_by_plan() && self.arena.is_some();
-        if (goes_by_plan || self.trimming.has_spare) && self.trimming.is_due() {
+        if (goes_by_plan || self.trimming.has_spare()) && self.trimming.is_due() {
             let last = self.trimming.frees;
             let stream = self.plans.stream().or(self.learning.stream.as_ref());
             self.effects.may_trim = stream.cloned().map(|stream| Trim { stream, last });

@@ -33,8 +33,8 @@ pub(super) struct Trimming {
     before: u64,
     bytes: u64,
     waits: Backoff,
-    /// Whether a ring or the last plan was given up. Then the range is looked at though there is no arena.
-    pub(super) has_spare: bool,
+    /// So many looks at the range are left, without an arena, since a ring or the last plan was given up.
+    spare_looks: u32,
     /// How many times in a row an arena of so many bytes was lost early.
     losses: u32,
     /// How often the range had something freed at the last look, and the scope taken memory from the device by then.
@@ -56,6 +56,8 @@ const KNOWN: u64 = 32;
 const LONG: u64 = 256;
 /// A scope that learns loses fewer arenas in a row: where a random third of 32 arrays outlives each entry, it loses more than 16.
 const MANY_LOSSES: u32 = 128;
+/// Looks at the range without an arena, over 63 entries. A range without a plan grows again if it is trimmed more often.
+const SPARE_LOOKS: u32 = 6;
 /// Entries between two looks at how much of a plan is in use: more than orders that take turns.
 const PEAK_LOOK_IN: u32 = 16;
 /// So many looks that find less than half of the plan in use have it forgotten where sizes grow, if they find no growth: one look
@@ -109,14 +111,14 @@ impl Trimming {
     pub(super) fn renew(&mut self, bytes: u64, taken: u64) {
         let was_lost_early = bytes == self.bytes && self.entries - self.before < LONG;
         self.losses = if was_lost_early { self.losses.saturating_add(1) } else { 0 };
-        self.has_spare = false;
+        self.spare_looks = 0;
         self.look_soon(taken);
         (self.bytes, self.before) = (bytes, self.entries);
     }
 
     /// A ring or the last plan was given up. The range has their memory now, which may be more than is needed.
     pub(super) fn note_spare(&mut self, taken: u64) {
-        self.has_spare = true;
+        self.spare_looks = SPARE_LOOKS;
         self.look_soon(taken);
     }
 
@@ -124,6 +126,11 @@ impl Trimming {
         if self.losses < MANY_LOSSES {
             (self.waits, self.frees, self.taken) = (Backoff::default(), None, taken);
         }
+    }
+
+    /// Whether the range is looked at though no plan serves.
+    pub(super) fn has_spare(&self) -> bool {
+        self.spare_looks > 0
     }
 
     /// An entry went by the plan. Whether the range is to be looked at now.
@@ -135,6 +142,7 @@ impl Trimming {
     /// The range was looked at: waits longer before the next time, and much longer if the range has grown since the last time.
     pub(super) fn looked(&mut self, frees: u64, taken: u64) {
         let has_grown = std::mem::replace(&mut self.taken, taken) != taken;
+        self.spare_looks = self.spare_looks.saturating_sub(1);
         // The wait begins with the next entry.
         self.waits.tried(self.entries.saturating_add(1), if has_grown { Pace::STEEP } else { Pace::DOUBLING });
         self.frees = Some(frees);

@@ -1,7 +1,7 @@
 //! How large a ring becomes, and when it goes.
 
 use super::Carry;
-use super::worth::is_too_much;
+use super::worth::is_wasteful;
 use crate::device::{ALIGNMENT, Stream};
 use crate::home::Shared;
 use crate::planner::Planner;
@@ -75,8 +75,8 @@ impl Planner {
         Some(Growth { stream, more, bytes, whole, held, room })
     }
 
-    /// The request of so many bytes that the ring had no room for goes beside it. Gives the ring up if all of it together would be too
-    /// much: then the range serves the request from what was idle in the ring.
+    /// The request of so many bytes that the ring had no room for goes beside it. Gives the ring up if all of it together would be far
+    /// too much: then the range serves the request from what was idle in the ring.
     pub(crate) fn carry_aside(&mut self, shared: &Shared, bytes: u64) {
         self.carry.wanted = None;
         self.carry.ring.pass();
@@ -87,7 +87,7 @@ impl Planner {
         let busy = shared.counters.busy_bytes.get().saturating_add(bytes);
         let in_use = busy.saturating_add(shared.planned_bytes()).max(shared.counters.demand.get());
         let held = self.held().saturating_add(busy);
-        if self.carry.ring.bytes() >= self.carry.plan.target && is_too_much(held, in_use) {
+        if self.carry.ring.bytes() >= self.carry.plan.target && is_wasteful(held, in_use) {
             self.give_ring_up(shared);
         }
     }

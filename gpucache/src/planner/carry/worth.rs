@@ -32,8 +32,11 @@ const LITTLE: u64 = 2 << 20;
 const SHORT: u32 = 2;
 /// The ring goes at this sum: after four such entries, one after the other.
 const MOST_SHORTAGES: u32 = 4 * SHORT;
-/// A trial costs the memory of a ring for some entries, and pages that move.
-const TRIALS: Pace = Pace { first: 64, factor: 8, longest: 1 << 18 };
+/// All that a scope has may be this share more than was ever in use at once, before a ring goes for one request that it has no room for:
+/// as much as the range's best fit wastes in bad cases. Without a ring each carried array is a search in the range.
+const WASTE: u64 = 3;
+/// A trial costs the memory of a ring for some entries, and pages that move. What fails three times is not tried again for long.
+const TRIALS: Pace = Pace { first: 64, factor: 64, longest: 1 << 18 };
 
 impl Worth {
     /// Whether a ring may grow, or begin, in this entry.
@@ -61,7 +64,7 @@ impl Worth {
     /// entries found it too small, or both together too large.
     pub(super) fn is_over(&mut self, reserved: Option<u64>) -> bool {
         let is_short = std::mem::take(&mut self.is_short);
-        let is_too_large = reserved.is_some_and(|reserved| is_too_much(reserved, self.in_both));
+        let is_too_large = reserved.is_some_and(|reserved| reserved > allowed(self.in_both));
         self.shortages = match is_short || is_too_large {
             true => self.shortages + SHORT,
             false => self.shortages.saturating_sub(1),
@@ -85,9 +88,9 @@ impl Worth {
     }
 }
 
-/// Whether more bytes are reserved than should be where at most `in_use` were ever in use at once.
-pub(super) fn is_too_much(reserved: u64, in_use: u64) -> bool {
-    reserved > allowed(in_use)
+/// Whether so much more is reserved than was ever in use at once that a ring is to go at once.
+pub(super) fn is_wasteful(reserved: u64, in_use: u64) -> bool {
+    reserved > in_use.saturating_add(in_use / WASTE).saturating_add(LITTLE)
 }
 
 /// As many bytes may be reserved where so many are in use at once.
@@ -153,7 +156,7 @@ mod tests {
                 worth.gave_up(entry);
             }
         }
-        assert_eq!(trials, [0, 64, 640, 5312, 42752]);
+        assert_eq!(trials, [0, 64, 4224]);
         worth.forget_waits();
         assert!(worth.may_try(0));
     }
