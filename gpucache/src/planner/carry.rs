@@ -131,11 +131,6 @@ impl Carry {
         self.slack = UNKNOWN;
     }
 
-    /// So many bytes are in use in arena and ring.
-    pub(super) fn note_use(&mut self, in_use: u64) {
-        self.worth.note_use(in_use);
-    }
-
     /// As many bytes as `room` may be in use in arena and ring before that is noted. Returns how many in the arena.
     pub(super) fn set_room(&mut self, room: u64, in_ring: u64) -> u64 {
         self.slack = room as i64 - in_ring as i64;

@@ -78,7 +78,6 @@ impl Planner {
     pub(super) fn note_use(&mut self, shared: &Shared) {
         let (live, in_ring) = (shared.lease.live(), shared.ring.live());
         self.footprint.peak = self.footprint.peak.max(live);
-        self.carry.note_use(live + in_ring);
         let room = shared.counters.note_planned_use(live + in_ring, &shared.returns);
         self.hot.room = self.carry.set_room(room, in_ring).clamp(live, self.footprint.peak);
     }

@@ -1,7 +1,8 @@
 //! How large a ring becomes, and when it goes.
 
 use super::Carry;
-use super::worth::is_wasteful;
+use super::worth::{is_wasteful, room};
+use crate::base::amounts::total;
 use crate::device::{ALIGNMENT, Stream};
 use crate::home::Shared;
 use crate::planner::Planner;
@@ -52,12 +53,12 @@ impl Planner {
     pub(crate) fn wanted_growth(&mut self, shared: &Shared) -> Option<Growth> {
         let wanted = self.carry.wanted?;
         let stream = self.plans.stream()?.clone();
+        let left = room(self.in_use(shared, wanted)).saturating_sub(self.held(shared));
         let Carry { ring, waits, plan, worth, .. } = &mut self.carry;
         if ring.regions() > MOST_REGIONS || !waits.is_over(self.entry.number) || !worth.may_try(self.entry.number) {
             return None;
         }
         let held = ring.bytes();
-        let left = worth.limit(shared.ring.live().saturating_add(wanted)).saturating_sub(held);
         let (wanted, step) = (wanted.checked_next_multiple_of(ALIGNMENT)?, (held / STEP).min(left));
         let lacks = ring.lacks(wanted);
         if lacks > left {
@@ -84,10 +85,8 @@ impl Planner {
         if !self.carry.is_there() {
             return;
         }
-        let busy = shared.counters.busy_bytes.get().saturating_add(bytes);
-        let in_use = busy.saturating_add(shared.planned_bytes()).max(shared.counters.demand.get());
-        let held = self.held().saturating_add(busy);
-        if self.carry.ring.bytes() >= self.carry.plan.target && is_wasteful(held, in_use) {
+        let is_full = self.carry.ring.bytes() >= self.carry.plan.target;
+        if is_full && is_wasteful(self.held(shared).saturating_add(bytes), self.in_use(shared, bytes)) {
             self.give_ring_up(shared);
         }
     }
@@ -98,9 +97,16 @@ impl Planner {
         self.vacate_ring(shared);
     }
 
-    /// Bytes of arena and ring.
-    fn held(&self) -> u64 {
-        self.carry.ring.bytes().saturating_add(self.arena.as_ref().map_or(0, |arena| arena.bytes))
+    /// The most bytes of the scope that were ever in use at once, or that are with so many more.
+    fn in_use(&self, shared: &Shared, more: u64) -> u64 {
+        let now = total([shared.counters.busy_bytes.get(), shared.planned_bytes(), more]);
+        now.max(shared.counters.demand.get())
+    }
+
+    /// Bytes of arena and ring, and of what is in use beside them.
+    fn held(&self, shared: &Shared) -> u64 {
+        let arena = self.arena.as_ref().map_or(0, |arena| arena.bytes);
+        total([self.carry.ring.bytes(), arena, shared.counters.busy_bytes.get()])
     }
 
     /// Whether it has one, or had it until it was taken away.
@@ -127,7 +133,6 @@ impl Planner {
             let id = ArenaId::next();
             self.carry.id = Some(id);
             self.carry.records.join(id);
-            self.carry.worth.begin();
             self.carry.begin(self.learning.notes);
         }
         self.carry.ring.add_region(address, bytes);
@@ -199,20 +204,20 @@ impl Planner {
         if shared.ring.is_lost() || !self.needs_ring(shared.ring.live()) {
             return self.lose_ring(shared);
         }
-        if self.is_ring_too_large() {
+        if self.is_ring_too_large(shared) {
             return self.give_ring_up(shared);
         }
         self.shorten_ring(shared);
     }
 
-    /// Whether too much is reserved in arena and ring for what was ever in use in them at once.
-    fn is_ring_too_large(&mut self) -> bool {
-        // What the turns of a ring need is known beforehand, and was weighed when the plan was made.
-        let is_measured = self.carry.plan.target == 0;
-        let held = self.held();
+    /// Whether too much is reserved in arena and ring, and beside them, for what was ever in use at once.
+    fn is_ring_too_large(&mut self, shared: &Shared) -> bool {
         if self.entry.aside > 0 && self.carry.served() == self.carry.served_before {
             self.carry.worth.note_shortage();
         }
-        self.carry.worth.is_over(is_measured.then_some(held))
+        // What the turns of a ring need is known beforehand, and was weighed when the plan was made.
+        let is_measured = self.carry.plan.target == 0;
+        let is_too_large = is_measured && self.held(shared) > room(self.in_use(shared, 0));
+        self.carry.worth.is_over(is_too_large)
     }
 }

@@ -2,20 +2,16 @@
 //!
 //! A ring lays arrays side by side that are dropped in the order of their births. If they are dropped in another order, live arrays of
 //! unlike sizes leave gaps between them, and the ring takes up to 2.5 times the bytes that are alive in it. The range's best fit
-//! needs 1.1 to 1.6 times as many then. So a ring may have little more bytes than were ever in use in it at once. A ring that
-//! has too little room all the same is given up: then the range serves what the ring carried. A ring is tried again after a
-//! while, and ever more rarely.
+//! needs 1.1 to 1.6 times as many then. So a scope with a ring may have little more memory than it ever had in use at once. If that is
+//! too little the ring is given up, and the range serves what the ring carried. A ring is tried again after a while, and ever
+//! more rarely.
 
 use crate::planner::backoff::{Backoff, Pace};
 
 /// What is known of a ring's use.
 #[derive(Debug, Default)]
 pub(super) struct Worth {
-    /// The most bytes that are known to have been in use at once in the ring.
-    in_ring: u64,
-    /// The most bytes that were ever in use at once in arena and ring together.
-    in_both: u64,
-    /// Whether this entry had a request for which the ring would have become too large.
+    /// Whether the ring was too small in this entry.
     is_short: bool,
     /// Rises with each entry in which the ring was too small or too large, and falls with each other one.
     shortages: u32,
@@ -23,10 +19,10 @@ pub(super) struct Worth {
     trials: Backoff,
 }
 
-/// Ring and arena may have this share more bytes than were in use in them at once: less than the range's best fit wastes where sizes
-/// vary, and enough for the ends of turns.
-const SHARE: u64 = 6;
-/// A page of the device, by which a ring may be larger in any case.
+/// A scope with a ring may have this share more bytes than it ever had in use at once: as much as the range's best fit wastes where sizes
+/// vary. With a sixth, a state that grows and begins anew finds no room in its ring, and calls the device in one of 16 entries.
+const SHARE: u64 = 4;
+/// A page of the device, which a scope may have more in any case.
 const LITTLE: u64 = 2 << 20;
 /// What an entry adds in which the ring was too small or too large; any other one takes 1 off.
 const SHORT: u32 = 2;
@@ -44,27 +40,15 @@ impl Worth {
         self.trials.is_over(entry)
     }
 
-    /// How many bytes the ring may have. So many were to be in use in it just now.
-    pub(super) fn limit(&mut self, in_use: u64) -> u64 {
-        self.in_ring = self.in_ring.max(in_use);
-        allowed(self.in_ring)
-    }
-
-    /// So many bytes are in use in arena and ring together.
-    pub(super) fn note_use(&mut self, in_use: u64) {
-        self.in_both = self.in_both.max(in_use);
-    }
-
     /// A request found no room, since the ring would have become larger than its limit, or the ring served nothing.
     pub(super) fn note_shortage(&mut self) {
         self.is_short = true;
     }
 
-    /// An entry ends, with so many bytes `reserved` in arena and ring together, if that counts. Whether the ring is to be given up: too many
-    /// entries found it too small, or both together too large.
-    pub(super) fn is_over(&mut self, reserved: Option<u64>) -> bool {
+    /// An entry ends, which found too much reserved or not. Whether the ring is to be given up: it was too small in too many entries, or too
+    /// large.
+    pub(super) fn is_over(&mut self, is_too_large: bool) -> bool {
         let is_short = std::mem::take(&mut self.is_short);
-        let is_too_large = reserved.is_some_and(|reserved| reserved > allowed(self.in_both));
         self.shortages = match is_short || is_too_large {
             true => self.shortages + SHORT,
             false => self.shortages.saturating_sub(1),
@@ -78,11 +62,6 @@ impl Worth {
         self.shortages = 0;
     }
 
-    /// Another ring begins.
-    pub(super) fn begin(&mut self) {
-        (self.in_ring, self.shortages) = (0, 0);
-    }
-
     pub(super) fn forget_waits(&mut self) {
         self.trials = Backoff::default();
     }
@@ -93,8 +72,8 @@ pub(super) fn is_wasteful(reserved: u64, in_use: u64) -> bool {
     reserved > in_use.saturating_add(in_use / WASTE).saturating_add(LITTLE)
 }
 
-/// As many bytes may be reserved where so many are in use at once.
-fn allowed(in_use: u64) -> u64 {
+/// As many bytes a scope with a ring may have where so many were in use at once.
+pub(super) fn room(in_use: u64) -> u64 {
     in_use.saturating_add(in_use / SHARE).saturating_add(LITTLE)
 }
 
@@ -102,48 +81,34 @@ fn allowed(in_use: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const IN_USE: u64 = 60 << 20;
-    const TOO_MUCH: u64 = IN_USE + IN_USE / SHARE + LITTLE + 1;
-
-    /// The entry after which the ring goes, if entries of these kinds come over and over: too small (`true`) or as it should be.
-    fn goes_after(kinds: &[bool]) -> Option<usize> {
+    /// The entry after which the ring goes, if entries of these kinds come over and over: too small or too large (`true`), or as it
+    /// should be.
+    fn goes_after(kinds: &[bool], is_too_large: bool) -> Option<usize> {
         let mut worth = Worth::default();
-        kinds.iter().cycle().take(1000).position(|&is_short| {
-            if is_short {
+        kinds.iter().cycle().take(1000).position(|&is_bad| {
+            if is_bad && !is_too_large {
                 worth.note_shortage();
             }
-            worth.is_over(None)
+            worth.is_over(is_bad && is_too_large)
         })
     }
 
     #[test]
-    fn a_ring_goes_that_is_too_small_in_more_than_a_third_of_all_entries() {
-        assert_eq!(goes_after(&[true]), Some(3));
-        assert!(goes_after(&[true, false]).is_some());
-        assert_eq!(goes_after(&[true, false, false]), None);
-        assert_eq!(goes_after(&[false]), None);
+    fn a_ring_goes_that_is_too_small_or_too_large_in_more_than_a_third_of_all_entries() {
+        for is_too_large in [false, true] {
+            assert_eq!(goes_after(&[true], is_too_large), Some(3));
+            assert!(goes_after(&[true, false], is_too_large).is_some());
+            assert_eq!(goes_after(&[true, false, false], is_too_large), None);
+            assert_eq!(goes_after(&[false], is_too_large), None);
+        }
     }
 
     #[test]
-    fn a_ring_goes_that_is_too_large_beside_its_arena() {
-        let mut worth = Worth::default();
-        worth.note_use(IN_USE);
-        let entries: Vec<bool> = (0..4).map(|_| worth.is_over(Some(TOO_MUCH))).collect();
-        assert_eq!(entries, [false, false, false, true]);
-        let mut worth = Worth::default();
-        worth.note_use(IN_USE);
-        assert!((0..1000).all(|_| !worth.is_over(Some(TOO_MUCH - 1))));
-        assert!((0..1000).all(|_| !worth.is_over(None)), "what the turns need is known");
-    }
-
-    #[test]
-    fn a_ring_may_grow_with_what_was_in_use_in_it() {
-        let mut worth = Worth::default();
-        assert_eq!(worth.limit(IN_USE), TOO_MUCH - 1);
-        assert_eq!(worth.limit(0), worth.limit(IN_USE), "what was in use counts");
-        worth.begin();
-        assert_eq!(worth.limit(0), LITTLE, "in another ring it does not");
-        assert_eq!(worth.limit(u64::MAX), u64::MAX);
+    fn there_is_room_for_a_page_and_a_share_of_what_is_in_use() {
+        assert_eq!((room(0), room(400 << 20)), (LITTLE, (500 << 20) + LITTLE));
+        assert_eq!(room(u64::MAX), u64::MAX);
+        assert!(is_wasteful(LITTLE + 1, 0) && !is_wasteful(LITTLE, 0));
+        assert!(!is_wasteful(u64::MAX, u64::MAX));
     }
 
     #[test]
