@@ -1,7 +1,7 @@
 //! How large a ring becomes, and when it goes.
 
 use super::Carry;
-use super::worth::{is_wasteful, room};
+use super::worth::{most, room};
 use crate::base::amounts::total;
 use crate::device::{ALIGNMENT, Stream};
 use crate::home::Shared;
@@ -53,7 +53,9 @@ impl Planner {
     pub(crate) fn wanted_growth(&mut self, shared: &Shared) -> Option<Growth> {
         let wanted = self.carry.wanted?;
         let stream = self.plans.stream()?.clone();
-        let left = room(self.in_use(shared, wanted)).saturating_sub(self.held(shared));
+        let (in_use, held) = (self.in_use(shared, wanted), self.held(shared));
+        let left = room(in_use).saturating_sub(held);
+        let most = most(in_use, self.plans.grows()).saturating_sub(held);
         let Carry { ring, waits, plan, worth, .. } = &mut self.carry;
         if ring.regions() > MOST_REGIONS || !waits.is_over(self.entry.number) || !worth.may_try(self.entry.number) {
             return None;
@@ -61,7 +63,7 @@ impl Planner {
         let held = ring.bytes();
         let (wanted, step) = (wanted.checked_next_multiple_of(ALIGNMENT)?, (held / STEP).min(left));
         let lacks = ring.lacks(wanted);
-        if lacks > left {
+        if lacks > left && (lacks > wanted / 2 || lacks > most) {
             worth.note_shortage();
             return None;
         }
@@ -86,7 +88,8 @@ impl Planner {
             return;
         }
         let is_full = self.carry.ring.bytes() >= self.carry.plan.target;
-        if is_full && is_wasteful(self.held(shared).saturating_add(bytes), self.in_use(shared, bytes)) {
+        let most = most(self.in_use(shared, bytes), self.plans.grows());
+        if is_full && self.held(shared).saturating_add(bytes) > most {
             self.give_ring_up(shared);
         }
     }
@@ -217,7 +220,7 @@ impl Planner {
         }
         // What the turns of a ring need is known beforehand, and was weighed when the plan was made.
         let is_measured = self.carry.plan.target == 0;
-        let is_too_large = is_measured && self.held(shared) > room(self.in_use(shared, 0));
+        let is_too_large = is_measured && self.held(shared) > most(self.in_use(shared, 0), self.plans.grows());
         self.carry.worth.is_over(is_too_large)
     }
 }

@@ -28,9 +28,11 @@ const LITTLE: u64 = 2 << 20;
 const SHORT: u32 = 2;
 /// The ring goes at this sum: after four such entries, one after the other.
 const MOST_SHORTAGES: u32 = 4 * SHORT;
-/// All that a scope has may be this share more than was ever in use at once, before a ring goes for one request that it has no room for:
-/// as much as the range's best fit wastes in bad cases. Without a ring each carried array is a search in the range.
-const WASTE: u64 = 3;
+/// It may have this share more before the ring goes, and where the ring lacks less than half of a request. Without a ring each carried
+/// array is a search in the range, and memory beside an idle ring.
+const MOST: u64 = 3;
+/// The same where sizes grow: three arrays one behind the other then need more than any two had in use.
+const MOST_GROWING: u64 = 2;
 /// A trial costs the memory of a ring for some entries, and pages that move. What fails three times is not tried again for long.
 const TRIALS: Pace = Pace { first: 64, factor: 64, longest: 1 << 18 };
 
@@ -67,14 +69,18 @@ impl Worth {
     }
 }
 
-/// Whether so much more is reserved than was ever in use at once that a ring is to go at once.
-pub(super) fn is_wasteful(reserved: u64, in_use: u64) -> bool {
-    reserved > in_use.saturating_add(in_use / WASTE).saturating_add(LITTLE)
+/// As many bytes a scope with a ring has at most where so many were in use at once, and sizes may grow.
+pub(super) fn most(in_use: u64, grows: bool) -> u64 {
+    with_share(in_use, if grows { MOST_GROWING } else { MOST })
 }
 
-/// As many bytes a scope with a ring may have where so many were in use at once.
+/// As many bytes it may have if the ring grows for a request.
 pub(super) fn room(in_use: u64) -> u64 {
-    in_use.saturating_add(in_use / SHARE).saturating_add(LITTLE)
+    with_share(in_use, SHARE)
+}
+
+fn with_share(in_use: u64, share: u64) -> u64 {
+    in_use.saturating_add(in_use / share).saturating_add(LITTLE)
 }
 
 #[cfg(test)]
@@ -107,8 +113,7 @@ mod tests {
     fn there_is_room_for_a_page_and_a_share_of_what_is_in_use() {
         assert_eq!((room(0), room(400 << 20)), (LITTLE, (500 << 20) + LITTLE));
         assert_eq!(room(u64::MAX), u64::MAX);
-        assert!(is_wasteful(LITTLE + 1, 0) && !is_wasteful(LITTLE, 0));
-        assert!(!is_wasteful(u64::MAX, u64::MAX));
+        assert_eq!([false, true].map(|grows| most(600 << 20, grows)), [800, 900].map(|mib| (mib << 20) + LITTLE));
     }
 
     #[test]
