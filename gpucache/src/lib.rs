@@ -34,8 +34,8 @@
 //! # The way through the code
 //! `scope` (names, guards) → `doctor` (what is wrong with a scope) → `report` (what the process does, read as plain data) → `placed` (arrays that may rest on the host) → `array` (types), and beside it `foreign` (what other crates allocate) → `cache` (blocks of bytes under a key) → `planner` (which plan serves an entry) →
 //! `home` (who may touch a cache) → `pressure` (who gives memory back) and `record` (a block's lives) → `range` (addresses) →
-//! `order` (streams) → `device` (a machine) → `trace` (what happened) → `base`, `plan` (pure: which addresses an entry will need) and `placement` (pure: what rests on the host, and when). Each module uses
-//! only those after it; `DESIGN.md` says why.
+//! `order` (streams) → `device` (a machine) → `trace` (what happened) → `base`, and the crate `gpucache-plan` (pure: which addresses an entry
+//! will need, what rests on the host, and when). Each module uses only those after it; `DESIGN.md` says why.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -52,7 +52,6 @@ pub mod foreign;
 mod home;
 mod order;
 mod placed;
-mod placement;
 pub mod plan;
 mod planner;
 mod pressure;

@@ -1,4 +1,4 @@
-//! The layers of `gpucache`: no module uses one above it, `unsafe` stands where it may, and files stay short.
+//! The layers of the crate `gpucache`: no module uses one above it, `unsafe` stands where it may, and files stay short.
 //!
 //! Code is judged by its tokens, so that macros and conditional code count like everything else. A module of the same
 //! rank is not below, and so is not used either. Only `lib.rs` uses all.
@@ -24,7 +24,7 @@ const LAYERS: [&[&str]; 15] = [
     &["order"],
     &["device"],
     &["trace"],
-    &["base", "placement", "plan"],
+    &["base", "plan"],
 ];
 
 /// Where `unsafe` may stand.

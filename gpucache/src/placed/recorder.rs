@@ -1,7 +1,7 @@
 //! The order of uses in the entries of a scope, on each thread, and the moves that are made by it.
 //!
 //! What is fetched in an entry of the outermost scope is written down. Once two entries in a row were alike, the next use of
-//! everything is known, and where arrays had to leave, a schedule of moves is computed ([`schedule`](crate::placement::schedule)): from then on the
+//! everything is known, and where arrays had to leave, a schedule of moves is computed ([`schedule`](gpucache_plan::offload::schedule)): from then on the
 //! entry is followed, and each use makes the moves that are due before it, while the recorder is not borrowed. An entry that differs is written down anew, and what has
 //! to leave is what was used least recently.
 //!
@@ -29,7 +29,7 @@ use super::sampling;
 use super::yard::{Rests, Tag, Yard};
 use crate::base::held::Held;
 use crate::cache::current::{self, Entry};
-use crate::placement::{Access, What};
+use gpucache_plan::offload::{Access, What};
 
 /// An array of an entry: its slot's number, or with [`BORN`] its place among those that the entry made.
 pub(super) type Name = u64;

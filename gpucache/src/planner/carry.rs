@@ -11,10 +11,10 @@ use super::backoff::{Backoff, Pace};
 use super::effects::Vacated;
 use crate::device::{ALIGNMENT, Stream};
 use crate::home::Shared;
-use crate::plan::{Envelope, Ring, Turns};
 use crate::pressure::transit::Transit;
 use crate::range::Taken;
 use crate::record::{ArenaId, DropPath, Record, Request, Stack};
+use gpucache_plan::entries::{Envelope, Ring, Turns};
 use shortening::Shortening;
 
 /// The ring of a scope's plans.

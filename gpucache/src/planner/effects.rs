@@ -5,10 +5,10 @@ use crate::base::subscriber::is_heard;
 use crate::device::Stream;
 #[cfg(feature = "tracing")]
 use crate::home::{Deviations, Sample};
-use crate::plan::Evicted;
 use crate::pressure::lease::Leased;
 use crate::pressure::transit::Transit;
 use crate::record::{ArenaId, Stack};
+use gpucache_plan::entries::Evicted;
 
 use super::refused::Refused;
 

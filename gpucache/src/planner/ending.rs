@@ -15,7 +15,7 @@ use super::learner::Learner;
 use crate::base::subscriber::is_heard;
 use crate::device::Stream;
 use crate::home::Shared;
-use crate::plan::Scratch;
+use gpucache_plan::entries::Scratch;
 
 /// What is recorded, and what for.
 #[derive(Default)]

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::backoff::{Backoff, Pace};
-use crate::plan::{Envelope, Growth, Log, Scratch};
+use gpucache_plan::entries::{Envelope, Growth, Log, Scratch};
 
 /// What was recorded, and what it led to.
 #[derive(Debug, Default)]

@@ -32,6 +32,7 @@ mod arena;
 mod backoff;
 mod carry;
 mod curiosity;
+mod draft;
 mod effects;
 mod ending;
 mod fate;
@@ -48,8 +49,8 @@ use std::mem::offset_of;
 
 use crate::device::Stream;
 use crate::home::Shared;
-use crate::plan::Cursor;
 use crate::record::{ArenaId, Door, DropPath, Stack};
+use gpucache_plan::entries::Cursor;
 
 use arena::{Arena, Escaped};
 use carry::Carry;

@@ -4,8 +4,8 @@
 use super::Planner;
 use super::fate::Course;
 use crate::home::{Deviations, Fact, Facts, Sample, Shared};
-use crate::plan::{Deviation, Log};
 use crate::record::Request;
+use gpucache_plan::entries::{Deviation, Log};
 
 /// What is noted of the entry that is under way.
 #[derive(Default)]

@@ -5,9 +5,10 @@
 //! that is not active has a cursor only with its draft: the block has room for no other.
 
 use super::carry::CarryPlan;
+use super::draft::Draft;
 use crate::device::Stream;
 use crate::home::PlanCounters;
-use crate::plan::{Cursor, Draft, Envelope, Growth, Log, Scratch};
+use gpucache_plan::entries::{Cursor, Envelope, Growth, Log, Scratch};
 
 #[derive(Default)]
 pub(super) struct Plans {

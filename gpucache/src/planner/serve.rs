@@ -3,8 +3,8 @@
 use super::Planner;
 use crate::device::Stream;
 use crate::home::Shared;
-use crate::plan::{Answer, Deviation, Served};
 use crate::record::{Dims, Record, Request};
+use gpucache_plan::entries::{Answer, Deviation, Served};
 
 impl Planner {
     /// Serves the request that the plan expects now, if nothing else is to be done: no call is made from here, so that

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use super::{Seen, name_of};
 use crate::cache::current::{self, Entry};
 use crate::placed::yard::Tag;
-use crate::placement::Access;
+use gpucache_plan::offload::Access;
 
 /// How many uses are laid out at most.
 const MOST: usize = 64;

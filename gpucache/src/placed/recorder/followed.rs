@@ -16,7 +16,7 @@ use crate::placed::placement::Placement;
 use crate::placed::sampling::Sampling;
 use crate::placed::speed::add;
 use crate::placed::yard::{Rests, Yard};
-use crate::placement::What;
+use gpucache_plan::offload::What;
 
 /// Of eight entries so many may have arrays asked for before less room has to do: that costs more copies in each.
 const MOST_MISSED: u32 = 2;
