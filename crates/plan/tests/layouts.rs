@@ -4,7 +4,9 @@
 
 mod exact;
 
-use exact::{buffers, optimum};
+use exact::buffers;
+#[cfg(feature = "exact")]
+use exact::optimum;
 use gpucache_plan::{Buffer, Layout, LayoutError, Solver, TooLarge, check, improve, layout, lower_bound};
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
@@ -17,13 +19,21 @@ fn within(budget: Duration) -> impl FnMut() -> bool {
 
 /// Works until the height is proven minimal, or for this many questions whether to stop.
 fn solve(buffers: &[Buffer], questions: usize) -> Solver {
-    let mut solver = Solver::new(buffers).unwrap();
+    let mut solver = solver(buffers);
     let mut left = questions;
     solver.improve(0, &mut || {
         left = left.saturating_sub(1);
         left == 0
     });
     solver
+}
+
+/// The solver that tries most.
+fn solver(buffers: &[Buffer]) -> Solver {
+    #[cfg(feature = "exact")]
+    return Solver::exact(buffers).unwrap();
+    #[cfg(not(feature = "exact"))]
+    Solver::new(buffers).unwrap()
 }
 
 proptest! {
@@ -36,6 +46,7 @@ proptest! {
         prop_assert!(found.height >= lower_bound(&buffers));
     }
 
+    #[cfg(feature = "exact")]
     #[test]
     fn search_finds_and_proves_the_optimum(buffers in buffers(7, 10, 12)) {
         let solver = solve(&buffers, 10_000);
@@ -47,7 +58,7 @@ proptest! {
 
     #[test]
     fn slices_end_where_one_run_does(buffers in buffers(60, 20, 100), slice in 1usize..5) {
-        let mut sliced = Solver::new(&buffers).unwrap();
+        let mut sliced = solver(&buffers);
         for _ in 0..200 {
             let mut left = slice;
             let done = sliced.improve(0, &mut || { left -= 1; left == 0 });

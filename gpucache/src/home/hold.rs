@@ -11,6 +11,7 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+#[cfg(debug_assertions)]
 use crate::base::held::Held;
 use crate::base::sync::{AtomicU64, UnsafeCell, yield_now};
 

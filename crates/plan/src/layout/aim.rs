@@ -24,6 +24,7 @@ impl Aim {
     }
 
     /// The target in hand.
+    #[cfg(feature = "exact")]
     pub(super) fn target(&self) -> u64 {
         self.target
     }

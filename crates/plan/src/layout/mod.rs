@@ -5,8 +5,8 @@
 //!
 //! The way of a problem: `problem` compresses time to maximal cliques. `solver` decides what runs next. A pass of `portfolio`
 //! walks the `skyline` and places the best buffer that fits on its lowest lines, which `index` finds. `backward` goes backwards
-//! in time by best fit. `restart` repeats passes in orders weighted by earlier failures. `search` is an exact search at a
-//! fixed height for small, tight problems; `aim` chooses these heights. `check` proves a layout.
+//! in time by best fit. `restart` repeats passes in orders weighted by earlier failures. `search` (feature `exact`) is
+//! an exact search at a fixed height for small, tight problems; `aim` chooses these heights. `check` proves a layout.
 
 mod aim;
 mod backward;
@@ -17,6 +17,7 @@ mod portfolio;
 mod problem;
 mod random;
 mod restart;
+#[cfg(feature = "exact")]
 mod search;
 mod skyline;
 mod solver;

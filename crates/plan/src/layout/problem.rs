@@ -28,6 +28,7 @@ impl Item {
         u64::from(self.upper - self.lower)
     }
 
+    #[cfg(feature = "exact")]
     pub(super) fn sections(&self) -> std::ops::Range<usize> {
         self.lower as usize..self.upper as usize
     }

@@ -1,15 +1,17 @@
-//! The schedule: a fast portfolio of skyline passes and one backwards in time, then conflict-weighted passes and exact search in turn, each aimed at
-//! heights between what is proven impossible and what is known; in slices as short as the caller likes.
+//! The schedule: a fast portfolio of skyline passes and one backwards in time, then conflict-weighted passes, with the feature `exact` in turn
+//! with an exact search, each aimed at heights between what is proven impossible and what is known; in slices as short as the caller likes.
 //!
 //! Invariants: `offsets` is a valid layout of height `height`; no layout is lower than `bound`; what is computed depends on
 //! the problem alone, time only decides how far it gets.
+
+#[cfg(feature = "exact")]
+mod exact;
 
 use crate::layout::aim::Aim;
 use crate::layout::backward::Backward;
 use crate::layout::portfolio::{self, PORTFOLIO};
 use crate::layout::problem::Problem;
 use crate::layout::restart::Restarts;
-use crate::layout::search::{Outcome, Search};
 use crate::layout::skyline::{Skyline, Step, UNLIMITED};
 use crate::layout::{Buffer, Layout, TooLarge};
 
@@ -22,6 +24,8 @@ enum Job {
     Backward,
     /// A weighted pass.
     Restart,
+    /// An attempt of the exact search.
+    #[cfg(feature = "exact")]
     Search,
 }
 
@@ -53,12 +57,12 @@ pub struct Solver {
     skyline: Skyline,
     backward: Backward,
     restarts: Restarts,
-    search: Option<Search>,
+    #[cfg(feature = "exact")]
+    exact: exact::Exact,
     job: Option<Job>,
     /// Jobs begun.
     jobs: usize,
     pass_aim: Aim,
-    search_aim: Aim,
     offsets: Vec<u64>,
     height: u64,
     bound: u64,
@@ -93,11 +97,11 @@ impl Solver {
             skyline: Skyline::new(&problem),
             backward: Backward::default(),
             restarts: Restarts::new(&problem),
-            search: None,
+            #[cfg(feature = "exact")]
+            exact: exact::Exact::default(),
             job: None,
             jobs: 0,
             pass_aim: Aim::new(1),
-            search_aim: Aim::new(2),
             problem,
         })
     }
@@ -199,21 +203,14 @@ impl Solver {
         if job < FIRST_JOBS {
             return self.begin_first(job);
         }
-        if job == FIRST_JOBS {
-            self.search = Search::new(&self.problem);
+        #[cfg(feature = "exact")]
+        if self.begin_search(job, low) {
+            return;
         }
-        match &mut self.search {
-            Some(search) if job.is_multiple_of(2) => {
-                search.begin(&self.problem, self.search_aim.next(low, self.height, grain));
-                self.job = Some(Job::Search);
-            }
-            _ => {
-                let order = self.restarts.order(&self.problem, &self.peaks);
-                let aim = self.pass_aim.next(low, self.height, grain);
-                self.skyline.begin(&self.problem, order, aim);
-                self.job = Some(Job::Restart);
-            }
-        }
+        let order = self.restarts.order(&self.problem, &self.peaks);
+        let aim = self.pass_aim.next(low, self.height, grain);
+        self.skyline.begin(&self.problem, order, aim);
+        self.job = Some(Job::Restart);
     }
 
     fn begin_first(&mut self, job: usize) {
@@ -238,6 +235,7 @@ impl Solver {
             self.begin(target);
         }
         match self.job {
+            #[cfg(feature = "exact")]
             Some(Job::Search) => self.go_on_searching(stop),
             Some(Job::Backward) => self.go_on_backward(stop),
             _ => self.go_on_passing(stop),
@@ -267,26 +265,6 @@ impl Solver {
         let Some(height) = self.backward.advance(&self.problem, stop) else { return false };
         let offsets = std::mem::take(&mut self.backward).offsets;
         self.adopt(offsets, height);
-        self.job = None;
-        true
-    }
-
-    /// False if asked to stop.
-    fn go_on_searching(&mut self, stop: &mut dyn FnMut() -> bool) -> bool {
-        let Some(search) = &mut self.search else { return true };
-        let outcome = search.advance(&self.problem, stop);
-        match outcome {
-            Outcome::Paused => return false,
-            Outcome::Exhausted => {}
-            Outcome::Impossible => self.bound = self.search_aim.target() + self.problem.grain,
-            Outcome::Found => {
-                let offsets = search.offsets().to_vec();
-                let ends = offsets.iter().zip(&self.problem.items).map(|(o, i)| o + i.size);
-                let height = ends.max().unwrap_or(0);
-                self.adopt(offsets, height);
-            }
-        }
-        self.search_aim.report(outcome == Outcome::Found);
         self.job = None;
         true
     }
