@@ -148,7 +148,7 @@ fn house() -> Found {
         }
     }
     let mut found = Found::default();
-    for root in ["../gpucache/src", "../crates/plan/src"] {
+    for root in ["../gpucache/src", "../crates/engine/src", "../crates/plan/src"] {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
         collect(&root, &root, &mut found);
     }

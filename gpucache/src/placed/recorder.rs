@@ -27,8 +27,8 @@ use super::accounts;
 use super::moves::Moves;
 use super::sampling;
 use super::yard::{Rests, Tag, Yard};
-use crate::base::held::Held;
-use crate::cache::current::{self, Entry};
+use gpucache_engine::base::held::Held;
+use gpucache_engine::cache::Entry;
 use gpucache_plan::offload::{Access, What};
 
 /// An array of an entry: its slot's number, or with [`BORN`] its place among those that the entry made.
@@ -115,7 +115,7 @@ pub(super) fn is_known(tag: &Tag, access: Access) -> bool {
 /// A use of `slot` is about to be made that is not known yet. Its end is to be told ([`ended`]) if it was written down.
 #[inline(never)]
 pub(super) fn note(slot: &Arc<impl Rests + 'static>, access: Access) -> Option<Noted> {
-    with_entry(current::outermost()?, |recorder, entry| recorder.note_use(entry, slot, access))?
+    with_entry(Entry::outermost()?, |recorder, entry| recorder.note_use(entry, slot, access))?
 }
 
 /// A use has ended.
@@ -127,7 +127,7 @@ pub(super) fn ended(noted: Noted) {
 /// An array is about to be made, and needs room: what is to leave before it does so now.
 #[inline(never)]
 pub(super) fn make_way() {
-    if let Some(entry) = current::outermost() {
+    if let Some(entry) = Entry::outermost() {
         with_entry(entry, |recorder, _| {
             if let Now::Following(followed) = &mut recorder.now {
                 followed.make_way();
@@ -208,7 +208,7 @@ fn make(due: Due) {
 /// `slot` was made just now.
 #[inline(never)]
 pub(super) fn born(slot: &Arc<impl Rests + 'static>) {
-    if let Some(entry) = current::outermost() {
+    if let Some(entry) = Entry::outermost() {
         with_entry(entry, |recorder, entry| recorder.bear(entry, slot));
     }
 }

@@ -23,6 +23,12 @@ pub struct Buffer {
 
 impl Buffer {
     /// Whether it has bytes and a lifetime.
+    ///
+    /// ```
+    /// use gpucache_plan::Buffer;
+    /// assert!(Buffer { lower: 0, upper: 2, size: 1024 }.occupies());
+    /// assert!(!Buffer { lower: 2, upper: 2, size: 1024 }.occupies());
+    /// ```
     pub fn occupies(&self) -> bool {
         self.size > 0 && self.lower < self.upper
     }
