@@ -22,7 +22,7 @@ seconds=${STORM_SECONDS:-60}
 # Those that neither count or measure memory, which a sanitizer takes too, nor run the compiler or a GPU.
 everywhere=(adoption conformance failed_work host_streams invalidate_all lives model_threads pools revocation revocation_storm
     shortage storm stream_crowd)
-by_address=(async_scopes deviations faults model plan planned programs range)
+by_address=(async_scopes deviations faults model planned programs range)
 
 # Runs tests with flags of the compiler, in a folder for those. To optimize the crate saves more time than it takes.
 tests() {
@@ -30,14 +30,16 @@ tests() {
     shift 2
     printf '\n== %s: %s\n' "$folder" "$*"
     RUSTC_BOOTSTRAP=1 RUSTFLAGS="$flags" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/$folder" \
-        cargo test --config profile.dev.package.gpucache.opt-level=1 --target "$host" --no-default-features \
+        cargo test --config profile.dev.package.gpucache.opt-level=1 \
+            --config profile.dev.package.gpucache-engine.opt-level=1 --config profile.dev.package.gpucache-plan.opt-level=1 \
+            --target "$host" --no-default-features \
         --no-fail-fast "$@"
 }
 
 address() {
     local flags=-Zsanitizer=address
     LSAN_OPTIONS="suppressions=$PWD/tests/sanitize/leaks.supp:print_suppressions=0" STORM_SECONDS=$((seconds / 3)) \
-        tests address "$flags" --package gpucache --package gpucache-tests --lib \
+        tests address "$flags" --package gpucache --package gpucache-engine --package gpucache-plan --package gpucache-tests --lib \
         "${everywhere[@]/#/--test=}" "${by_address[@]/#/--test=}"
     # Its endings leave arrays lying around, as programs do, and nothing is freed while a process exits.
     ASAN_OPTIONS=detect_leaks=0 tests address "$flags" --package gpucache-tests --test=exit

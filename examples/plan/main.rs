@@ -83,7 +83,7 @@ fn run(args: &Args) -> Result<()> {
 
 fn lay_out(args: &Args, file: &Path, table: &Table, budget: Duration) -> Result<(Layout, Outcome)> {
     let start = Instant::now();
-    let mut solver = Solver::new(&table.buffers).with_context(|| format!("{}", file.display()))?;
+    let mut solver = Solver::exact(&table.buffers).with_context(|| format!("{}", file.display()))?;
     solver.improve(args.capacity.unwrap_or(0), &mut || start.elapsed() >= budget);
     let layout = solver.layout();
     let milliseconds = start.elapsed().as_secs_f64() * 1e3;

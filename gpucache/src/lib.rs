@@ -32,10 +32,10 @@
 //! - Everything builds without CUDA; the driver is loaded when a GPU is asked for.
 //!
 //! # The way through the code
-//! `scope` (names, guards) → `doctor` (what is wrong with a scope) → `report` (what the process does, read as plain data) → `placed` (arrays that may rest on the host) → `array` (types), and beside it `foreign` (what other crates allocate) → `cache` (blocks of bytes under a key) → `planner` (which plan serves an entry) →
-//! `home` (who may touch a cache) → `pressure` (who gives memory back) and `record` (a block's lives) → `range` (addresses) →
-//! `order` (streams) → `device` (a machine) → `trace` (what happened) → `base`, `plan` (pure: which addresses an entry will need) and `placement` (pure: what rests on the host, and when). Each module uses
-//! only those after it; `DESIGN.md` says why.
+//! `scope` (names, guards) → `doctor` (what is wrong with a scope) → `report` (what the process does, read as plain data) → `placed` (arrays
+//! that may rest on the host) → `array` (types), and beside it `foreign` (what other crates allocate) → `device` (handles of streams).
+//! Each module uses only those after it. Below them are two crates: `gpucache-engine` serves bytes on a stream, and its first page tells how a
+//! request passes through it; `gpucache-plan` computes layouts and moves. `DESIGN.md` says why.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -43,24 +43,15 @@
 compile_error!("gpucache's feature `foreign` is for Linux on x86-64 or AArch64: enable it for that target alone");
 
 mod array;
-mod base;
-mod cache;
 pub mod device;
 mod doctor;
 #[cfg(feature = "foreign")]
 pub mod foreign;
-mod home;
-mod order;
 mod placed;
-mod placement;
 pub mod plan;
-mod planner;
-mod pressure;
-mod range;
-mod record;
 mod report;
 mod scope;
-pub mod trace;
+pub use gpucache_engine::trace;
 
 #[cfg(feature = "cuda")]
 pub use cudarc;
@@ -68,17 +59,14 @@ pub use cudarc;
 pub use array::{Allocate, Arguments, Array, Element, Shape};
 #[cfg(feature = "cuda")]
 pub use array::{ArrayView, Graph, Launch};
-pub use base::error::{Error, Result};
-pub use base::shortage::{Bound, Holding, Shortage};
-pub use cache::Recycle;
 pub use doctor::{Cause, Diagnosis, Finding};
-pub use home::{Amount, Deviations, InUse, PlanStats, ScopeStats, Served, Unplanned};
+pub use gpucache_engine::{
+    Amount, Bound, Climbs, Cost, Deviations, Error, Holding, InUse, Need, PlanStats, PressureHandler, Recycle, Result,
+    Rung, RungUse, ScopeStats, Served, Shortage, Unplanned, climbs, limit, limit_idle, limit_process, limit_soft,
+    on_pressure, patience, share_of, trim,
+};
 pub use placed::{
     Fetched, FetchedMut, Placed, PlacedStats, Placement, default_placement, limit_host, placed_stats, placed_stats_of,
-};
-pub use pressure::{
-    Climbs, Cost, Need, PressureHandler, Rung, RungUse, climbs, limit, limit_idle, limit_process, limit_soft,
-    on_pressure, patience, share_of, trim,
 };
 pub use report::{
     DeviceStats, NamedStats, ProcessStats, RangeUse, StatsGuard, ThreadStats, Top, device_stats, process_stats,

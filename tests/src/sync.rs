@@ -1,7 +1,7 @@
 //! The locks of what tests share: std's, or those that ThreadSanitizer understands where it watches, as in the crate itself.
 
 #[cfg(gpucache_tsan)]
-#[path = "../../gpucache/src/base/sync/instrumented.rs"]
+#[path = "../../crates/engine/src/base/sync/instrumented.rs"]
 mod instrumented;
 
 #[cfg(gpucache_tsan)]

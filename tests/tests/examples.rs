@@ -72,11 +72,25 @@ impl Crate {
             found.files.push((path, file.items));
         }
         found.public = found.names_of("lib.rs");
+        // Modules that are handed on as such.
+        let modules = found.public.iter().map(|name| format!("{name}/mod.rs"));
+        let modules: Vec<String> = modules.filter(|path| found.has(path)).collect();
+        modules.iter().for_each(|path| found.public.append(&mut found.names_of(path)));
         found
     }
 
     fn items(&self, path: &str) -> &[Item] {
         &self.files.iter().find(|file| file.0 == path).unwrap_or_else(|| panic!("{path} is not there")).1
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.files.iter().any(|file| file.0 == path)
+    }
+
+    /// The file of a module that stands in `lib.rs`.
+    fn file_of(&self, module: &str) -> String {
+        let file = format!("{module}.rs");
+        if self.has(&file) { file } else { format!("{module}/mod.rs") }
     }
 
     /// The public names of a file that is a public module, and of those that it declares.
@@ -92,7 +106,7 @@ impl Crate {
                 Item::Use(item) if is_public(&item.vis) => collect_uses(&item.tree, names),
                 Item::Mod(item) if is_public(&item.vis) && !is_hidden(&item.attrs) => match &item.content {
                     Some((_, items)) => self.collect_names(items, names),
-                    None => names.extend(self.names_of(&format!("{}/mod.rs", item.ident))),
+                    None => names.extend(self.names_of(&self.file_of(&item.ident.to_string()))),
                 },
                 // What else stands in a public module is looked at by its name too.
                 item => names.extend(declared(item).filter(|item| item.0).map(|item| item.1)),
@@ -206,7 +220,8 @@ fn collect_uses(tree: &UseTree, names: &mut BTreeSet<String>) {
     }
 }
 
-fn from_disk(root: &Path) -> Crate {
+/// The crate in the first folder, and those whose items it hands on.
+fn from_disk(roots: &[&str]) -> Crate {
     fn collect(folder: &Path, root: &Path, found: &mut Vec<(String, String)>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -219,13 +234,16 @@ fn from_disk(root: &Path) -> Crate {
         }
     }
     let mut files = Vec::new();
-    collect(root, root, &mut files);
+    for root in roots {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
+        collect(&root, &root, &mut files);
+    }
     Crate::of(files)
 }
 
 #[test]
 fn every_public_item_has_an_example() {
-    let found = from_disk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../gpucache/src")).examples();
+    let found = from_disk(&["../gpucache/src", "../crates/engine/src", "../crates/plan/src/layout"]).examples();
     println!("{} public items", found.all);
     assert!(found.all > 150, "the public items are found: {}", found.all);
     assert!(found.bare.is_empty(), "{} of {} have no example: {:#?}", found.bare.len(), found.all, found.bare);

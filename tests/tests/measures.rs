@@ -147,9 +147,11 @@ fn house() -> Found {
             }
         }
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gpucache/src");
     let mut found = Found::default();
-    collect(&root, &root, &mut found);
+    for root in ["../gpucache/src", "../crates/engine/src", "../crates/plan/src"] {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
+        collect(&root, &root, &mut found);
+    }
     found
 }
 

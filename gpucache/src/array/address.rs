@@ -1,8 +1,8 @@
 //! Arrays by their address, for work that this crate is not shown: it is in order once it is announced.
 
 use super::{Array, Element};
-use crate::base::error::Result;
 use crate::device::Device;
+use gpucache_engine::Result;
 
 impl<T: Element, D: Device> Array<T, D> {
     /// Where the first element lies in the device's memory; 0 without elements. The calling thread waits for nothing. Work on

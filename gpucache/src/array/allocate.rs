@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::{Array, Element, Shape};
-use crate::base::error::Result;
 use crate::device::Device;
+use gpucache_engine::Result;
 
 /// Those of [`Array`]'s constructors that no argument tells the type of the elements, as methods of every [`Device`]: the
 /// device is known, so that the elements alone are left to be named.

@@ -4,11 +4,12 @@ use std::any::TypeId;
 use std::marker::PhantomData;
 
 use super::{Array, Element};
-use crate::base::error::Result;
-use crate::cache::{Block, Crossing};
-use crate::device::{Device, Lane, Span, Stream, process_exits};
-use crate::range::Clearing;
-use crate::record::{Fence, Request};
+use crate::device::{Device, Stream};
+use gpucache_engine::Result;
+use gpucache_engine::cache::{Block, Crossing};
+use gpucache_engine::device::{Lane, Span, process_exits};
+use gpucache_engine::range::Clearing;
+use gpucache_engine::record::{Fence, Request};
 
 /// A copy of an array's elements.
 ///

@@ -28,9 +28,10 @@ use slices::TrackedSlice;
 pub use view::ArrayView;
 
 use super::{Array, Element};
-use crate::base::error::{Error, Result};
-use crate::cache::Block;
-use crate::device::{Cuda, Device, Peer};
+use crate::device::{Cuda, Device};
+use gpucache_engine::cache::Block;
+use gpucache_engine::device::{GpuStream, Peer};
+use gpucache_engine::{Error, Result};
 
 impl<T: Element> Array<T, Cuda> {
     fn foreign_uses(&self) -> &ForeignUses<T> {
@@ -45,13 +46,13 @@ impl<T: Element> Array<T, Cuda> {
     /// Orders later work of the array's own stream behind what others wrote.
     fn catch_up(&self) {
         let ordered = self.block.read_on(self.block.stream());
-        ordered.unwrap_or_else(|error| self.device().wait_instead(error));
+        ordered.unwrap_or_else(|error| self.device().0.wait_instead(error));
     }
 
     /// Orders later work of the array's own stream behind all that others do with it.
     fn take_over(&mut self) {
         let ordered = self.block.end_uses();
-        ordered.unwrap_or_else(|error| self.device().wait_instead(error));
+        ordered.unwrap_or_else(|error| self.device().0.wait_instead(error));
     }
 
     /// A slice for one read that cudarc tells of, or for any number that nobody tells of.
@@ -74,9 +75,9 @@ impl<T: Element> Array<T, Cuda> {
     /// use it whom cudarc does not make wait for the slice's events, the calling thread waits for that stream.
     fn let_out(&self) {
         let context = self.device().stream().context();
-        let is_left_alone = !context.is_in_multi_stream_mode() || self.device().has_deaf();
-        if context.is_event_tracking() && is_left_alone && self.device().is_mixed() {
-            self.device().wait_for_work().unwrap_or_else(|error| self.device().wait_instead(error));
+        let is_left_alone = !context.is_in_multi_stream_mode() || self.device().0.has_deaf();
+        if context.is_event_tracking() && is_left_alone && self.device().0.is_mixed() {
+            self.device().0.wait_for_work().unwrap_or_else(|error| self.device().0.wait_instead(error));
         }
     }
 
@@ -85,13 +86,13 @@ impl<T: Element> Array<T, Cuda> {
     #[inline]
     fn is_alone(&self) -> bool {
         let context = self.device().stream().context();
-        let is_mixed = || context.is_event_tracking() && self.device().is_mixed();
+        let is_mixed = || context.is_event_tracking() && self.device().0.is_mixed();
         !(context.is_managing_stream_synchronization() || is_mixed())
     }
 
     /// Lets work that is put on a stream while the answer is alive read the array.
     fn read_guard<'a>(&'a self, stream: &'a CudaStream) -> SyncOnDrop<'a> {
-        let peer = self.device().peer(stream);
+        let peer = self.device().0.peer(stream);
         let ordered = match &peer {
             Peer::Known(user) => self.block.read_on(user.stream_handle()),
             Peer::Home | Peer::Passing(_) => {
@@ -104,7 +105,7 @@ impl<T: Element> Array<T, Cuda> {
 
     /// Lets work that is put on a stream while the answer is alive write the array.
     fn write_guard<'a>(&'a mut self, stream: &'a CudaStream) -> SyncOnDrop<'a> {
-        let peer = self.device().peer(stream);
+        let peer = self.device().0.peer(stream);
         let ordered = match &peer {
             Peer::Known(user) => self.block.write_on(user.stream_handle()),
             Peer::Home | Peer::Passing(_) => {
@@ -127,8 +128,8 @@ impl<T: Element> Array<T, Cuda> {
 
     /// A stream that could not be ordered, and is used nonetheless: the calling thread waits before and afterwards.
     fn wait_around<'a>(&self, stream: &'a CudaStream, error: Error) -> SyncOnDrop<'a> {
-        self.device().wait_instead(error);
-        self.device().take_kept(stream.context());
+        self.device().0.wait_instead(error);
+        self.device().0.take_kept(stream.context());
         SyncOnDrop::Sync(Some(stream))
     }
 }
@@ -176,12 +177,12 @@ impl<T: Element> DevicePtrMut<T> for Array<T, Cuda> {
 unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b Array<T, Cuda>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, array: &'b Array<T, Cuda>) -> &mut Self {
-        array.device().note_unknown_work();
+        array.device().0.note_unknown_work();
         if array.is_alone() {
             array.catch_up();
             return self.arg(array.block.address_ref());
         }
-        let tracked = array.lend(array.device().is_mixed());
+        let tracked = array.lend(array.device().0.is_mixed());
         array.let_out();
         self.arg(tracked.slice())
     }
@@ -192,12 +193,12 @@ unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b Array<T, Cuda>> for Launch
 unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b mut Array<T, Cuda>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, array: &'b mut Array<T, Cuda>) -> &mut Self {
-        array.device().note_unknown_work();
+        array.device().0.note_unknown_work();
         if array.is_alone() {
             array.take_over();
             return self.arg(array.block.address_ref());
         }
-        let is_untold = array.device().is_mixed();
+        let is_untold = array.device().0.is_mixed();
         array.take_over();
         array.let_out();
         self.arg(array.lend_mut(is_untold))
@@ -248,7 +249,7 @@ impl<T: Element> TryFrom<CudaSlice<T>> for Array<T, Cuda> {
     type Error = Error;
 
     fn try_from(slice: CudaSlice<T>) -> Result<Array<T, Cuda>> {
-        let device = Cuda::with_stream(slice.stream().clone())?.here()?;
+        let device = Cuda(GpuStream::of(slice.stream().clone())?.here()?);
         let address = slice.device_ptr(device.stream()).0;
         let dims = [slice.len()];
         let view = Box::new(ForeignUses::adopting(&device, slice));

@@ -6,9 +6,9 @@ use std::any::TypeId;
 use std::slice::from_raw_parts;
 
 use super::Element;
-use crate::base::error::{Error, Result};
 #[cfg(feature = "cuda")]
-use crate::record::Request;
+use gpucache_engine::record::Request;
+use gpucache_engine::{Error, Result};
 
 /// How many elements of `T` these dimensions are, if the product overflows nowhere and their bytes fit an `isize`.
 #[inline(always)]

@@ -14,8 +14,8 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 pub use launch::Arguments;
 
 use super::{Array, Element};
-use crate::base::error::Result;
 use crate::device::Host;
+use gpucache_engine::Result;
 
 /// The elements of an array that may be read during `'a`.
 ///
@@ -69,7 +69,7 @@ impl<T: Element> Array<T, Host> {
     /// Waits until what was queued on the array is done.
     #[inline]
     fn finish_work(&self) {
-        if !self.device().is_synchronous() {
+        if !self.device().0.is_synchronous() {
             self.finish_queued_work();
         }
     }
@@ -84,14 +84,14 @@ impl<T: Element> Array<T, Host> {
     /// Waits for all that is queued on the array, also by other streams that were announced to write.
     fn wait_for_work(&self) -> Result<()> {
         self.block.read_on(self.block.stream())?;
-        self.device().finish()?;
+        self.device().0.finish()?;
         self.block.check_outcome()
     }
 
     /// The elements, if no work may be under way on them and they are what work was to make of them.
     pub(super) fn at_rest(&self) -> Option<&[T]> {
         let is_at_rest =
-            self.device().is_idle() && !self.block.is_used_elsewhere() && self.block.check_outcome().is_ok();
+            self.device().0.is_idle() && !self.block.is_used_elsewhere() && self.block.check_outcome().is_ok();
         // What is queued from now on borrows `self` as well, and so only reads.
         is_at_rest.then(|| Elements { address: self.block.address(), len: self.len(), slice: PhantomData }.slice())
     }
@@ -147,7 +147,7 @@ impl<T: Element> DerefMut for Array<T, Host> {
     #[allow(clippy::panic)]
     fn deref_mut(&mut self) -> &mut [T] {
         // All work on the block is done then. None can be queued while `self` is borrowed exclusively.
-        if !self.device().is_synchronous() {
+        if !self.device().0.is_synchronous() {
             // As for `Deref`: nothing else can be returned.
             self.wait_for_uses().unwrap_or_else(|error| panic!("{error}"));
         }

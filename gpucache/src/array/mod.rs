@@ -31,10 +31,11 @@ pub use host::Arguments;
 pub use shape::Shape;
 
 use self::extent::{bytes_of, elements, product, same_len, shortest_period};
-use crate::base::error::Result;
-use crate::cache::{Block, current};
-use crate::device::{ALIGNMENT, Device};
-use crate::record::Request;
+use crate::device::Device;
+use gpucache_engine::Result;
+use gpucache_engine::cache::Block;
+use gpucache_engine::device::StreamInside;
+use gpucache_engine::record::Request;
 
 /// An array of `T` on a device, in row-major order, without strides.
 ///
@@ -162,18 +163,23 @@ impl<T: Element, D: Device> Array<T, D> {
     fn allocate(device: &D, dims: &[usize]) -> Result<Self> {
         let Some(elements) = product::<T>(dims) else { return Self::serve_empty(device, dims, Location::caller()) };
         let bytes = elements * size_of::<T>();
-        match current::serve_planned(device.stream_handle(), dims, bytes) {
-            Some(record) => Ok(Array { block: Block::of(record), typed: PhantomData }),
+        match Block::planned(device.stream_handle(), dims, bytes) {
+            Some(block) => Ok(Array { block, typed: PhantomData }),
             None => Self::serve(device, dims, bytes, Location::caller()),
         }
     }
 
     #[inline(never)]
     fn serve(device: &D, dims: &[usize], bytes: usize, site: &'static Location<'static>) -> Result<Self> {
-        const { assert!(align_of::<T>() as u64 <= ALIGNMENT, "an element is aligned to at most 256 bytes, as blocks are") };
+        const {
+            assert!(
+                align_of::<T>() as u64 <= Block::ALIGNMENT,
+                "an element is aligned to at most 256 bytes, as blocks are"
+            )
+        };
         let (dtype, type_name) = (TypeId::of::<T>(), std::any::type_name::<T>());
         let request = Request { dtype, type_name, dims, bytes, site: Some(site) };
-        let refused = |error| current::refused(error, &request);
+        let refused = |error| Block::refused(error, &request);
         let block = Block::allocate(device.stream_handle(), &request).map_err(refused)?;
         Ok(Array { block, typed: PhantomData })
     }

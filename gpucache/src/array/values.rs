@@ -5,7 +5,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::slice::{Iter, IterMut};
 
 use super::{Array, Element};
-use crate::device::{Device, Host, Stream};
+use crate::device::{Device, Host};
 
 /// Copies on the device, as [`try_clone`](Array::try_clone) does.
 ///
@@ -99,12 +99,3 @@ impl<T, D> UnwindSafe for Array<T, D> {}
 
 /// As for `UnwindSafe`: no element is written through a shared array.
 impl<T, D> RefUnwindSafe for Array<T, D> {}
-
-// A stream has nothing that changes but through `&self` from any thread at any time, by atomics and behind locks that are
-// taken after a panic as before it. So the devices around it are unwind safe too.
-
-/// A device's handle may be used after a panic, and by other threads at any time.
-impl UnwindSafe for Stream {}
-
-/// A device's handle may be used after a panic, and by other threads at any time.
-impl RefUnwindSafe for Stream {}

@@ -5,9 +5,9 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use super::cause::Cause;
-use crate::base::amounts::{Bytes, Count};
-use crate::base::shortage::Short;
-use crate::home::Sample;
+use gpucache_engine::base::amounts::{Bytes, Count};
+use gpucache_engine::base::shortage::Short;
+use gpucache_engine::home::Sample;
 
 /// What keeps a scope from being planned, or has it hold more than it needs: of [`diagnose`](crate::diagnose). Shown as text for
 /// a terminal.

@@ -15,8 +15,8 @@ use std::sync::Arc;
 pub use cause::Cause;
 pub use diagnosis::{Diagnosis, Finding};
 
-use crate::base::amounts::{add, total};
-use crate::cache::Known;
+use gpucache_engine::base::amounts::{add, total};
+use gpucache_engine::cache::Known;
 use rules::Patient;
 
 /// The same scope under many names: how many, how often they were entered, and what they keep idle.

@@ -6,9 +6,9 @@
 
 use super::cause::Cause;
 use super::diagnosis::{Finding, told};
-use crate::base::amounts::Bytes;
-use crate::cache::Known;
-use crate::home::{Fact, FactCount, Growth, WINDOW};
+use gpucache_engine::base::amounts::Bytes;
+use gpucache_engine::cache::Known;
+use gpucache_engine::home::{Fact, FactCount, Facts, Growth};
 
 /// Fewer entries say nothing: two are learned from, and plans settle in some more.
 const EARLY: u64 = 8;
@@ -19,7 +19,7 @@ const DEVIATING: u64 = 3;
 /// Nor is what concerns a smaller share of allocations.
 const FEW: u64 = 128;
 /// What was not seen in so many entries is over.
-const OVER: u64 = WINDOW / 2;
+const OVER: u64 = Facts::WINDOW / 2;
 /// So many entries that allocate nothing, or are inside of others, are no accident.
 const MANY: u64 = 16;
 /// So many rounds in an entry are a loop.
@@ -45,7 +45,7 @@ pub(super) struct Patient<'a> {
 impl<'a> Patient<'a> {
     pub(super) fn new(known: &'a Known) -> Patient<'a> {
         let clock = known.clock;
-        let span = clock - (clock / WINDOW).saturating_sub(1) * WINDOW;
+        let span = clock - (clock / Facts::WINDOW).saturating_sub(1) * Facts::WINDOW;
         Patient { known, span: span.max(1), mean: known.stats.allocations() / clock.max(1) }
     }
 
@@ -254,7 +254,8 @@ impl<'a> Patient<'a> {
 
     /// Whether its plans lack an arena, and did in most entries.
     fn lacks_arena(&self) -> bool {
-        self.known.plans.unplanned == Some(crate::home::Unplanned::Short) && self.is_frequent(Fact::Unplanned, 2)
+        self.known.plans.unplanned == Some(gpucache_engine::home::Unplanned::Short)
+            && self.is_frequent(Fact::Unplanned, 2)
     }
 
     fn found(&self, cause: Cause, fact: Fact) -> Finding {

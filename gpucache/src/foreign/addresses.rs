@@ -10,18 +10,16 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 
-use crate::cache::Block;
-use crate::device::ALIGNMENT;
-use crate::record::Record;
+use gpucache_engine::cache::Block;
 
 /// Bits of an address that tell the part of the table: so many bytes of addresses have one.
 const PART: u32 = 30;
 /// What processes can have of addresses, on the machines that there are: others have no place.
 const ADDRESSES: u32 = 48;
 const PARTS: usize = 1 << (ADDRESSES - PART);
-const PLACES: usize = (1 << PART) / ALIGNMENT as usize;
+const PLACES: usize = (1 << PART) / Block::ALIGNMENT as usize;
 
-type Part = [AtomicPtr<Record>; PLACES];
+type Part = [AtomicPtr<()>; PLACES];
 
 static TABLE: [AtomicPtr<Part>; PARTS] = [const { AtomicPtr::new(null_mut()) }; PARTS];
 
@@ -39,7 +37,7 @@ pub(super) fn put(block: Block) -> Result<u64, Block> {
 /// Takes a block out of the table, if one begins at this address.
 #[inline]
 pub(super) fn take(address: u64) -> Option<Block> {
-    if !address.is_multiple_of(ALIGNMENT) {
+    if !address.is_multiple_of(Block::ALIGNMENT) {
         return None;
     }
     let part = part_of(address)?.load(Acquire);
@@ -56,8 +54,8 @@ fn part_of(address: u64) -> Option<&'static AtomicPtr<Part>> {
 }
 
 #[inline]
-fn place(part: &'static Part, address: u64) -> &'static AtomicPtr<Record> {
-    &part[(address % (1 << PART) / ALIGNMENT) as usize]
+fn place(part: &'static Part, address: u64) -> &'static AtomicPtr<()> {
+    &part[(address % (1 << PART) / Block::ALIGNMENT) as usize]
 }
 
 #[inline]

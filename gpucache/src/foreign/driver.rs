@@ -5,8 +5,8 @@ use std::mem::ManuallyDrop;
 use cudarc::driver::sys::{CUcontext, CUdeviceptr, CUresult, CUstream};
 use libloading::Library;
 
-use crate::base::sync::OnceLock;
-use crate::device::Handle;
+use gpucache_engine::base::sync::OnceLock;
+use gpucache_engine::device::Handle;
 
 /// What is called of the driver here, by the types that its header declares, which no version has changed.
 pub(super) struct Driver {

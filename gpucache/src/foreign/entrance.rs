@@ -11,7 +11,7 @@ use super::driver::{Driver, LIBRARY};
 use super::hooks::HOOKS;
 use super::probe::{Entrance, arrival};
 use super::shim;
-use crate::base::error::{Error, Result};
+use gpucache_engine::{Error, Result};
 
 /// What became of the library in front of the driver.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -11,20 +11,20 @@ use super::driver::Driver;
 use super::probe::{Entrance, is_probe};
 use super::serve::{self, Answer, Freed};
 use super::{info, pool};
-use crate::device::{Handle, is_own_call, is_own_memory, keeping_current, process_exits};
+use gpucache_engine::device::{Handle, process_exits};
 
 /// Runs what a hook does with the driver's own functions, but for what a plan serves and gets back, where nothing can panic.
 #[cold]
 fn guarded(hook: impl FnOnce(&'static Driver) -> CUresult) -> CUresult {
     let Some(driver) = Driver::get() else { return CUresult::CUDA_ERROR_NOT_INITIALIZED };
-    let act = || keeping_current(|| hook(driver));
+    let act = || Handle::keeping_current(|| hook(driver));
     catch_unwind(AssertUnwindSafe(act)).unwrap_or(CUresult::CUDA_ERROR_UNKNOWN)
 }
 
 /// Whether the driver gave this crate the memory, in which something of a scope may lie: to free it is a mistake of somebody else's,
 /// as a second free of what had its beginning.
 fn is_ours_alone(address: CUdeviceptr) -> bool {
-    !is_own_call() && is_own_memory(address)
+    !Handle::is_own_call() && Handle::is_own_memory(address)
 }
 
 /// What the driver answers to a request that is its own, once everything idle went back to it if it had no memory.
@@ -145,7 +145,7 @@ unsafe fn memory_info(entrance: Entrance, free: *mut usize, total: *mut usize) -
     guarded(|driver| {
         // SAFETY: the caller promises room for both, to which the driver writes.
         let answer = unsafe { (driver.info)(free, total) };
-        if answer == CUresult::CUDA_SUCCESS && !free.is_null() && !total.is_null() && !is_own_call() {
+        if answer == CUresult::CUDA_SUCCESS && !free.is_null() && !total.is_null() && !Handle::is_own_call() {
             // SAFETY: the driver wrote both, and the caller lends them until this returns.
             unsafe { *free = free.read().saturating_add(info::idle()).min(*total) };
         }

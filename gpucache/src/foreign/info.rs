@@ -1,15 +1,15 @@
 //! What counts as free beside what the driver calls free: programs size their caches by it.
 
-use crate::device::{Handle, idle_in_pool};
-use crate::pressure::reclaim::busy;
-use crate::range::DeviceRange;
+use gpucache_engine::device::{Handle, StreamInside};
+use gpucache_engine::pressure::MemoryPressure;
+use gpucache_engine::range::DeviceRange;
 
 /// Bytes of the current context's device that scopes and the driver's pool keep idle, and would give back.
 pub(super) fn idle() -> usize {
     let Some(stream) = Handle(0).stream().map(|found| found.stream) else { return 0 };
-    let in_scopes = stream.memory().known_range::<DeviceRange>().map_or(0, |range| {
+    let in_scopes = DeviceRange::known(stream.memory()).map_or(0, |range| {
         let reserved = range.occupancy().reserved;
-        reserved.saturating_sub(busy(stream.memory_id()))
+        reserved.saturating_sub(stream.memory().busy())
     });
-    in_scopes.saturating_add(idle_in_pool(&stream)) as usize
+    in_scopes.saturating_add(Handle::idle_in_pool(&stream)) as usize
 }

@@ -9,15 +9,13 @@ use std::any::TypeId;
 use super::addresses;
 use super::driver::Driver;
 use super::streams::{self, Unknown};
-use crate::base::error::{Error, Result};
-use crate::cache::Block;
-use crate::cache::current;
-use crate::device::{Handle, Stream, host_ordered, is_own_call, keeping_current, process_exits, wait_for_context_of};
-use crate::home::ForeignCounters;
-use crate::pressure::ask::{Ask, Asked};
-use crate::pressure::climb::insist;
-use crate::range::DeviceRange;
-use crate::record::Request;
+use crate::device::Stream;
+use gpucache_engine::cache::{Block, Current, Entry};
+use gpucache_engine::device::{Handle, StreamInside, process_exits};
+use gpucache_engine::home::ForeignCounters;
+use gpucache_engine::pressure::retry_call;
+use gpucache_engine::record::Request;
+use gpucache_engine::{Error, Result};
 
 /// What becomes of a request.
 pub(super) enum Answer {
@@ -43,20 +41,20 @@ pub(super) enum Freed {
 /// What the plan of the innermost scope expects next on the stream that a handle means, if this is it.
 #[inline]
 pub(super) fn allocate_planned(bytes: usize, handle: Handle) -> Option<u64> {
-    let entry = current::serving().filter(|_| bytes > 0 && !is_own_call())?;
-    let serve = |stream: &Stream| current::serve_planned(stream, &[bytes], bytes);
-    let record = streams::with_known(handle, entry, serve)??;
-    let address = addresses::put(Block::of(record)).ok()?;
-    current::note_foreign(ForeignCounters::served);
+    let entry = Entry::serving().filter(|_| bytes > 0 && !Handle::is_own_call())?;
+    let serve = |stream: &Stream| Block::planned(stream, &[bytes], bytes);
+    let block = streams::with_known(handle, entry, serve)??;
+    let address = addresses::put(block).ok()?;
+    Current::note_foreign(ForeignCounters::served);
     Some(address)
 }
 
 /// Memory of the innermost scope on the stream that a handle means.
 pub(super) fn allocate(bytes: usize, handle: Handle) -> Answer {
-    let Some(entry) = current::serving().filter(|_| bytes > 0 && !is_own_call()) else { return Answer::PassOn };
+    let Some(entry) = Entry::serving().filter(|_| bytes > 0 && !Handle::is_own_call()) else { return Answer::PassOn };
     match streams::with(handle, entry, |stream| take(stream, bytes)) {
         Ok(Ok(Some(address))) => {
-            current::note_foreign(ForeignCounters::served);
+            Current::note_foreign(ForeignCounters::served);
             Answer::Served(address)
         }
         Ok(Err(error)) => refused(&error, handle),
@@ -66,14 +64,14 @@ pub(super) fn allocate(bytes: usize, handle: Handle) -> Answer {
 
 /// Memory of the innermost scope that any stream may use at once.
 pub(super) fn allocate_for_host(bytes: usize) -> Answer {
-    if bytes == 0 || current::serving().is_none() || is_own_call() {
+    if bytes == 0 || Entry::serving().is_none() || Handle::is_own_call() {
         return Answer::PassOn;
     }
-    let Some(stream) = host_ordered() else { return passed_on() };
+    let Some(stream) = Handle::host_ordered() else { return passed_on() };
     // The range may have put the stream behind others, in this call or in another one's: the host is to be behind them too.
     match take(&stream, bytes) {
         Ok(Some(address)) if stream.synchronize().is_ok() => {
-            current::note_foreign(ForeignCounters::served);
+            Current::note_foreign(ForeignCounters::served);
             Answer::Served(address)
         }
         Ok(Some(address)) => {
@@ -87,7 +85,7 @@ pub(super) fn allocate_for_host(bytes: usize) -> Answer {
 }
 
 fn passed_on() -> Answer {
-    current::note_foreign(ForeignCounters::passed_on);
+    Current::note_foreign(ForeignCounters::passed_on);
     Answer::PassOn
 }
 
@@ -95,8 +93,8 @@ fn passed_on() -> Answer {
 #[inline]
 fn take(stream: &Stream, bytes: usize) -> Result<Option<u64>> {
     let dims = [bytes];
-    let block = match current::serve_planned(stream, &dims, bytes) {
-        Some(record) => Block::of(record),
+    let block = match Block::planned(stream, &dims, bytes) {
+        Some(block) => block,
         None => Block::allocate(
             stream,
             &Request { dtype: TypeId::of::<Bytes>(), type_name: "bytes", dims: &dims, bytes, site: None },
@@ -117,36 +115,11 @@ fn refused(error: &Error, handle: Handle) -> Answer {
     passed_on()
 }
 
-/// The driver is asked, by a call of another crate's.
-struct Retried<'a> {
-    stream: &'a Stream,
-    bytes: usize,
-    succeeds: &'a dyn Fn() -> bool,
-}
-
-impl Ask for Retried<'_> {
-    type Memory = ();
-
-    fn ask(&self, _insists: bool) -> Result<()> {
-        let short = || Error::out_of_memory("the driver's pool", self.bytes, "no memory is left");
-        if (self.succeeds)() { Ok(()) } else { Err(short()) }
-    }
-
-    /// Free pages of the range are the driver's memory too.
-    fn ask_for_free(&self) -> Result<Option<()>> {
-        DeviceRange::of(self.stream).map_or(Ok(0), |range| range.give_back(self.bytes as u64))?;
-        Ok(self.ask(false).ok())
-    }
-}
-
 /// Makes a call of the driver that found no memory again, once everything idle went back to it. Whether it has succeeded then.
 #[cold]
 pub(super) fn retry(bytes: usize, handle: Handle, succeeds: impl Fn() -> bool) -> bool {
-    let again = |stream: &Stream| {
-        let asked = Asked { stream, bytes: bytes as u64, dims: &[bytes], holder: None };
-        insist(asked, 0, &Retried { stream, bytes, succeeds: &succeeds })
-    };
-    !is_own_call() && streams::with(handle, current::entry(), again).is_ok_and(|answer| answer.is_ok())
+    let again = |stream: &Stream| retry_call(stream, bytes, &succeeds);
+    !Handle::is_own_call() && streams::with(handle, Entry::now(), again).is_ok_and(|has_succeeded| has_succeeded)
 }
 
 /// Takes memory back that [`allocate`] served, if work of its own stream alone may use it.
@@ -157,9 +130,9 @@ pub(super) fn take_back(address: u64, handle: Handle) -> Freed {
         std::mem::forget(block);
         return Freed::Done;
     }
-    match streams::with_known(handle, current::entry(), |stream| stream.id() == block.stream().id()) {
+    match streams::with_known(handle, Entry::now(), |stream| stream.id() == block.stream().id()) {
         Some(true) => {
-            keeping_current(|| drop(block));
+            Handle::keeping_current(|| drop(block));
             Freed::Done
         }
         _ => Freed::Elsewhere(block),
@@ -168,7 +141,7 @@ pub(super) fn take_back(address: u64, handle: Handle) -> Freed {
 
 /// Takes a block back which work of the stream may use that the handle means, if that is another one than its own.
 pub(super) fn free_elsewhere(block: Block, handle: Handle) {
-    match streams::with(handle, current::entry(), |stream| note_use(&block, stream)) {
+    match streams::with(handle, Entry::now(), |stream| note_use(&block, stream)) {
         Ok(Ok(())) => {}
         // What cannot be ordered is waited for: the work of both contexts, and of the stream, if that is of another one.
         Ok(Err(_)) | Err(Unknown::Context | Unknown::ThreadEnds) => wait_for_all(&block, handle),
@@ -182,7 +155,7 @@ fn note_use(block: &Block, stream: &Stream) -> Result<()> {
         return Ok(());
     }
     block.note_freed_elsewhere();
-    let is_host_ordered = || host_ordered().is_some_and(|host| host.id() == block.stream().id());
+    let is_host_ordered = || Handle::host_ordered().is_some_and(|host| host.id() == block.stream().id());
     // Streams of two devices have no events in common; and whoever gets the host's memory waits for nobody.
     if stream.memory_id() != block.stream().memory_id() || is_host_ordered() {
         return stream.synchronize();
@@ -210,5 +183,5 @@ fn wait_for_all(block: &Block, handle: Handle) {
     if let Some(driver) = Driver::get() {
         driver.synchronize(handle);
     }
-    wait_for_context_of(block.stream());
+    Handle::wait_for_context_of(block.stream());
 }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::base::amounts::Count;
-use crate::cache::registry::NamedCaches;
+use gpucache_engine::base::amounts::Count;
+use gpucache_engine::cache::NamedCaches;
 
 /// What a scope did with what other crates allocated and freed through the driver, over all threads, since the process began.
 ///

@@ -7,8 +7,9 @@
 use std::cell::RefCell;
 
 use super::driver::Driver;
-use crate::cache::current::Entry;
-use crate::device::{Borrowed, Handle, Stream, ended_streams};
+use crate::device::Stream;
+use gpucache_engine::cache::Entry;
+use gpucache_engine::device::{Borrowed, Handle, MemoryInside, StreamInside};
 
 thread_local! {
     static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
@@ -59,14 +60,14 @@ impl Last {
         let context = || Driver::get().map_or(0, Driver::current_context);
         self.handle == handle
             && self.entry == entry
-            && self.ended == ended_streams()
+            && self.ended == Handle::ended_streams()
             && (!handle.is_of_context() || self.context == context())
     }
 }
 
 #[cold]
 fn look_up(last: &RefCell<Option<Last>>, handle: Handle, entry: Entry) -> Option<Result<Stream, Unknown>> {
-    let ended = ended_streams();
+    let ended = Handle::ended_streams();
     let context = Driver::get()?.current_context();
     let mut last = last.try_borrow_mut().ok()?;
     let known = last.take().filter(|last| last.handle == handle && last.ended == ended && last.context == context);

@@ -6,9 +6,8 @@ use std::sync::{Arc, PoisonError};
 use hashbrown::HashMap;
 
 use super::moves::Moves;
-use crate::base::sync::{LazyLock, Mutex, MutexGuard};
-use crate::cache::current;
-use crate::cache::registry::NamedCaches;
+use gpucache_engine::base::sync::{LazyLock, Mutex, MutexGuard};
+use gpucache_engine::cache::{Entry, NamedCaches};
 
 thread_local! {
     static MOVED: Cell<u64> = const { Cell::new(0) };
@@ -47,7 +46,7 @@ pub(super) fn of_thread() -> Option<Arc<Moves>> {
     if let Ok(Some(acting)) = ACTING.try_with(|acting| acting.borrow().clone()) {
         return Some(acting);
     }
-    let name = current::outermost_name()?;
+    let name = Entry::outermost_name()?;
     let mut accounts = accounts();
     if let Some(moves) = accounts.get(&name) {
         return Some(moves.clone());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::speed::{Speed, add, nanoseconds};
-use crate::base::amounts::{Bytes, Count};
+use gpucache_engine::base::amounts::{Bytes, Count};
 
 /// What arrays that may rest on the host did so far: on a device, of [`placed_stats`](super::placed_stats), or in the entries of a
 /// scope, of [`placed_stats_of`](super::placed_stats_of).

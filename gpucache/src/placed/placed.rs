@@ -13,9 +13,9 @@ use super::slot::{Slot, gone};
 use super::yard::Rests;
 use super::yards;
 use crate::array::{Array, Element, Shape};
-use crate::base::error::Result;
 use crate::device::Device;
-use crate::placement::Access;
+use gpucache_engine::Result;
+use gpucache_plan::offload::Access;
 
 /// An array that may rest on the host while nobody uses it, so that more can be trained than fits the device.
 ///

@@ -1,7 +1,7 @@
 //! The order of uses in the entries of a scope, on each thread, and the moves that are made by it.
 //!
 //! What is fetched in an entry of the outermost scope is written down. Once two entries in a row were alike, the next use of
-//! everything is known, and where arrays had to leave, a schedule of moves is computed ([`schedule`](crate::placement::schedule)): from then on the
+//! everything is known, and where arrays had to leave, a schedule of moves is computed ([`schedule`](gpucache_plan::offload::schedule)): from then on the
 //! entry is followed, and each use makes the moves that are due before it, while the recorder is not borrowed. An entry that differs is written down anew, and what has
 //! to leave is what was used least recently.
 //!
@@ -27,9 +27,9 @@ use super::accounts;
 use super::moves::Moves;
 use super::sampling;
 use super::yard::{Rests, Tag, Yard};
-use crate::base::held::Held;
-use crate::cache::current::{self, Entry};
-use crate::placement::{Access, What};
+use gpucache_engine::base::held::Held;
+use gpucache_engine::cache::Entry;
+use gpucache_plan::offload::{Access, What};
 
 /// An array of an entry: its slot's number, or with [`BORN`] its place among those that the entry made.
 pub(super) type Name = u64;
@@ -115,7 +115,7 @@ pub(super) fn is_known(tag: &Tag, access: Access) -> bool {
 /// A use of `slot` is about to be made that is not known yet. Its end is to be told ([`ended`]) if it was written down.
 #[inline(never)]
 pub(super) fn note(slot: &Arc<impl Rests + 'static>, access: Access) -> Option<Noted> {
-    with_entry(current::outermost()?, |recorder, entry| recorder.note_use(entry, slot, access))?
+    with_entry(Entry::outermost()?, |recorder, entry| recorder.note_use(entry, slot, access))?
 }
 
 /// A use has ended.
@@ -127,7 +127,7 @@ pub(super) fn ended(noted: Noted) {
 /// An array is about to be made, and needs room: what is to leave before it does so now.
 #[inline(never)]
 pub(super) fn make_way() {
-    if let Some(entry) = current::outermost() {
+    if let Some(entry) = Entry::outermost() {
         with_entry(entry, |recorder, _| {
             if let Now::Following(followed) = &mut recorder.now {
                 followed.make_way();
@@ -208,7 +208,7 @@ fn make(due: Due) {
 /// `slot` was made just now.
 #[inline(never)]
 pub(super) fn born(slot: &Arc<impl Rests + 'static>) {
-    if let Some(entry) = current::outermost() {
+    if let Some(entry) = Entry::outermost() {
         with_entry(entry, |recorder, entry| recorder.bear(entry, slot));
     }
 }

@@ -7,8 +7,8 @@ use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::base::sync::{Mutex, MutexGuard};
-use crate::cache::current::{self, Entry};
+use gpucache_engine::base::sync::{Mutex, MutexGuard};
+use gpucache_engine::cache::Entry;
 
 /// How many entries by new moves are timed, and how many later ones there are for each that is.
 const FIRST: u64 = 2;
@@ -75,7 +75,7 @@ thread_local! {
 /// What the calling thread does now is timed for: an entry of a known order, or nothing more. `None` where it is not timed.
 pub(super) fn current() -> Option<Option<Arc<Sample>>> {
     let sample = |known: &RefCell<Option<Known>>| match &*known.try_borrow().ok()? {
-        Some((entry, sample)) if current::outermost() == Some(*entry) => sample.clone().map(Some),
+        Some((entry, sample)) if Entry::outermost() == Some(*entry) => sample.clone().map(Some),
         _ => Some(None),
     };
     // Not at a thread's end.

@@ -8,9 +8,10 @@ use std::sync::{Arc, Weak};
 
 use super::placement::Placement;
 use super::yard::{Rests, Yard};
-use crate::base::error::Result;
 use crate::device::Stream;
-use crate::range::{Clearing, DeviceRange, Patience};
+use gpucache_engine::Result;
+use gpucache_engine::device::StreamInside;
+use gpucache_engine::range::{Clearing, DeviceRange, Patience};
 
 impl Yard {
     /// Has all arrays leave that may, and gives the pages back that are free then: what comes next lies side by side again. The thread

@@ -23,12 +23,13 @@ use super::speed::add;
 use super::told::{self, telling};
 use super::yard::{Rests, Tag, Yard};
 use crate::array::{Array, Away, Element, Room, same_elements};
-use crate::base::errand::Errand;
-use crate::base::error::{Error, Result};
-use crate::base::held::Held;
-use crate::device::{Device, Span, Stream};
-use crate::range::Clearing;
-use crate::record::Fence;
+use crate::device::{Device, Stream};
+use gpucache_engine::base::errand::Errand;
+use gpucache_engine::base::held::Held;
+use gpucache_engine::device::{Span, StreamInside};
+use gpucache_engine::range::Clearing;
+use gpucache_engine::record::Fence;
+use gpucache_engine::{Error, Result};
 
 /// A slot for an array.
 pub(super) struct Slot<T, D> {

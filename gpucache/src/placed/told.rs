@@ -3,9 +3,11 @@
 #[cfg(feature = "tracing")]
 use std::cell::{Cell, RefCell};
 
-#[cfg(feature = "tracing")]
-use crate::base::subscriber::{self, TARGET, is_heard};
 use crate::device::Stream;
+#[cfg(feature = "tracing")]
+use gpucache_engine::base::subscriber::{self, TARGET, is_heard};
+#[cfg(feature = "tracing")]
+use gpucache_engine::device::StreamInside;
 
 /// A move that was made.
 #[cfg(feature = "tracing")]

@@ -3,8 +3,8 @@
 
 use super::{Placed, placement, recorder, yards};
 use crate::array::{Array, Element, Shape};
-use crate::base::error::Result;
 use crate::device::Device;
+use gpucache_engine::Result;
 
 impl<T: Element, D: Device> Placed<T, D> {
     /// A new array whose contents are whatever was there, for which others leave if there is no room; otherwise as

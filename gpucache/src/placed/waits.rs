@@ -13,8 +13,9 @@ use std::time::Duration;
 use super::accounts;
 use super::moves::Moves;
 use super::sampling::{self, Sample};
-use crate::base::sync::{Mutex, MutexGuard};
-use crate::device::{Span, Stream};
+use crate::device::Stream;
+use gpucache_engine::base::sync::{Mutex, MutexGuard};
+use gpucache_engine::device::{Span, StreamInside};
 
 thread_local! {
     /// The stream that is watched: a move within another one is a part of it.

@@ -11,11 +11,12 @@ use super::moves::{Moves, PlacedStats};
 use super::placement::{Chosen, Placement};
 use super::speed::add;
 use super::waits::Waits;
-use crate::base::error::{Error, Result};
-use crate::base::sync::{Mutex, MutexGuard, OnceLock};
-use crate::device::{Lane, Memory, Stream};
-use crate::pressure::demand::{self, Told};
-use crate::range::{Clearing, DeviceRange};
+use crate::device::{Memory, Stream};
+use gpucache_engine::base::sync::{Mutex, MutexGuard, OnceLock};
+use gpucache_engine::device::{Lane, MemoryInside, StreamInside};
+use gpucache_engine::pressure::Told;
+use gpucache_engine::range::{Clearing, DeviceRange};
+use gpucache_engine::{Error, Result};
 
 /// What a yard knows of a slot, whatever its elements and device.
 pub(super) trait Rests: Send + Sync {
@@ -100,7 +101,7 @@ pub(super) struct Yard {
 impl Drop for Yard {
     fn drop(&mut self) {
         let told = *self.told.get_mut().unwrap_or_else(PoisonError::into_inner);
-        demand::tell(told, Told::default());
+        Told::tell(told, Told::default());
         self.moves.most_told.store(0, Relaxed);
         self.settle();
     }
@@ -136,7 +137,7 @@ impl Yard {
         // A little ahead, so that growth tells seldom.
         let ahead = resident.saturating_add(resident / TOLD_AHEAD);
         let now = Told { device: self.stream.memory_id(), bytes: ahead };
-        demand::tell(*told, now);
+        Told::tell(*told, now);
         *told = now;
         self.moves.most_told.store(now.bytes, Relaxed);
     }

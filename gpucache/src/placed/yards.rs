@@ -4,10 +4,11 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use super::moves::{Moves, PlacedStats};
 use super::yard::Yard;
-use crate::base::error::Result;
-use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Memory, Stream};
-use crate::pressure::spill;
+use gpucache_engine::Result;
+use gpucache_engine::base::sync::{Mutex, MutexGuard};
+use gpucache_engine::device::{MemoryInside, StreamInside};
+use gpucache_engine::pressure::on_spill;
 
 /// Of a device's memory, whether arrays of it are placed now or not.
 struct Known {
@@ -53,7 +54,7 @@ pub(super) fn of(stream: &Stream) -> Arc<Yard> {
     if let Some(yard) = known(stream) {
         return yard;
     }
-    spill::register(spill_of);
+    on_spill(spill_of);
     let host = stream.memory().host_side().clone();
     let mut yards = yards();
     let before = yards.iter().position(|known| known.id == stream.memory_id());

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base::amounts::Bytes;
-use crate::base::table::{Align, Table};
 use crate::device::{Device, Memory, MemoryUse, OrderUse};
 use crate::placed::{PlacedStats, placed_stats_of_memory};
-use crate::pressure::{Climbs, climbs_of_memory};
-use crate::range::DeviceRange;
+use gpucache_engine::base::amounts::Bytes;
+use gpucache_engine::base::table::{Align, Table};
+use gpucache_engine::device::{MemoryInside, StreamInside};
+use gpucache_engine::pressure::{Climbs, MemoryPressure};
+use gpucache_engine::range::DeviceRange;
 
 /// How the range of a device is used, from which all scopes have their memory.
 ///
@@ -99,7 +100,7 @@ pub fn device_stats(device: &impl Device) -> DeviceStats {
 
 /// The same of a device's memory.
 pub(super) fn read(memory: &Arc<Memory>) -> DeviceStats {
-    let range = memory.known_range::<DeviceRange>().map(|range| {
+    let range = DeviceRange::known(memory).map(|range| {
         let occupancy = range.occupancy();
         let free_bytes = occupancy.reserved.saturating_sub(occupancy.live);
         let longest_free_bytes = range.longest_free().min(free_bytes);
@@ -113,7 +114,7 @@ pub(super) fn read(memory: &Arc<Memory>) -> DeviceStats {
         direct_bytes: used.bytes.saturating_sub(range.reserved_bytes),
         range,
         order: memory.meter().read_order(),
-        climbs: climbs_of_memory(memory),
+        climbs: memory.climbs(),
         placed: placed_stats_of_memory(memory),
     }
 }

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use crate::base::shortage::Short;
-use crate::cache::registry::NamedCaches;
-use crate::home::ScopeStats;
+use gpucache_engine::base::shortage::Short;
+use gpucache_engine::cache::NamedCaches;
+use gpucache_engine::home::ScopeStats;
 
 /// Tells on stderr what a scope allocated between its making and its drop: [`report_on_drop`]. It can be shown before, too, and
 /// guards may be made within each other.

@@ -1,7 +1,8 @@
 //! Peaks that begin anew, so that a phase of the program has its own.
 
-use crate::cache::registry::NamedCaches;
 use crate::device::Device;
+use gpucache_engine::cache::NamedCaches;
+use gpucache_engine::device::StreamInside;
 
 /// From now on the peak of a device is the most that is held of it from here on:
 /// [`MemoryUse::peak_bytes`](crate::device::MemoryUse::peak_bytes). Nothing else changes.

@@ -5,12 +5,13 @@ use std::fmt;
 
 use super::device::{self, DeviceStats};
 use super::scope::{self, NamedStats};
-use crate::base::amounts::Bytes;
-use crate::base::shortage::Short;
-use crate::base::table::{Align, Table};
-use crate::cache::registry::NamedCaches;
-use crate::device::every;
-use crate::home::ScopeStats;
+use crate::device::Memory;
+use gpucache_engine::base::amounts::Bytes;
+use gpucache_engine::base::shortage::Short;
+use gpucache_engine::base::table::{Align, Table};
+use gpucache_engine::cache::NamedCaches;
+use gpucache_engine::device::MemoryInside;
+use gpucache_engine::home::ScopeStats;
 
 /// All devices and scopes of the process. What other threads do meanwhile is seen at slightly different moments.
 ///
@@ -44,7 +45,7 @@ pub struct ProcessStats {
 /// assert!(process_stats().devices.iter().any(|device| device.memory == host.memory()));
 /// ```
 pub fn process_stats() -> ProcessStats {
-    let memories = every();
+    let memories = Memory::every();
     // What leaves a device for the host is told with the device.
     let hosts: HashSet<u64> =
         memories.iter().filter_map(|memory| memory.known_host_side()).map(|host| host.id()).collect();

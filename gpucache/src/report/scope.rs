@@ -1,9 +1,8 @@
 //! One scope: what it did and holds, in all and on each thread.
 
-use crate::cache::Cache;
-use crate::cache::registry::NamedCaches;
-use crate::home::{PlanStats, ScopeStats};
-use crate::pressure::Climbs;
+use gpucache_engine::cache::{Cache, NamedCaches};
+use gpucache_engine::home::{PlanStats, ScopeStats};
+use gpucache_engine::pressure::Climbs;
 
 /// A scope by its name: what [`stats`](crate::stats), [`plan_stats`](crate::plan_stats) and [`climbs_of`](crate::climbs_of) tell of
 /// it, and what is behind that on each thread.

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use super::process::{ProcessStats, percent, process_stats};
 use super::scope::{NamedStats, ThreadStats};
-use crate::base::amounts::Bytes;
-use crate::base::shortage::Short;
-use crate::base::table::{Align, Table};
-use crate::home::ScopeStats;
+use gpucache_engine::base::amounts::Bytes;
+use gpucache_engine::base::shortage::Short;
+use gpucache_engine::base::table::{Align, Table};
+use gpucache_engine::home::ScopeStats;
 
 /// Characters of a bar.
 const BAR: u64 = 20;

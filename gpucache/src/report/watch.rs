@@ -11,9 +11,9 @@ use std::thread::{Builder, sleep};
 use std::time::Duration;
 
 use super::top::top;
-use crate::base::output::Output;
-use crate::base::sync::OnceLock;
-use crate::device::process_exits;
+use gpucache_engine::base::output::Output;
+use gpucache_engine::base::sync::OnceLock;
+use gpucache_engine::device::process_exits;
 
 const VARIABLE: &str = "GPUCACHE_WATCH";
 

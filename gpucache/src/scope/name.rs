@@ -3,14 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base::amounts::{Bytes, Count};
-#[cfg(feature = "tracing")]
-use crate::base::subscriber::{self, TARGET};
-use crate::cache::registry::NamedCaches;
-use crate::cache::{Cache, Known};
 use crate::doctor::{self, Diagnosis, Siblings};
-use crate::home::{PlanStats, ScopeStats};
-use crate::pressure::{Climbs, demand};
+use gpucache_engine::base::amounts::{Bytes, Count};
+#[cfg(feature = "tracing")]
+use gpucache_engine::base::subscriber::{self, TARGET};
+use gpucache_engine::cache::{Cache, Known, NamedCaches};
+use gpucache_engine::home::{PlanStats, ScopeStats};
+use gpucache_engine::pressure::Climbs;
 
 /// What a name may be computed as: all that is `AsRef<str>`. It stands between the macros and that trait for its message.
 #[diagnostic::on_unimplemented(
@@ -90,7 +89,7 @@ pub fn invalidate(name: impl AsRef<str>) -> Invalidated {
     let Some(scope) = NamedCaches::find(name.as_ref()) else { return Invalidated::default() };
     let held = invalidate_scope(&scope);
     let caches = scope.caches();
-    drop(demand::trim_to_demand(true, |device| caches.iter().any(|cache| cache.serves(device))));
+    drop(NamedCaches::trim_to_demand(true, |device| caches.iter().any(|cache| cache.serves(device))));
     held
 }
 
@@ -112,7 +111,7 @@ pub fn invalidate_all() -> Invalidated {
             Invalidated { is_known: true, bytes, busy_blocks: sum.busy_blocks.saturating_add(one.busy_blocks) }
         });
     // Once for all of them.
-    drop(demand::trim_to_demand(true, |_| true));
+    drop(NamedCaches::trim_to_demand(true, |_| true));
     sum
 }
 

@@ -4,10 +4,10 @@ use std::panic::AssertUnwindSafe;
 
 use tracing::Span;
 
-use crate::base::held::assert_nothing_held;
-use crate::base::subscriber::{TARGET, is_heard};
+use gpucache_engine::base::held::assert_nothing_held;
+use gpucache_engine::base::subscriber::{TARGET, is_heard};
 #[cfg(feature = "cuda")]
-use crate::device::nvtx;
+use gpucache_engine::device::nvtx;
 
 /// What the calling thread is in until this is dropped. A subscriber is told before the scope is entered, and once it is left.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Shown {
     #[inline]
     pub(super) fn begin(name: &str) -> Option<Shown> {
         #[cfg(feature = "cuda")]
-        let is_seen = is_heard() || nvtx::is_there();
+        let is_seen = is_heard() || nvtx::Range::is_there();
         #[cfg(not(feature = "cuda"))]
         let is_seen = is_heard();
         is_seen.then(|| Shown::begin_heard(name))

@@ -1,6 +1,6 @@
 //! The scopes that a thread is inside of, innermost last.
 //!
-//! Invariant: what [`current`] serves from is the top of this stack, and each entry on it has entered its cache once.
+//! Invariant: what `current` serves from is the top of this stack, and each entry on it has entered its cache once.
 //! Guards may go in any order (a future that is dropped late, say): each takes out its own entry. An entry costs the same however many
 //! are open, which forgotten guards leave.
 #![allow(unsafe_code)]
@@ -15,15 +15,12 @@ use hashbrown::HashMap;
 
 #[cfg(feature = "tracing")]
 use super::shown::Shown;
-use crate::base::opened::Opened;
-use crate::cache::current::{self, Current};
-use crate::cache::registry::{self, NamedCaches};
-use crate::cache::{Cache, Terms};
-use crate::device::{process_exits_now, thread_is_main};
-use crate::home::Visit;
 use crate::placed::{Placement, set_scoped};
 use crate::report;
-use crate::trace;
+use gpucache_engine::base::opened::Opened;
+use gpucache_engine::cache::{Cache, Current, NamedCaches, Terms};
+use gpucache_engine::device::exits_with_thread;
+use gpucache_engine::home::Visit;
 
 /// Inside a scope, or outside all of them, until dropped. It stays on its thread.
 ///
@@ -115,7 +112,7 @@ impl ScopeGuard {
         let guard = ScopeGuard::of(|stack| {
             let cache = stack.cache(name, site);
             let entry = cache.enter(terms, visit);
-            if trace::is_on() {
+            if Current::is_traced() {
                 cache.note_entered();
             }
             stack.push(Some(Inside { current: Current { cache, terms }, entry }), placement)
@@ -192,7 +189,7 @@ impl Stack {
     /// A cache of a name that this thread has none of.
     #[cold]
     fn add(&self, name: &str, site: &'static Location<'static>) -> &'static Cache {
-        if self.caches.borrow().len() >= self.look_at.get().max(registry::FEW_NAMES) {
+        if self.caches.borrow().len() >= self.look_at.get().max(NamedCaches::FEW) {
             self.forget_names();
         }
         report::start_from_environment();
@@ -215,7 +212,7 @@ impl Stack {
 
     /// Gives the caches of names back that were not entered lately, where no array of theirs is alive.
     fn forget_names(&self) {
-        let before = self.names.get().saturating_sub(registry::LATELY);
+        let before = self.names.get().saturating_sub(NamedCaches::LATELY);
         // What is released may be code of the user, which may enter scopes: nothing is borrowed then.
         drop(self.last.take());
         let is_due = |known: &Known| known.entered.get() < before && !known.cache.is_entered();
@@ -244,7 +241,7 @@ impl Stack {
         self.serve_from(open, top);
         if let Some(Inside { current: Current { cache, .. }, entry }) = left {
             cache.leave(entry);
-            if trace::is_on() {
+            if Current::is_traced() {
                 cache.note_left();
             }
         }
@@ -259,7 +256,7 @@ impl Stack {
         set_scoped(placement);
         // SAFETY: an entry entered its cache before it came onto the stack, and leaves it after it was taken off and
         // this was called again: by its guard, or by the end of its cache's thread.
-        unsafe { current::set(top, bottom) };
+        unsafe { Current::set(top, bottom) };
     }
 }
 
@@ -309,8 +306,8 @@ impl Drop for Stack {
         // Nobody serves this thread any more.
         drop(self.open.take());
         self.serve_from(self.open.borrow_mut(), None);
-        if thread_is_main() {
-            return process_exits_now();
+        if exits_with_thread() {
+            return;
         }
         // What is released may be code of the user, which may enter scopes, to no effect.
         drop(self.last.take());

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::name::{self, Invalidated};
 use super::stack::ScopeGuard;
-use crate::cache::{Recycle, Terms};
-use crate::home::{PlanStats, ScopeStats, Visit};
 use crate::placed::Placement;
+use gpucache_engine::cache::{Recycle, Terms};
+use gpucache_engine::home::{PlanStats, ScopeStats, Visit};
 
 /// A scope by its name, and how it recycles: what [`cache_scope!`](crate::cache_scope) names, as a value.
 ///

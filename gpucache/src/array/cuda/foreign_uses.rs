@@ -16,11 +16,12 @@ use cudarc::driver::CudaSlice;
 use super::passing::Passing;
 use super::slices::{Slices, TrackedSlice};
 use crate::array::{Element, len_of};
-use crate::base::error::{Error, Result};
-use crate::base::sync::OnceLock;
-use crate::cache::Block;
-use crate::device::{Cuda, Device, process_exits};
-use crate::record::View;
+use crate::device::{Cuda, Device};
+use gpucache_engine::base::sync::OnceLock;
+use gpucache_engine::cache::Block;
+use gpucache_engine::device::{StreamInside, process_exits};
+use gpucache_engine::record::View;
+use gpucache_engine::{Error, Result};
 
 /// A block's uses by streams that it does not know.
 pub(super) struct ForeignUses<T: Element> {
@@ -46,7 +47,7 @@ impl<T: Element> ForeignUses<T> {
     /// With somebody's slice and its memory, behind what its events know of.
     pub(super) fn adopting(home: &Cuda, slice: CudaSlice<T>) -> ForeignUses<T> {
         let slices = Slices::adopting(slice);
-        slices.first().follow(home).unwrap_or_else(|error| home.wait_instead(error));
+        slices.first().follow(home).unwrap_or_else(|error| home.0.wait_instead(error));
         let mut uses = ForeignUses::new(home);
         uses.slices = OnceLock::from(slices);
         uses
@@ -61,7 +62,7 @@ impl<T: Element> ForeignUses<T> {
     pub(super) fn reading(&self, block: &Block, is_untold: bool) -> &TrackedSlice<T> {
         let slices = self.slices(block);
         let slice = slices.reading(&self.home, block.is_bare()).unwrap_or_else(|error| {
-            self.home.wait_instead(error);
+            self.home.0.wait_instead(error);
             self.note_untold_read();
             slices.first()
         });
@@ -73,12 +74,12 @@ impl<T: Element> ForeignUses<T> {
 
     /// What a slice was lent for before happens again, behind all that is on the block's own stream now.
     pub(super) fn read_again(&self, slice: &TrackedSlice<T>) {
-        slice.announce(&self.home).unwrap_or_else(|error| self.home.wait_instead(error));
+        slice.announce(&self.home).unwrap_or_else(|error| self.home.0.wait_instead(error));
         self.note_untold_read();
     }
 
     fn note_untold_read(&self) {
-        self.home.note_unknown_work();
+        self.home.0.note_unknown_work();
         if self.home.stream().context().is_event_tracking() {
             self.reads_untold.store(true, Relaxed);
         }
@@ -86,14 +87,14 @@ impl<T: Element> ForeignUses<T> {
 
     /// The slice for writes, which the block's own stream has to be able to give: it is behind all uses.
     pub(super) fn writing(&mut self, is_untold: bool) -> Option<&mut CudaSlice<T>> {
-        self.home.note_unknown_work();
+        self.home.0.note_unknown_work();
         let slices = self.slices.get_mut()?;
         match slices.writing(&self.home) {
             Ok(slice) if !is_untold && slice.has_events() => {}
             Ok(_) => *self.writes_untold.get_mut() = self.home.stream().context().is_event_tracking(),
             Err(error) => {
                 *self.writes_untold.get_mut() = true;
-                self.home.wait_instead(error);
+                self.home.0.wait_instead(error);
             }
         }
         Some(slices.first_mut().slice_mut())
@@ -117,7 +118,7 @@ impl<T: Element> ForeignUses<T> {
             slices.follow_writes(&self.home)?;
         }
         if self.writes_untold.load(Relaxed) {
-            self.home.follow_context()?;
+            self.home.0.follow_context()?;
             // Who writes borrows the array exclusively, so that none began meanwhile.
             self.writes_untold.store(false, Relaxed);
         }
@@ -130,7 +131,7 @@ impl<T: Element> ForeignUses<T> {
             slices.follow_uses(&self.home)?;
         }
         if *self.reads_untold.get_mut() || *self.writes_untold.get_mut() {
-            self.home.follow_context()?;
+            self.home.0.follow_context()?;
             self.forget_untold();
         }
         Ok(())
@@ -145,7 +146,7 @@ impl<T: Element> View for ForeignUses<T> {
     fn follow_writes(&self) -> Result<()> {
         self.try_follow_writes().or_else(|error| {
             // What was lent stays noted: others may be about to use it.
-            self.home.synchronize_gpu().and_then(|()| self.passing.synchronize(&self.home))?;
+            self.home.0.synchronize_gpu().and_then(|()| self.passing.synchronize(&self.home))?;
             keep(&self.home, error);
             Ok(())
         })
@@ -153,7 +154,7 @@ impl<T: Element> View for ForeignUses<T> {
 
     fn follow_uses(&mut self) -> Result<()> {
         self.try_follow_uses().or_else(|error| {
-            self.home.synchronize_gpu().and_then(|()| self.passing.synchronize(&self.home))?;
+            self.home.0.synchronize_gpu().and_then(|()| self.passing.synchronize(&self.home))?;
             self.passing.forget_uses();
             if let Some(slices) = self.slices.get_mut() {
                 slices.forget_uses();
@@ -179,10 +180,10 @@ impl<T: Element> Drop for ForeignUses<T> {
             keep(&self.home, error);
         }
         // `CudaSlice` frees in whatever context is current, and its waits would meet what is kept.
-        self.home.make_current();
+        self.home.0.make_current();
         if let Some(slices) = self.slices.take() {
             slices.release();
         }
-        self.home.take_kept(self.home.stream().context());
+        self.home.0.take_kept(self.home.stream().context());
     }
 }

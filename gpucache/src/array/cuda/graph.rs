@@ -5,10 +5,11 @@ use std::fmt;
 use cudarc::driver::CudaGraph;
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 
-use crate::base::error::{Error, Result};
-use crate::base::held::assert_nothing_held;
-use crate::cache::Reservation;
 use crate::device::{Cuda, Device};
+use gpucache_engine::base::held::assert_nothing_held;
+use gpucache_engine::cache::Reservation;
+use gpucache_engine::device::StreamInside;
+use gpucache_engine::{Error, Result};
 
 /// Work of a stream as one launch, made by [`Cuda::capture`], and the memory that this uses: nobody else gets it before the
 /// graph is dropped, whatever scopes are left, invalidated or trimmed meanwhile.
@@ -66,7 +67,7 @@ impl Cuda {
     /// ```
     pub fn capture<R, E: From<Error>>(&self, work: impl FnOnce() -> Result<R, E>) -> Result<(Graph, R), E> {
         let stream = self.stream();
-        let failure = |operation| move |error| E::from(self.failure(operation, error));
+        let failure = |operation| move |error| E::from(self.0.failure(operation, error));
         if self.stream_handle().here()?.is_some() {
             return Err(Error::unavailable(
                 "a capture of the per-thread default stream",
@@ -104,7 +105,7 @@ impl Capture<'_> {
     fn end(self) -> Result<Option<CudaGraph>, cudarc::driver::DriverError> {
         let gpu = std::mem::ManuallyDrop::new(self).0;
         // It would be taken for the answer, and the stream stay captured.
-        gpu.take_kept(gpu.stream().context());
+        gpu.0.take_kept(gpu.stream().context());
         gpu.stream().end_capture(CUgraphInstantiate_flags(0))
     }
 }
@@ -134,7 +135,7 @@ impl Graph {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn launch(&self) -> Result<()> {
-        self.graph.launch().map_err(|error| self.gpu.failure("launching a graph", error))
+        self.graph.launch().map_err(|error| self.gpu.0.failure("launching a graph", error))
     }
 
     /// cudarc's object, for calls that are not here. What is launched by it on other streams is for the caller to order, and

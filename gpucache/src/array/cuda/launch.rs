@@ -4,9 +4,10 @@
 use cudarc::driver::{CudaFunction, LaunchArgs, LaunchConfig, PushKernelArg};
 
 use crate::array::{Array, Element};
-use crate::base::error::{Error, Result};
-use crate::cache::Block;
 use crate::device::{Cuda, Device};
+use gpucache_engine::cache::Block;
+use gpucache_engine::device::StreamInside;
+use gpucache_engine::{Error, Result};
 
 impl Cuda {
     /// Begins a launch of `function` on this stream.

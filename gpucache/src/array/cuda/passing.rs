@@ -15,9 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use cudarc::driver::{CudaEvent, CudaStream, SyncOnDrop};
 
-use crate::base::error::Result;
-use crate::base::sync::OnceLock;
-use crate::device::{Cuda, EventRef, OwnEvent, RawStream};
+use crate::device::Cuda;
+use gpucache_engine::Result;
+use gpucache_engine::base::sync::OnceLock;
+use gpucache_engine::device::{EventRef, OwnEvent, RawStream};
 
 /// As many streams stay known from one life of a block to the next. The same ones, shown again, then cost no new
 /// events; but each keeps two events and a context object alive, and is looked through at every use.
@@ -50,20 +51,20 @@ impl Passing {
         stream: &'a CudaStream,
         writes: bool,
     ) -> SyncOnDrop<'a> {
-        home.take_kept(stream.context());
+        home.0.take_kept(stream.context());
         let passer = self.passer(home, raw, stream).and_then(|passer| {
-            home.lead(stream, &passer.start)?;
+            home.0.lead(stream, &passer.start)?;
             if passer.is_used.load(Relaxed) {
                 // The handle may be another stream's by now, and the event is about to be moved on.
-                home.precede_by_event(stream, EventRef::of(&passer.end))?;
+                home.0.precede_by_event(stream, EventRef::of(&passer.end))?;
             }
             Ok(passer)
         });
         let passer = match passer {
             Ok(passer) => passer,
             Err(error) => {
-                home.wait_instead(error);
-                home.take_kept(stream.context());
+                home.0.wait_instead(error);
+                home.0.take_kept(stream.context());
                 return SyncOnDrop::Sync(Some(stream));
             }
         };
@@ -106,7 +107,7 @@ impl Passing {
     /// Waits on the calling thread for the contexts that they are of.
     pub(super) fn synchronize(&self, home: &Cuda) -> Result<()> {
         let mut used = self.iter().filter(|passer| passer.is_used.load(Relaxed));
-        used.try_for_each(|passer| home.synchronize_context(passer.end.context()))
+        used.try_for_each(|passer| home.0.synchronize_context(passer.end.context()))
     }
 
     /// There is nothing to follow: all work is done.
@@ -120,8 +121,8 @@ impl Passing {
         if let Some(passer) = self.iter().find(|passer| is_it(passer)) {
             return Ok(passer);
         }
-        let start = home.new_event()?;
-        let end = stream.context().new_event(None).map_err(|error| home.failure("making an event", error))?;
+        let start = home.0.new_event()?;
+        let end = stream.context().new_event(None).map_err(|error| home.0.failure("making an event", error))?;
         let [is_used, is_writer, is_recorded] = [(); 3].map(|()| AtomicBool::new(false));
         let mut new =
             Some(Box::new(Passer { raw, start, end, is_used, is_writer, is_recorded, next: OnceLock::new() }));
@@ -146,21 +147,21 @@ impl Passing {
 impl Passer {
     fn follow(&self, home: &Cuda) -> Result<()> {
         let context = self.end.context();
-        if home.take_kept(context) {
+        if home.0.take_kept(context) {
             // The event may not have been recorded, or the stream not waited for.
-            home.synchronize_context(context)?;
+            home.0.synchronize_context(context)?;
         }
         if !self.is_recorded.load(Relaxed) {
             return Ok(());
         }
-        home.follow_event(EventRef::of(&self.end))?;
+        home.0.follow_event(EventRef::of(&self.end))?;
         if context.is_managing_stream_synchronization() {
             return Ok(());
         }
         // The last of its streams went before the event was recorded, or afterwards.
         match context.cu_ctx() == home.stream().context().cu_ctx() {
-            true => home.follow_context(),
-            false => home.synchronize_context(context),
+            true => home.0.follow_context(),
+            false => home.0.synchronize_context(context),
         }
     }
 

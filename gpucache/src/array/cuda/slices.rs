@@ -18,9 +18,10 @@ use std::sync::PoisonError;
 use cudarc::driver::{CudaSlice, DevicePtr, DevicePtrMut, SyncOnDrop};
 
 use crate::array::Element;
-use crate::base::error::Result;
-use crate::base::sync::{Mutex, MutexGuard, OnceLock};
-use crate::device::{Cuda, Device, EventHandle, EventRef};
+use crate::device::{Cuda, Device};
+use gpucache_engine::Result;
+use gpucache_engine::base::sync::{Mutex, MutexGuard, OnceLock};
+use gpucache_engine::device::{EventHandle, EventRef, StreamInside};
 
 /// Reads between two writes that are known apart. Each has a slice with two events of its own. For one more read home
 /// waits for the one that had its slice before, so that with fewer slices it would come to wait for slow readers that
@@ -181,7 +182,7 @@ impl<T> TrackedSlice<T> {
         let mut slice = upgrade(home, address, len);
         let (_, handles) = Handles::of(&mut slice);
         // What cudarc met there concerns nobody but this array.
-        home.take_kept(home.stream().context());
+        home.0.take_kept(home.stream().context());
         TrackedSlice { slice: ManuallyDrop::new(slice), handles }
     }
 
@@ -200,17 +201,17 @@ impl<T> TrackedSlice<T> {
 
     /// Lets whoever waits for the slice's last write wait for all that is on `home` now.
     pub(super) fn announce(&self, home: &Cuda) -> Result<()> {
-        self.events().map_or(Ok(()), |events| home.record_event(events.write))
+        self.events().map_or(Ok(()), |events| home.0.record_event(events.write))
     }
 
     fn follow_read(&self, home: &Cuda) -> Result<()> {
-        self.events().map_or(Ok(()), |events| home.follow_event(events.read))
+        self.events().map_or(Ok(()), |events| home.0.follow_event(events.read))
     }
 
     /// Orders later work of `home` behind what the events know of.
     pub(super) fn follow(&self, home: &Cuda) -> Result<()> {
         self.follow_read(home)?;
-        self.events().map_or(Ok(()), |events| home.follow_event(events.write))
+        self.events().map_or(Ok(()), |events| home.0.follow_event(events.write))
     }
 
     fn events(&self) -> Option<Events<'_>> {
@@ -254,7 +255,7 @@ fn handle(recorded: SyncOnDrop<'_>) -> Option<EventHandle> {
 pub(super) fn upgrade<T>(home: &Cuda, address: u64, len: usize) -> CudaSlice<T> {
     let (stream, context) = (home.stream(), home.stream().context());
     // It would be taken for a failure of the next call, whatever that is.
-    home.take_kept(context);
+    home.0.take_kept(context);
     let lost = context.is_event_tracking().then(|| context.new_event(None).err()).flatten();
     // SAFETY: the block has room for `len` elements at `address`, and lives as long as the slice, which its owner never
     // drops but to free memory that was adopted (`Slices`), or that it just allocated (`copied`). Where events cannot
@@ -267,7 +268,7 @@ pub(super) fn upgrade<T>(home: &Cuda, address: u64, len: usize) -> CudaSlice<T> 
         slice
     };
     if let Some(error) = lost {
-        home.stream_handle().keep(home.failure("making an event", error));
+        home.stream_handle().keep(home.0.failure("making an event", error));
     }
     slice
 }

@@ -10,8 +10,8 @@ use cudarc::driver::{CudaStream, CudaView, DevicePtr, DeviceSlice, LaunchArgs, P
 
 use super::TrackedSlice;
 use crate::array::{Array, Element};
-use crate::base::sync::OnceLock;
 use crate::device::Cuda;
+use gpucache_engine::base::sync::OnceLock;
 
 /// A part of an array, as cudarc's `CudaView` is of a slice: an argument of its copies, of cuBLAS and of kernels.
 ///
@@ -168,7 +168,7 @@ impl<'a, T: Element> ArrayView<'a, T> {
         let mut is_first = false;
         let (slice, view) = self.lent.get_or_init(|| {
             is_first = true;
-            let tracked = array.lend(array.device().is_mixed());
+            let tracked = array.lend(array.device().0.is_mixed());
             (tracked, tracked.slice().slice(self.start..self.start + self.len))
         });
         if !is_first {
@@ -205,7 +205,7 @@ impl<T: Element> DevicePtr<T> for ArrayView<'_, T> {
 unsafe impl<'a, 'b: 'a, 'c: 'b, T: Element> PushKernelArg<&'b ArrayView<'c, T>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, view: &'b ArrayView<'c, T>) -> &mut Self {
-        view.array.device().note_unknown_work();
+        view.array.device().0.note_unknown_work();
         if view.array.is_alone() {
             view.array.catch_up();
             return self.arg(&view.address);

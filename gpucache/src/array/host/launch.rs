@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use super::{Elements, ElementsMut};
 use crate::array::{Array, Element};
-use crate::base::error::{Error, Result};
-use crate::base::held::assert_nothing_held;
 use crate::device::{Device, Host};
-use crate::record::{Failure, Outcome};
+use gpucache_engine::base::held::assert_nothing_held;
+use gpucache_engine::device::StreamInside;
+use gpucache_engine::record::{Failure, Outcome};
+use gpucache_engine::{Error, Result};
 
 /// What [`Host::launch`] lends to work: a reference to an array; a tuple of up to twelve or a `Vec` of any number of those, of
 /// tuples and of `Vec`s; or nothing: `()`.
@@ -42,12 +43,12 @@ impl<A: sealed::Lend> Arguments for A {}
 
 /// Whether an array is ordered with work of `stream` by streams alone; if not, this waited for what uses it.
 fn is_late<T: Element>(array: &Array<T, Host>, stream: &Host) -> Result<bool> {
-    match (array.device().is_synchronous(), stream.is_synchronous()) {
+    match (array.device().0.is_synchronous(), stream.0.is_synchronous()) {
         (true, true) => Ok(false),
         (false, false) => Ok(true),
         (false, true) => {
             array.block.read_on(array.block.stream())?;
-            array.device().finish().map(|()| false)
+            array.device().0.finish().map(|()| false)
         }
         (true, false) => Err(Error::unavailable(
             "an array of the host's default stream",
@@ -129,7 +130,7 @@ impl<T: Element> sealed::Lend for &mut Array<T, Host> {
     type Elements = Lent<ElementsMut<'static, T>>;
 
     unsafe fn elements(&mut self, stream: &Host) -> Result<Self::Elements> {
-        if stream.is_synchronous() {
+        if stream.0.is_synchronous() {
             self.block.end_uses()?;
         }
         if is_late(self, stream)? {
@@ -262,7 +263,7 @@ impl Host {
         // stream until it is dropped, and orders behind it whoever writes it, or reads what is written here, be it a
         // caller, who waits, other work, or the next array in the memory.
         let elements = unsafe { arguments.elements(self) }?;
-        if self.is_synchronous() {
+        if self.0.is_synchronous() {
             A::check(&elements)?;
             assert_nothing_held();
             work(A::slices(elements));
@@ -270,7 +271,7 @@ impl Host {
         }
         let outcome = Arc::<Outcome>::default();
         arguments.expect(&outcome);
-        self.push(move || {
+        self.0.push(move || {
             outcome.settle(|| {
                 A::check(&elements)?;
                 work(A::slices(elements));

@@ -6,9 +6,9 @@
 use std::cell::Cell;
 
 use super::{Seen, name_of};
-use crate::cache::current::{self, Entry};
 use crate::placed::yard::Tag;
-use crate::placement::Access;
+use gpucache_engine::cache::Entry;
+use gpucache_plan::offload::Access;
 
 /// How many uses are laid out at most.
 const MOST: usize = 64;
@@ -43,7 +43,7 @@ thread_local! {
 /// Whether a use that is about to be made is the next one that is laid out, or one outside of all scopes: it is done with then.
 #[inline(always)]
 pub(super) fn passes(tag: &Tag, access: Access) -> bool {
-    let Some(entry) = current::outermost() else { return true };
+    let Some(entry) = Entry::outermost() else { return true };
     AHEAD.with(|ahead| {
         let made = ahead.made.get();
         let seen = Seen { name: name_of(tag, ahead.number.get()), access };

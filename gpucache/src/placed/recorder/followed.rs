@@ -8,15 +8,15 @@ use super::learned::Learned;
 use super::pacer::Pacer;
 use super::timetable::{LINK, SPARE_SHARE, Timetable};
 use super::{Name, Seen};
-use crate::base::error::Result;
-use crate::cache::current::Entry;
 use crate::placed::accounts;
 use crate::placed::moves::Moves;
 use crate::placed::placement::Placement;
 use crate::placed::sampling::Sampling;
 use crate::placed::speed::add;
 use crate::placed::yard::{Rests, Yard};
-use crate::placement::What;
+use gpucache_engine::Result;
+use gpucache_engine::cache::Entry;
+use gpucache_plan::offload::What;
 
 /// Of eight entries so many may have arrays asked for before less room has to do: that costs more copies in each.
 const MOST_MISSED: u32 = 2;

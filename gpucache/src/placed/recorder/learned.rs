@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use super::{Name, Seen};
 use crate::placed::placement::Placement;
 use crate::placed::yard::{Rests, Yard};
-use crate::placement::{Access, Order, Use};
+use gpucache_plan::offload::{Access, Order, Use};
 
 /// Uses beyond which an entry is not written down: no schedule of so many would be done in a moment.
 const MOST_USES: usize = 1 << 16;

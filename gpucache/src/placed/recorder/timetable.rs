@@ -1,6 +1,6 @@
 //! The moves of an entry of a known order, and what they were found from: they become better as more is known.
 
-use crate::placement::{Link, Move, Order, Schedule, lower_bound, schedule, simulate};
+use gpucache_plan::offload::{Link, Move, Order, Schedule, lower_bound, schedule, simulate};
 
 /// What links a GPU of today to its host, in each direction: 55 GB/s were measured on an H100 behind PCIe 5, a tenth less is planned
 /// with until copies were timed, as both directions at once share the host's memory. A copy of 2 KiB takes 3 to 5 microseconds there.
@@ -85,7 +85,7 @@ fn link(measured: Option<f64>) -> Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::{Access, Use};
+    use gpucache_plan::offload::{Access, Use};
 
     /// Numbers that are always the same.
     struct Numbers(u64);

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use super::{Locked, Slot, gone};
 use crate::array::{Array, Element, Room};
-use crate::base::errand::Turn;
-use crate::base::error::{Error, Result};
 use crate::device::Device;
 use crate::placed::sampling;
 use crate::placed::speed::add;
 use crate::placed::told::telling;
-use crate::pressure::handlers::without_handlers;
+use gpucache_engine::base::errand::Turn;
+use gpucache_engine::pressure::without_handlers;
+use gpucache_engine::{Error, Result};
 
 /// How long a thread that finds no memory by itself waits for another one that has the array come and runs a handler meanwhile: as
 /// long as an allocation waits for what is free in a moment. The handler may wait for this very thread.

@@ -1,0 +1,222 @@
+//! Work that one thread does for all who need it, and that the others wait for: but not while that thread runs code of the program, which
+//! may itself wait for them.
+//!
+//! Errands of a thread end in the reverse order in which they began. `PAUSED` of them, the first ones, are paused.
+
+use std::cell::{Cell, RefCell};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::held::assert_nothing_held;
+use super::sync::{Condvar, Mutex, MutexGuard};
+
+/// How many threads are at it.
+#[derive(Debug, Default)]
+struct Threads {
+    /// All of them: a second one begins only while every other one is paused.
+    all: usize,
+    /// Those that do not run code of the program now.
+    running: usize,
+}
+
+/// One piece of work, which is done again and again.
+#[derive(Debug, Default)]
+pub struct Errand {
+    threads: Mutex<Threads>,
+    changed: Condvar,
+}
+
+/// The calling thread does the work until this is dropped.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    errand: &'a Arc<Errand>,
+    /// Whether every other thread that is at it runs code of the program, and there is one.
+    pub is_beside_others: bool,
+    /// Not at a thread's end, where nothing could pause it: nobody waits for it then.
+    is_counted: bool,
+}
+
+thread_local! {
+    static MINE: RefCell<Vec<Arc<Errand>>> = const { RefCell::new(Vec::new()) };
+    static PAUSED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Calls `act` with the errands of the thread; not at its end, when it has none.
+fn with_mine<R>(act: impl FnOnce(&mut Vec<Arc<Errand>>) -> R) -> Option<R> {
+    MINE.try_with(|mine| act(&mut mine.borrow_mut())).ok()
+}
+
+impl Errand {
+    fn threads(&self) -> MutexGuard<'_, Threads> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Threads)) {
+        change(&mut self.threads());
+        self.changed.notify_all();
+    }
+
+    /// Whether the calling thread is at it, and runs code of the program meanwhile.
+    pub fn is_mine(self: &Arc<Self>) -> bool {
+        with_mine(|mine| mine.iter().any(|errand| Arc::ptr_eq(errand, self))).unwrap_or(false)
+    }
+
+    /// The calling thread does the work, unless another one is at it.
+    pub fn try_begin(self: &Arc<Self>) -> Option<Turn<'_>> {
+        let threads = self.threads();
+        if threads.all == 0 { self.begin_among(threads) } else { None }
+    }
+
+    /// The calling thread does the work, unless another one did it meanwhile, which this waits for: `None` then.
+    pub fn begin(self: &Arc<Self>) -> Option<Turn<'_>> {
+        let mut threads = self.threads();
+        if threads.running == 0 {
+            return self.begin_among(threads);
+        }
+        while threads.running > 0 {
+            threads = self.changed.wait(threads).unwrap_or_else(PoisonError::into_inner);
+        }
+        None
+    }
+
+    fn begin_among<'a>(self: &'a Arc<Self>, mut threads: MutexGuard<'_, Threads>) -> Option<Turn<'a>> {
+        let is_beside_others = threads.all > 0;
+        let is_counted = with_mine(|mine| mine.push(self.clone())).is_some();
+        if is_counted {
+            threads.all += 1;
+            threads.running += 1;
+        }
+        Some(Turn { errand: self, is_beside_others, is_counted })
+    }
+
+    /// Waits until no thread is at it: as long as one is that runs no code of the program, and for so long at `most` besides. Whether none
+    /// is then, though one was before.
+    pub fn wait_for_others(&self, most: Duration) -> bool {
+        let until = Instant::now() + most;
+        let mut threads = self.threads();
+        let were_others = threads.all > 0;
+        while threads.all > 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            threads = match threads.running {
+                0 if left.is_zero() => return false,
+                0 => self.changed.wait_timeout(threads, left).unwrap_or_else(PoisonError::into_inner).0,
+                _ => self.changed.wait(threads).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        were_others
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if !self.is_counted {
+            return;
+        }
+        with_mine(|mine| {
+            let place = mine.iter().rposition(|errand| Arc::ptr_eq(errand, self.errand));
+            place.map(|place| mine.remove(place))
+        });
+        self.errand.change(|threads| {
+            threads.all -= 1;
+            threads.running -= 1;
+        });
+    }
+}
+
+/// Runs code of the program: the thread must hold no lock of ours, and nobody waits for what it is at.
+#[inline]
+pub(crate) fn run_user_code<R>(act: impl FnOnce() -> R) -> R {
+    assert_nothing_held();
+    let _pause = Pause::begin();
+    act()
+}
+
+/// The errands of the thread are paused while this lives, but for the first ones, which were so before.
+struct Pause {
+    before: usize,
+}
+
+impl Pause {
+    fn begin() -> Pause {
+        let before = PAUSED.get();
+        with_mine(|mine| {
+            mine.iter().skip(before).for_each(|errand| errand.change(|threads| threads.running -= 1));
+            PAUSED.set(mine.len());
+        });
+        Pause { before }
+    }
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        let before = PAUSED.replace(self.before);
+        with_mine(|mine| {
+            let paused = mine.iter().take(before).skip(self.before);
+            paused.for_each(|errand| errand.change(|threads| threads.running += 1));
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread::{scope, sleep};
+
+    use super::*;
+
+    const MOMENT: Duration = Duration::from_millis(20);
+
+    #[test]
+    fn others_wait_until_it_is_done() {
+        let (errand, begun) = (Arc::<Errand>::default(), Barrier::new(2));
+        scope(|threads| {
+            threads.spawn(|| {
+                let _turn = errand.begin().unwrap();
+                begun.wait();
+                sleep(MOMENT);
+            });
+            begun.wait();
+            let since = Instant::now();
+            assert!(errand.try_begin().is_none() && !errand.is_mine());
+            assert!(errand.begin().is_none(), "another thread did it");
+            assert!(since.elapsed() >= MOMENT / 2);
+        });
+        assert!(errand.begin().is_some_and(|turn| !turn.is_beside_others));
+    }
+
+    #[test]
+    fn nobody_waits_while_code_of_the_program_runs() {
+        let (errand, inside, over) = (Arc::<Errand>::default(), Barrier::new(2), Barrier::new(2));
+        scope(|threads| {
+            threads.spawn(|| {
+                let _turn = errand.begin().unwrap();
+                run_user_code(|| {
+                    assert!(errand.is_mine());
+                    // Within each other, as a handler that tells a subscriber.
+                    let _other = Arc::<Errand>::default();
+                    run_user_code(|| inside.wait());
+                    over.wait();
+                });
+                sleep(MOMENT);
+            });
+            inside.wait();
+            assert!(errand.try_begin().is_none());
+            assert!(errand.begin().unwrap().is_beside_others);
+            assert!(!errand.wait_for_others(Duration::ZERO));
+            over.wait();
+            assert!(errand.wait_for_others(Duration::from_secs(60)));
+            assert!(!errand.wait_for_others(Duration::ZERO), "there is no other one");
+        });
+    }
+
+    #[test]
+    fn a_panic_of_the_program_resumes_what_was_paused() {
+        let errand = Arc::<Errand>::default();
+        let turn = errand.begin().unwrap();
+        let panicked = std::panic::catch_unwind(|| run_user_code(|| std::panic::panic_any(1)));
+        assert!(panicked.is_err() && errand.threads().running == 1);
+        drop(turn);
+        let threads = errand.threads();
+        assert_eq!((threads.all, threads.running, PAUSED.get()), (0, 0, 0));
+    }
+}

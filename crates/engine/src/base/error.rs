@@ -1,0 +1,349 @@
+//! The one error type of the crate: opaque, with predicates, so that a new cause never breaks a caller.
+
+use std::any::Any;
+use std::fmt;
+
+use super::amounts::Bytes;
+use super::shortage::{Bound, Shortage};
+
+/// What every fallible call of this crate returns.
+///
+/// ```
+/// use gpucache::prelude::*;
+///
+/// fn mean(array: &Array<f32, Host>) -> gpucache::Result<f32> {
+///     Ok(array.to_vec()?.iter().sum::<f32>() / array.len() as f32)
+/// }
+///
+/// assert_eq!(mean(&Array::full(&Host::new(), 4, 0.5)?)?, 0.5);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why memory could not be had, reached or described.
+///
+/// The type is opaque: ask it with its predicates. The message says what happened, to what, and what to do about it; of an
+/// allocation, which array in which scope.
+///
+/// ```
+/// use gpucache::prelude::*;
+///
+/// let error = Array::<f64, _>::zeros(&Host::new(), usize::MAX).unwrap_err();
+/// assert!(error.is_invalid_shape() && !error.is_out_of_memory());
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Error(Box<Kind>);
+
+/// What remains to be done where the device lacks memory: idle memory went back to it before a request failed, but for what a
+/// thread that is inside a scope keeps there.
+const DROP_SOMETHING: &str =
+    "drop arrays, `invalidate` scopes that other threads are inside of, or work in smaller pieces, then try again";
+
+/// What a device of so many bytes in all, if that is known, has of the bytes that were asked for.
+fn lack(bytes: usize, capacity: Option<u64>, bound: Bound) -> String {
+    let by = if bound == Bound::Capacity { "" } else { " by its limit" };
+    match capacity.filter(|&all| all < bytes as u64) {
+        Some(all) => format!("{} in all{by}, less than the {} asked for", Bytes(all), Bytes(bytes as u64)),
+        None => format!("no {} left{by}", Bytes(bytes as u64)),
+    }
+}
+
+/// What there was of the device, in lines of its own.
+fn shown(shortage: &Option<Box<Shortage>>) -> String {
+    shortage.as_ref().map_or_else(String::new, |shortage| format!("\n{shortage}"))
+}
+
+fn remedy(bytes: usize, capacity: Option<u64>) -> &'static str {
+    if capacity.is_some_and(|all| all < bytes as u64) {
+        "check the shape, or work in smaller pieces"
+    } else {
+        DROP_SOMETHING
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Kind {
+    #[error("{request} could not be allocated: {cause}")]
+    NotAllocated { request: String, cause: Error },
+    #[error(
+        "{device} has {} ({detail}): {}{}",
+        lack(*.bytes, *.capacity, *.bound), remedy(*.bytes, *.capacity), shown(.shortage)
+    )]
+    OutOfMemory {
+        device: String,
+        bytes: usize,
+        capacity: Option<u64>,
+        bound: Bound,
+        detail: String,
+        shortage: Option<Box<Shortage>>,
+    },
+    #[cfg(feature = "cuda")]
+    #[error("{what} found too little memory left ({detail}): {DROP_SOMETHING}")]
+    Exhausted { what: &'static str, detail: String },
+    #[error("{what} cannot be used here ({detail}): {remedy}")]
+    Unavailable { what: String, detail: String, remedy: &'static str },
+    #[error("{0}")]
+    InvalidShape(String),
+    #[error("{operation} failed on {device} ({detail}): {remedy}")]
+    DeviceFailure { device: String, operation: &'static str, detail: String, remedy: &'static str },
+    #[error(
+        "work on a stream of the host panicked ({0}), and arrays that it was lent to be written are lost: drop them, or \
+         overwrite them by `copy_from_slice`"
+    )]
+    Panicked(String),
+    #[error(
+        "an earlier drop, or work that was under way, could not report this, so this call does, and did nothing else: {0}"
+    )]
+    Deferred(Error),
+}
+
+impl Error {
+    /// For a [`Backend`](crate::device::Backend): `bytes` could not be allocated on `device`.
+    ///
+    /// ```
+    /// use gpucache::Error;
+    ///
+    /// let error = Error::out_of_memory("cuda:0", 4096, "its pool is empty");
+    /// assert!(error.is_out_of_memory());
+    /// ```
+    pub fn out_of_memory(device: impl fmt::Display, bytes: usize, detail: impl fmt::Display) -> Error {
+        let (device, detail) = (device.to_string(), detail.to_string());
+        let (capacity, bound, shortage) = (None, Bound::Capacity, None);
+        Error(Box::new(Kind::OutOfMemory { device, bytes, capacity, bound, detail, shortage }))
+    }
+
+    /// For a [`Backend`](crate::device::Backend): `operation` on `device` failed for a reason other than memory.
+    ///
+    /// ```
+    /// use gpucache::Error;
+    ///
+    /// let error = Error::device_failure("cuda:0", "a copy", "the driver answered nothing");
+    /// assert!(error.is_device_failure());
+    /// ```
+    pub fn device_failure(device: impl fmt::Display, operation: &'static str, detail: impl fmt::Display) -> Error {
+        let (device, detail) = (device.to_string(), detail.to_string());
+        let remedy = "try again, and in a new process if this repeats";
+        Error(Box::new(Kind::DeviceFailure { device, operation, detail, remedy }))
+    }
+
+    /// As [`device_failure`](Error::device_failure), for what `device`, or a library, refused and a change in the program remedies.
+    pub(crate) fn refused(
+        device: &str,
+        operation: &'static str,
+        detail: impl fmt::Display,
+        remedy: &'static str,
+    ) -> Error {
+        let (device, detail) = (device.to_string(), detail.to_string());
+        Error(Box::new(Kind::DeviceFailure { device, operation, detail, remedy }))
+    }
+
+    /// `what` had no memory, of which it does not say how much it wanted.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn exhausted(what: &'static str, detail: String) -> Error {
+        Error(Box::new(Kind::Exhausted { what, detail }))
+    }
+
+    /// For a device's constructor: `what` does not exist or does not work on this machine; `remedy` says what to do.
+    ///
+    /// ```
+    /// use gpucache::Error;
+    ///
+    /// let error = Error::unavailable("the tablet", "it is switched off", "switch it on");
+    /// assert_eq!(error.to_string(), "the tablet cannot be used here (it is switched off): switch it on");
+    /// assert!(error.is_unavailable());
+    /// ```
+    pub fn unavailable(what: impl fmt::Display, detail: impl fmt::Display, remedy: &'static str) -> Error {
+        Error(Box::new(Kind::Unavailable { what: what.to_string(), detail: detail.to_string(), remedy }))
+    }
+
+    /// For front ends, which know shapes.
+    #[doc(hidden)]
+    pub fn invalid_shape(message: String) -> Error {
+        Error(Box::new(Kind::InvalidShape(message)))
+    }
+
+    /// Work that was done later panicked with this text.
+    pub(crate) fn panicked(text: impl Into<String>) -> Error {
+        Error(Box::new(Kind::Panicked(text.into())))
+    }
+
+    /// The same of a device that has so many bytes in all.
+    pub(crate) fn of_capacity(mut self, capacity: u64) -> Error {
+        if let Kind::OutOfMemory { capacity: known, .. } = &mut *self.0 {
+            *known = Some(capacity);
+        }
+        self
+    }
+
+    /// The same where a limit of so many bytes is all that may be had, whatever there is.
+    pub(crate) fn of_limit(mut self, limit: u64, of: Bound) -> Error {
+        if let Kind::OutOfMemory { bound, .. } = &mut *self.0 {
+            *bound = of;
+        }
+        self.of_capacity(limit)
+    }
+
+    /// The same with what there was of the device when nothing helped.
+    pub(crate) fn with_shortage(mut self, told: Shortage) -> Error {
+        if let Kind::OutOfMemory { capacity, bound: of, shortage, .. } = &mut *self.0 {
+            let (bound, most_bytes) = (*of, *capacity);
+            *shortage = Some(Box::new(Shortage { bound, most_bytes, ..told }));
+        }
+        self
+    }
+
+    /// The same where it stopped a request of so many bytes, of which the device may have been asked for a piece. `request`
+    /// says what was asked for.
+    pub(crate) fn stopping(mut self, request: String, dtype: &str, bytes: usize) -> Error {
+        if self.is_deferred() {
+            // It is of an earlier call.
+            return self;
+        }
+        if let Kind::OutOfMemory { bytes: piece, shortage, .. } = &mut *self.0 {
+            *piece = bytes;
+            shortage.iter_mut().for_each(|shortage| dtype.clone_into(&mut shortage.dtype));
+        }
+        Error(Box::new(Kind::NotAllocated { request, cause: self }))
+    }
+
+    pub(crate) fn deferred(self) -> Error {
+        Error(Box::new(Kind::Deferred(self)))
+    }
+
+    fn cause(&self) -> &Kind {
+        match &*self.0 {
+            Kind::Deferred(inner) | Kind::NotAllocated { cause: inner, .. } => inner.cause(),
+            kind => kind,
+        }
+    }
+
+    /// The device could not give the memory that was asked for, not even after idle cached memory went back to it. A retry helps
+    /// once arrays were dropped, unless more was asked for than the device has in all, which the message says.
+    ///
+    /// ```
+    /// use gpucache::{device::Virtual, prelude::*};
+    ///
+    /// let device = Virtual::new(1 << 20); // bytes
+    /// let error = device.zeros::<u8>(2 << 20).unwrap_err();
+    /// assert!(error.is_out_of_memory());
+    /// ```
+    pub fn is_out_of_memory(&self) -> bool {
+        match self.cause() {
+            #[cfg(feature = "cuda")]
+            Kind::Exhausted { .. } => true,
+            cause => matches!(cause, Kind::OutOfMemory { .. }),
+        }
+    }
+
+    /// Whether a limit does not allow it, whatever the device has.
+    pub(crate) fn is_of_limit(&self) -> bool {
+        matches!(self.cause(), Kind::OutOfMemory { bound, .. } if *bound != Bound::Capacity)
+    }
+
+    /// Whether the limit of the process over all devices does not allow it.
+    pub(crate) fn is_of_process(&self) -> bool {
+        matches!(self.cause(), Kind::OutOfMemory { bound: Bound::Process, .. })
+    }
+
+    /// Whether so many bytes are more than all that the device has, or that a limit allows.
+    pub(crate) fn is_beyond_all(&self, bytes: u64) -> bool {
+        matches!(self.cause(), Kind::OutOfMemory { capacity: Some(all), .. } if *all < bytes)
+    }
+
+    /// What there was of the device when an allocation found no memory, and who had it; `None` for any other failure.
+    ///
+    /// ```
+    /// use gpucache::{Bound, device::Virtual, prelude::*};
+    ///
+    /// let device = Virtual::new(1 << 30);
+    /// gpucache::limit(&device, 1 << 20);
+    /// let error = device.zeros::<u8>(2 << 20).unwrap_err();
+    /// let shortage = error.shortage().unwrap();
+    /// assert_eq!((shortage.bound, shortage.most_bytes), (Bound::Limit, Some(1 << 20)));
+    /// ```
+    pub fn shortage(&self) -> Option<&Shortage> {
+        match self.cause() {
+            Kind::OutOfMemory { shortage, .. } => shortage.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The device, its driver or a feature of it does not exist here, or what it was given is not made for it. A retry does
+    /// not help.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let (stream, mut array) = (Host::new_stream()?, Host::new().zeros::<u8>(4)?);
+    /// let error = stream.launch(&mut array, |array| array.fill(1)).unwrap_err(); // nothing makes the array's owner wait
+    /// assert!(error.is_unavailable());
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self.cause(), Kind::Unavailable { .. })
+    }
+
+    /// A shape overflows, or does not fit the data or the array it was given for. A retry does not help.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let error = Array::from_slice(&Host::new(), [2, 3], &[1u8, 2, 3]).unwrap_err();
+    /// assert!(error.is_invalid_shape());
+    /// ```
+    pub fn is_invalid_shape(&self) -> bool {
+        matches!(self.cause(), Kind::InvalidShape(_))
+    }
+
+    /// The driver refused or lost an operation. On CUDA such errors often stay until the process ends; the message says
+    /// where they do not.
+    ///
+    /// ```
+    /// use gpucache::Error;
+    ///
+    /// let error = Error::device_failure("cuda:0", "a copy", "the driver answered nothing");
+    /// assert!(error.is_device_failure() && !error.is_out_of_memory());
+    /// ```
+    pub fn is_device_failure(&self) -> bool {
+        matches!(self.cause(), Kind::DeviceFailure { .. })
+    }
+
+    /// Work on a stream of `Host::new_stream` panicked, or was not done because it was lent
+    /// an array that such work was to write. The message has the text of the panic.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let stream = Host::new_stream()?;
+    /// stream.launch((), |()| panic!("no such row"))?;
+    /// let error = stream.synchronize().unwrap_err();
+    /// assert!(error.is_panic() && error.to_string().contains("no such row"));
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn is_panic(&self) -> bool {
+        matches!(self.cause(), Kind::Panicked(_))
+    }
+
+    /// The failure happened in an earlier drop or in late work, which could not return it; the call that returned it was
+    /// not started and can be made again. The other predicates describe the earlier failure.
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let stream = Host::new_stream()?;
+    /// stream.launch((), |()| panic!("in late work"))?;
+    /// let error = stream.synchronize().unwrap_err(); // not what waiting met itself
+    /// assert!(error.is_deferred() && stream.synchronize().is_ok());
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn is_deferred(&self) -> bool {
+        matches!(&*self.0, Kind::Deferred(_))
+    }
+}
+
+/// The text of a panic.
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a value that is no text")
+}

@@ -1,0 +1,82 @@
+//! What the calling thread must not hold while code of the program runs: locks of ours, and borrows of an owner's side.
+//!
+//! Code of the program is a pressure handler, a subscriber of `tracing`, work on a host's stream, or the destructor of a value that the
+//! program made. It may lock something of its own that another thread holds which calls this crate, and it may call this crate
+//! itself. So no lock of ours is held then. In builds with debug assertions each lock counts, and each place where such code
+//! may run looks at the count, whether it runs this time or not. Other builds do nothing of this.
+
+#[cfg(debug_assertions)]
+use std::cell::Cell;
+
+#[cfg(debug_assertions)]
+thread_local! {
+    static HELD: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts as a lock of the calling thread while it lives.
+#[derive(Debug)]
+pub struct Held(());
+
+impl Held {
+    #[inline(always)]
+    pub fn begin() -> Held {
+        #[cfg(debug_assertions)]
+        HELD.set(HELD.get() + 1);
+        Held(())
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for Held {
+    fn drop(&mut self) {
+        HELD.set(HELD.get() - 1);
+    }
+}
+
+/// Code of the program may run here: a build with debug assertions panics if the thread holds a lock of ours.
+#[inline(always)]
+#[track_caller]
+pub fn assert_nothing_held() {
+    #[cfg(debug_assertions)]
+    {
+        let held = HELD.get();
+        // A second panic would abort, and hide the first one.
+        assert!(
+            held == 0 || std::thread::panicking(),
+            "code of the program may run here, under {held} locks of this crate"
+        );
+    }
+}
+
+#[cfg(all(test, debug_assertions, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::base::sync::{Condvar, Mutex};
+
+    fn is_noticed() -> bool {
+        std::panic::catch_unwind(assert_nothing_held).is_err()
+    }
+
+    #[test]
+    fn code_of_the_program_under_a_lock_is_noticed() {
+        assert!(!is_noticed());
+        let (outer, inner) = (Mutex::new(1), Mutex::new(2));
+        let held = outer.lock().unwrap();
+        let also_held = inner.try_lock().unwrap();
+        drop(held);
+        assert!(is_noticed());
+        assert!(inner.try_lock().is_err());
+        drop(also_held);
+        assert!(!is_noticed());
+    }
+
+    #[test]
+    fn a_lock_is_held_again_after_a_wait() {
+        let (mutex, condvar) = (Mutex::new(()), Condvar::default());
+        let held = mutex.lock().unwrap();
+        let (held, _) = condvar.wait_timeout(held, std::time::Duration::from_millis(1)).unwrap();
+        assert!(is_noticed());
+        drop(held);
+        assert!(!is_noticed());
+    }
+}

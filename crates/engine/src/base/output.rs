@@ -1,0 +1,114 @@
+//! Files that the environment asks for: a trace at the exit, a reading each second. Neither may hold the program up.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// What is written, and never waits for a reader for long: a pipe may be full, and its reader may have stopped.
+pub struct Output(File);
+
+/// A reader that takes nothing for so long is taken to be gone. One that is merely slow takes some bytes within it.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The pause before a full pipe is looked at again.
+const PAUSE: Duration = Duration::from_millis(1);
+
+impl Output {
+    /// Opens a file to write it anew, and a pipe if somebody reads it.
+    ///
+    /// # Errors
+    /// Those of the system; that of a pipe without a reader says so.
+    pub fn create(path: &Path) -> io::Result<Output> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+        options.open(path).map(Output).map_err(|error| explained(path, error))
+    }
+}
+
+#[cfg(unix)]
+fn explained(path: &Path, error: io::Error) -> io::Error {
+    use std::os::unix::fs::FileTypeExt;
+
+    let is_pipe = || std::fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo());
+    match error.raw_os_error() {
+        Some(libc::ENXIO) if is_pipe() => io::Error::other("nobody reads this pipe: start its reader first"),
+        _ => error,
+    }
+}
+
+#[cfg(not(unix))]
+fn explained(_path: &Path, error: io::Error) -> io::Error {
+    error
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut began = None;
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                written => return written,
+            }
+            if began.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                return Err(io::Error::new(ErrorKind::TimedOut, "its reader has stopped reading"));
+            }
+            sleep(PAUSE);
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::Read;
+    use std::path::PathBuf;
+    use std::process::Command;
+
+    use super::*;
+
+    fn pipe(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("gpucache-{name}-{}", std::process::id()));
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        path
+    }
+
+    #[test]
+    fn a_pipe_without_a_reader_is_an_error() {
+        let path = pipe("unread");
+        let error = Output::create(&path).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("nobody reads this pipe"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_slow_reader_gets_all() {
+        let path = pipe("slow");
+        let text: Vec<u8> = (0..1 << 20).map(|number| number as u8).collect();
+        let reader = std::thread::spawn({
+            let path = path.clone();
+            move || {
+                let (mut file, mut read) = (File::open(path).unwrap(), Vec::new());
+                sleep(Duration::from_millis(50));
+                file.read_to_end(&mut read).unwrap();
+                read
+            }
+        });
+        let mut output = loop {
+            match Output::create(&path) {
+                Ok(output) => break output,
+                Err(_) => sleep(PAUSE),
+            }
+        };
+        output.write_all(&text).unwrap();
+        drop(output);
+        assert!(reader.join().unwrap() == text);
+        std::fs::remove_file(&path).unwrap();
+    }
+}

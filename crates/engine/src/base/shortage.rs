@@ -1,0 +1,206 @@
+//! Why there was no memory, as data: what was asked for, what there is, and who has it.
+
+use std::fmt::{self, Write};
+use std::panic::Location;
+use std::sync::Arc;
+
+use super::amounts::Bytes;
+
+/// What stopped an allocation that found no memory: of [`Error::shortage`](crate::Error::shortage).
+///
+/// ```
+/// use gpucache::{Bound, cache_scope, device::Virtual, prelude::*};
+///
+/// let device = Virtual::new(8 << 20);
+/// let kept = cache_scope!(weights, { device.zeros::<u8>(6 << 20)? });
+/// let error = cache_scope!(step, { device.zeros::<f32>([1024, 1024]).unwrap_err() });
+/// let shortage = error.shortage().unwrap();
+/// assert_eq!((shortage.bytes, &*shortage.shape, &*shortage.dtype), (4 << 20, &[1024, 1024][..], "f32"));
+/// assert_eq!(shortage.scope.as_deref(), Some("step"));
+/// assert_eq!((shortage.bound, shortage.most_bytes), (Bound::Capacity, Some(8 << 20)));
+/// assert_eq!(shortage.holdings[0].busy_bytes, 6 << 20); // of `weights`
+/// println!("{:?} is entered at {:?}", shortage.scope, shortage.scope_site.map(ToString::to_string)); // file:line:column
+/// assert_eq!(shortage.elsewhere_bytes, Some(0)); // nobody else has memory of a virtual device
+/// # drop(kept);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shortage {
+    /// What was asked for.
+    pub bytes: u64,
+    /// The shape of the array.
+    pub shape: Vec<usize>,
+    /// The type of its elements.
+    pub dtype: String,
+    /// The innermost scope, if there was one.
+    pub scope: Option<Arc<str>>,
+    /// Where that scope is named in the program: the macro, or the call of `Scope::new`. The first of those
+    /// that the thread came by, if several share a name.
+    pub scope_site: Option<&'static Location<'static>>,
+    /// The number of the stream that was to have it, as `{:?}` shows a [`Stream`](crate::device::Stream).
+    pub stream: u64,
+    /// Whose bound it was.
+    pub bound: Bound,
+    /// How many bytes there may be by that bound, if it is known.
+    pub most_bytes: Option<u64>,
+    /// Held of the device through this crate.
+    pub held_bytes: u64,
+    /// Held of all devices through this crate.
+    pub process_bytes: u64,
+    /// Held of the device by others: other processes, other libraries of this one, and the driver itself. `None` where the device
+    /// does not tell, and while a graph is captured on the stream.
+    pub elsewhere_bytes: Option<u64>,
+    /// Held by the range that scopes share.
+    pub reserved_bytes: u64,
+    /// In use by arrays of scopes, or in blocks of their plans, as the range has them.
+    pub live_bytes: u64,
+    /// Free in the range.
+    pub idle_bytes: u64,
+    /// The longest free stretch of the range.
+    pub longest_free_bytes: u64,
+    /// The scopes that hold most, each on one thread, the largest first.
+    pub holdings: Vec<Holding>,
+}
+
+/// Whose bound an allocation met.
+///
+/// ```
+/// assert_eq!(gpucache::Bound::default(), gpucache::Bound::Capacity);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Bound {
+    /// The device has no more, or its addresses do not suffice.
+    #[default]
+    Capacity,
+    /// The limit of the device: [`limit`](crate::limit), or `GPUCACHE_LIMIT`.
+    Limit,
+    /// The limit of the process over all devices: [`limit_process`](crate::limit_process).
+    Process,
+    /// The limit of the scope.
+    Scope,
+}
+
+/// What a scope holds on one thread.
+///
+/// ```
+/// use gpucache::{device::Virtual, prelude::*};
+///
+/// let device = Virtual::new(1 << 20);
+/// assert!(device.zeros::<u8>(2 << 20).unwrap_err().shortage().unwrap().holdings.is_empty());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holding {
+    /// The name of the scope.
+    pub scope: Arc<str>,
+    /// In use by arrays.
+    pub busy_bytes: u64,
+    /// Kept for the next use.
+    pub idle_bytes: u64,
+}
+
+/// As many scopes are named as leave the message short.
+const MOST_HOLDINGS: usize = 5;
+
+impl Holding {
+    pub(crate) fn new(scope: Arc<str>, busy_bytes: u64, idle_bytes: u64) -> Holding {
+        Holding { scope, busy_bytes, idle_bytes }
+    }
+}
+
+impl Shortage {
+    /// The same with those of the scopes that hold most.
+    pub(crate) fn held_by(mut self, mut holdings: Vec<Holding>) -> Shortage {
+        let held = |one: &Holding| one.busy_bytes.saturating_add(one.idle_bytes);
+        holdings.retain(|one| held(one) > 0);
+        holdings.sort_by_key(|one| std::cmp::Reverse(held(one)));
+        holdings.truncate(MOST_HOLDINGS);
+        self.holdings = holdings;
+        self
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Bound::Capacity => "the device's memory",
+            Bound::Limit => "the device's limit",
+            Bound::Process => "the process's limit",
+            Bound::Scope => "the scope's limit",
+        })
+    }
+}
+
+/// What there is and who has it, in a few lines of a screen's width. What was asked for stands in the error.
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shortage { bound, held_bytes, reserved_bytes, live_bytes, idle_bytes, longest_free_bytes, .. } = self;
+        match self.most_bytes {
+            Some(most) => write!(f, "{bound}: {}, of which {} are held", Bytes(most), Bytes(*held_bytes))?,
+            None => write!(f, "{bound}: {} are held", Bytes(*held_bytes))?,
+        }
+        if *bound == Bound::Process {
+            write!(f, " of the device, {} of all", Bytes(self.process_bytes))?;
+        }
+        self.elsewhere_bytes.map_or(Ok(()), |bytes| write!(f, "; {} of it elsewhere", Bytes(bytes)))?;
+        write!(
+            f,
+            "\nscopes share {}: {} live, {} idle",
+            Bytes(*reserved_bytes),
+            Bytes(*live_bytes),
+            Bytes(*idle_bytes)
+        )?;
+        write!(f, ", {} in the longest free stretch", Bytes(*longest_free_bytes))?;
+        for Holding { scope, busy_bytes, idle_bytes } in &self.holdings {
+            write!(f, "\n  `{}`: {} in use, {} idle", Short(scope), Bytes(*busy_bytes), Bytes(*idle_bytes))?;
+        }
+        write!(f, "\nasked for on stream {}", self.stream)?;
+        self.scope_site.map_or(Ok(()), |site| write!(f, ", in the scope of {}", Short(&site.to_string())))
+    }
+}
+
+/// The end of a text, which tells most of a path or a name, in so many characters of one line that a line with it fits a screen.
+pub struct Short<'a>(pub &'a str);
+
+const LONGEST_TEXT: usize = 60;
+
+impl fmt::Display for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let left_out = self.0.chars().count().saturating_sub(LONGEST_TEXT);
+        let (dots, left_out) = if left_out == 0 { ("", 0) } else { ("...", left_out + 3) };
+        f.write_str(dots)?;
+        // A name may have lines.
+        let in_line = |char: char| if char.is_control() { ' ' } else { char };
+        self.0.chars().skip(left_out).map(in_line).try_for_each(|char| f.write_char(char))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_fits_a_screen() {
+        let name: Arc<str> = "näme\n".repeat(100).into();
+        let shortage = Shortage {
+            scope_site: Some(Location::caller()),
+            stream: u64::MAX,
+            most_bytes: Some(u64::MAX - 1),
+            held_bytes: u64::MAX - 1,
+            elsewhere_bytes: Some(u64::MAX - 1),
+            reserved_bytes: u64::MAX - 1,
+            live_bytes: u64::MAX - 1,
+            idle_bytes: u64::MAX - 1,
+            longest_free_bytes: u64::MAX - 1,
+            ..Shortage::default()
+        };
+        let text = shortage.held_by(vec![Holding::new(name, 1023 << 40, 1023 << 40); 9]).to_string();
+        assert!(text.lines().count() <= 20, "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+        assert!(text.contains("`...") && text.contains("shortage.rs:"), "{text}");
+        assert_eq!(Short(&"a".repeat(LONGEST_TEXT)).to_string(), "a".repeat(LONGEST_TEXT));
+        assert_eq!(Short(&"a".repeat(LONGEST_TEXT + 1)).to_string().len(), LONGEST_TEXT);
+    }
+}

@@ -1,0 +1,383 @@
+//! The use of a block of device memory in one of its lives: what an array is made of.
+//!
+//! Invariant: a block owns its record until its drop, which gives it back to the cache that served it.
+#![allow(unsafe_code)]
+
+#[cfg(feature = "cuda")]
+use std::any::Any;
+use std::mem::ManuallyDrop;
+#[cfg(feature = "foreign")]
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::{current, supply, traced};
+use crate::base::error::Result;
+use crate::base::held::assert_nothing_held;
+#[cfg(feature = "cuda")]
+use crate::base::sync::OnceLock;
+use crate::device::Stream;
+use crate::range::Clearing;
+use crate::record::{Fence, Outcome, Record, Request};
+#[cfg(feature = "cuda")]
+use crate::record::{Origin, View};
+
+/// Memory on a stream, in use until dropped. A drop hands it back to the cache that served it, from any thread.
+pub struct Block(pub(super) ManuallyDrop<Box<Record>>);
+
+impl Block {
+    /// Memory for `request` on `stream`: from the innermost scope's cache, or straight from the device where there is none.
+    #[inline]
+    pub fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Block> {
+        let noticed = stream.has_notice();
+        let record = if noticed { Block::allocate_noticed(stream, request)? } else { Block::find(stream, request)? };
+        Ok(Block::handed_out(stream, record))
+    }
+
+    /// Memory of no scope, from the device's range: for what outlives entries and comes back at any time.
+    pub fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Block> {
+        stream.check()?;
+        let record = traced::told(stream, request, || supply::of_no_scope(stream, request))?;
+        Ok(Block::handed_out(stream, record))
+    }
+
+    /// Memory of no scope outside of a place that is cleared; `None` if there is none.
+    pub fn outside(stream: &Stream, request: &Request<'_>, clearing: &Clearing) -> Result<Option<Block>> {
+        stream.check()?;
+        let Some(record) = supply::outside(stream, request, clearing)? else { return Ok(None) };
+        let record = traced::told(stream, request, || Ok(record))?;
+        Ok(Some(Block::handed_out(stream, record)))
+    }
+
+    /// The block of a record, of which a device hears that watches.
+    #[inline(always)]
+    fn handed_out(stream: &Stream, record: Box<Record>) -> Block {
+        if stream.watches() {
+            stream.handed_out(record.address, record.bytes);
+        }
+        Block::of(record)
+    }
+
+    /// A record from the innermost scope, or straight from the device where there is none.
+    #[inline(always)]
+    fn find(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+        current::allocate(stream, request).unwrap_or_else(|| traced::allocate(stream, request))
+    }
+
+    /// As [`allocate`](Block::allocate), where there is a failure to return, or memory is reserved.
+    #[cold]
+    fn allocate_noticed(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+        stream.check()?;
+        if let Some(here) = stream.here()? {
+            return Ok(Block::allocate(&here, request)?.into_record());
+        }
+        match stream.instead() {
+            None => Block::find(stream, request),
+            Some(reserved) if reserved.is_reserved() => {
+                traced::told(stream, request, || supply::reserved(&reserved, request))
+            }
+            Some(home) => Block::find(&home, request),
+        }
+    }
+
+    /// A record's use; its drop gives it back.
+    #[inline(always)]
+    pub(super) fn of(record: Box<Record>) -> Block {
+        Block(ManuallyDrop::new(record))
+    }
+
+    pub(super) fn into_record(self) -> Box<Record> {
+        // SAFETY: the field is taken here, and the value is not dropped.
+        unsafe { ManuallyDrop::take(&mut ManuallyDrop::new(self).0) }
+    }
+
+    /// The block without its owner, for who finds it again by its address.
+    #[cfg(feature = "foreign")]
+    #[inline]
+    pub fn into_raw(self) -> NonNull<()> {
+        NonNull::from(Box::leak(self.into_record())).cast()
+    }
+
+    /// # Safety
+    /// [`into_raw`](Block::into_raw) gave it, and it is taken back once.
+    #[cfg(feature = "foreign")]
+    #[inline]
+    pub unsafe fn from_raw(record: NonNull<()>) -> Block {
+        // SAFETY: the caller has it from `into_raw`, which leaked the box that this takes back, the only one.
+        Block::of(unsafe { Box::from_raw(record.cast::<Record>().as_ptr()) })
+    }
+
+    /// Work that is on another stream of the device now may use the memory, after which it is dropped.
+    #[cfg(feature = "foreign")]
+    pub fn used_by(&self, stream: &Stream) {
+        self.0.used_by(stream);
+    }
+
+    /// Tells the cache that served it that it is freed on another stream than its own.
+    #[cfg(feature = "foreign")]
+    pub fn note_freed_elsewhere(&self) {
+        if let Some(door) = self.0.home().door {
+            door.note_freed_elsewhere();
+        }
+    }
+
+    /// Memory that somebody else allocated, and that `view` releases when it is dropped.
+    #[cfg(feature = "cuda")]
+    pub fn adopt(stream: &Stream, request: &Request<'_>, address: u64, view: Box<dyn View>) -> Block {
+        let mut record = Record::new(stream, request, address, Origin::Nowhere);
+        record.view = OnceLock::from(view);
+        record.take_care();
+        Block(ManuallyDrop::new(Box::new(record)))
+    }
+
+    /// The address, for whoever uses it on the block's own stream without a word, behind what was announced so far.
+    pub fn bare_address(&self) -> u64 {
+        self.0.stream().memory().note_unknown_work();
+        self.note_use(self.0.stream());
+        if let Err(error) = self.0.bare() {
+            self.0.stream().keep(error);
+        }
+        self.0.address
+    }
+
+    /// Whether somebody got the bare address, so that work of the block's own stream may write it without a word.
+    #[cfg(feature = "cuda")]
+    pub fn is_bare(&self) -> bool {
+        self.0.is_bare()
+    }
+
+    /// Tells that work of the block's own stream that writes it is there now. Others wait for what is there at the time
+    /// otherwise.
+    pub fn note_write(&self) {
+        self.0.note_write();
+    }
+
+    /// The address as a place in memory, for kernels that take a pointer to it.
+    #[cfg(feature = "cuda")]
+    pub fn address_ref(&self) -> &u64 {
+        &self.0.address
+    }
+
+    /// Gives the block another shape of as many bytes; its next life has the old one again.
+    pub fn reshape(&mut self, dims: &[usize]) {
+        self.0.reshape(dims);
+    }
+
+    /// Whether other streams may use it, as far as that was said.
+    pub fn is_used_elsewhere(&self) -> bool {
+        self.0.needs_care()
+    }
+
+    /// Makes the block's own stream wait for other users that said so, or that the view knows.
+    ///
+    /// # Errors
+    /// A failure to order. The uses go on then.
+    pub fn end_uses(&mut self) -> Result<()> {
+        self.0.forget_write();
+        let ended = if self.0.needs_care() { self.0.end_uses() } else { Ok(()) };
+        self.note_use(self.0.stream());
+        ended
+    }
+
+    /// What the front end keeps with the memory; made by `make` once, found again in the next lives.
+    #[cfg(feature = "cuda")]
+    pub fn view<V: View>(&self, make: impl FnOnce() -> V) -> Option<&V> {
+        self.0.take_care();
+        let view: &dyn Any = &**self.0.view.get_or_init(|| Box::new(make()));
+        view.downcast_ref()
+    }
+
+    /// The view that was made, exclusively.
+    #[cfg(feature = "cuda")]
+    pub fn view_mut<V: View>(&mut self) -> Option<&mut V> {
+        let view: &mut dyn Any = &mut **self.0.view.get_mut()?;
+        view.downcast_mut()
+    }
+
+    /// Whether the memory can be left to a view: it is the block's own allocation, or the view's already.
+    #[cfg(feature = "cuda")]
+    pub fn can_leave(&self) -> bool {
+        let has_owner = matches!(self.0.origin, Origin::Nowhere) && self.0.view.get().is_some();
+        self.0.bytes > 0 && (has_owner || matches!(self.0.origin, Origin::Device))
+    }
+
+    /// Takes the view out and leaves the memory to it: this block releases nothing any more.
+    #[cfg(feature = "cuda")]
+    pub fn detach<V: View>(mut self) -> Option<Box<V>> {
+        let view: Box<dyn Any> = self.0.view.take()?;
+        let view = view.downcast().ok()?;
+        if let Origin::Device = std::mem::replace(&mut self.0.origin, Origin::Nowhere) {
+            self.0.stream().meter().freed(self.0.bytes as u64);
+            #[cfg(feature = "foreign")]
+            crate::device::disown(self.0.address);
+        }
+        self.0.leave_home();
+        Some(view)
+    }
+
+    /// Runs an operation that reads the memory, behind what other streams wrote.
+    ///
+    /// # Errors
+    /// Those of the operation, and the failure of late work that was to write the memory, if it is known by then.
+    pub(super) fn reading(&self, operation: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.read_on(self.stream())?;
+        operation()?;
+        self.check_outcome()
+    }
+
+    /// How the work ends that writes the memory last, if that is late work of the host.
+    pub fn outcome(&self) -> Option<Arc<Outcome>> {
+        self.0.outcome()
+    }
+
+    /// Keeps the outcome of the work that writes the memory last.
+    pub fn set_outcome(&mut self, outcome: Option<Arc<Outcome>>) {
+        self.0.set_outcome(outcome);
+    }
+
+    /// # Errors
+    /// [`is_panic`](crate::Error::is_panic) if late work that was to write the memory has failed.
+    #[inline]
+    pub fn check_outcome(&self) -> Result<()> {
+        self.outcome().map_or(Ok(()), |outcome| Ok(outcome.check()?))
+    }
+
+    /// Lets work that is put on `stream` from now on read the memory, until the block is dropped.
+    ///
+    /// # Errors
+    /// A failure of the device; a stream of another device; a graph that is captured.
+    #[inline]
+    pub fn read_on(&self, stream: &Stream) -> Result<()> {
+        if let Some(here) = stream.here()? {
+            return self.read_on(&here);
+        }
+        self.note_use(stream);
+        let is_plain = self.0.stream().queue() == stream.queue() && !self.0.needs_care();
+        if is_plain { Ok(()) } else { self.0.read_on(stream) }
+    }
+
+    /// Lets work that is put on `stream` from now on write the memory, until the block is dropped or used otherwise.
+    ///
+    /// # Errors
+    /// As for [`read_on`](Block::read_on).
+    #[inline]
+    pub fn write_on(&mut self, stream: &Stream) -> Result<()> {
+        if let Some(here) = stream.here()? {
+            return self.write_on(&here);
+        }
+        self.0.forget_write();
+        self.note_use(stream);
+        let is_plain = self.0.stream().queue() == stream.queue() && !self.0.needs_care();
+        if is_plain { Ok(()) } else { self.0.write_on(stream) }
+    }
+
+    /// Puts the block's own stream behind a use by another one that ended at `fence`, and behind no more of that one's work.
+    ///
+    /// # Errors
+    /// A failure of the device; a graph that is captured.
+    pub fn follow(&mut self, fence: &Fence) -> Result<()> {
+        self.0.follow_uses(std::slice::from_ref(fence))
+    }
+
+    /// Has the block kept for a reservation that is made now, if its memory is not reserved anyway.
+    #[inline]
+    fn note_use(&self, stream: &Stream) {
+        if let Some(reservation) = stream.reservation()
+            && reservation.id() != self.0.stream().id()
+        {
+            self.0.keep_for(&reservation);
+        }
+    }
+
+    /// Runs an operation that writes all of the memory, behind what other streams read and wrote.
+    pub(super) fn writing(&mut self, operation: impl FnOnce(&Stream, u64) -> Result<()>) -> Result<()> {
+        if self.0.needs_care() {
+            self.0.end_uses()?;
+        }
+        self.note_use(self.0.stream());
+        operation(self.0.stream(), self.0.address)?;
+        self.0.note_write();
+        self.0.set_outcome(None);
+        Ok(())
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl std::fmt::Debug for Block {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes at {:#x}", self.0.bytes, self.0.address)
+    }
+}
+
+impl Drop for Block {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the field is taken here alone, and a value is dropped once.
+        let record = unsafe { ManuallyDrop::take(&mut self.0) };
+        give_back(record);
+    }
+}
+
+/// What a plan served goes back in here, without a call.
+#[inline(never)]
+fn give_back(record: Box<Record>) {
+    if let Some(record) = current::take_back_planned(record) {
+        give_back_unplanned(record);
+    }
+}
+
+#[inline(never)]
+fn give_back_unplanned(record: Box<Record>) {
+    // A scope may end a plan by it, of which a subscriber is told.
+    assert_nothing_held();
+    if record.needs_care() {
+        return give_back_with_care(record);
+    }
+    if let Some(record) = current::give_back(record) {
+        give_back_beside(record);
+    }
+}
+
+/// There are reservations that it was used in, or others use it.
+#[cold]
+#[inline(never)]
+fn give_back_with_care(record: Box<Record>) {
+    if let Some(record) = keep(record) {
+        traced::freed(&record);
+        give_back_home(record);
+    }
+}
+
+/// No scope keeps blocks, or it is another one's, or a trace is on, or was.
+#[inline(never)]
+fn give_back_beside(record: Box<Record>) {
+    traced::freed(&record);
+    if let Some(record) = current::take_back_beside(record) {
+        give_back_home(record);
+    }
+}
+
+/// It is of another scope than the innermost one, or of none.
+#[inline]
+fn give_back_home(record: Box<Record>) {
+    if record.stream().watches() {
+        record.stream().taken_back(record.address, record.bytes);
+    }
+    match record.home().door {
+        Some(door) => door.take_back(record),
+        None => drop(record),
+    }
+}
+
+/// Keeps a record that is dropped for the reservations that it was used in, for one after the other; hands it out if all of
+/// them have ended.
+fn keep(mut record: Box<Record>) -> Option<Box<Record>> {
+    while let Some(mut streams) = record.take_reservations() {
+        let Some(stream) = streams.pop() else { break };
+        streams.iter().for_each(|other| record.keep_for(other));
+        match stream.keep_reserved(Box::new(Block::of(record))) {
+            Ok(()) => return None,
+            Err(block) => record = block.into_record(),
+        }
+    }
+    Some(record)
+}

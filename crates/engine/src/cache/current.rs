@@ -1,0 +1,252 @@
+//! The cache that serves this thread now: that of the innermost scope.
+//!
+//! Invariant: a cache stands here only while this thread is inside its scope, and so owns it. Only [`Current::set`] changes it,
+//! and only the thread's stack of scopes calls that.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use super::owner::{Cache, Owner};
+use super::policy::{Recycle, Terms};
+use super::supply;
+use crate::base::amounts::Bytes;
+use crate::base::error::{Error, Result};
+use crate::base::shortage::Short;
+use crate::device::Stream;
+#[cfg(feature = "foreign")]
+use crate::home::ForeignCounters;
+use crate::record::{Record, Request};
+use crate::trace;
+
+/// A scope that is entered: its cache, and what becomes of blocks allocated in it.
+#[derive(Clone, Copy)]
+pub struct Current {
+    /// The memory of the scope on this thread.
+    pub cache: &'static Cache,
+    /// What the scope was entered with.
+    pub terms: Terms,
+}
+
+impl Current {
+    /// Whether a trace is on, to which entries are told.
+    #[inline(always)]
+    pub fn is_traced() -> bool {
+        trace::is_on()
+    }
+
+    /// Makes `current` serve this thread, or nobody. The outermost scope is that of `outermost`.
+    ///
+    /// # Safety
+    /// This thread has entered the cache and does not leave it before another call replaces it.
+    #[inline(always)]
+    pub unsafe fn set(current: Option<Current>, outermost: Option<&'static Cache>) {
+        OUTERMOST.set(outermost.map(|cache| {
+            // Inside of it the scope may be entered again, which begins no other outermost entry.
+            let known = OUTERMOST.get().filter(|(known, _)| std::ptr::eq(*known, cache));
+            known.unwrap_or_else(|| (cache, Entry::of(cache)))
+        }));
+        CURRENT.set(current);
+        // While a trace is on, nothing is served but by the ways that tell it.
+        let is_traced = trace::is_on();
+        let untold = current.filter(|_| !is_traced);
+        KEEPING.set(untold.and_then(Current::keeping));
+        PLANNING.set(untold.and_then(Current::planning));
+        if is_traced {
+            tell_inside(current.map(|current| current.cache));
+        }
+    }
+
+    /// Counts something for the innermost scope, which the thread owns, if it keeps memory.
+    #[cfg(feature = "foreign")]
+    #[inline]
+    pub fn note_foreign(count: impl FnOnce(&ForeignCounters)) {
+        if let Some(cache) = keeping() {
+            count(cache.foreign());
+        }
+    }
+
+    /// The cache, if it keeps blocks.
+    fn keeping(self) -> Option<&'static Cache> {
+        (self.terms.recycle != Recycle::Off).then_some(self.cache)
+    }
+
+    /// The cache, if it plans.
+    fn planning(self) -> Option<&'static Cache> {
+        (self.terms.recycle == Recycle::Auto).then_some(self.cache)
+    }
+}
+
+thread_local! {
+    // Without a destructor, so that it can be asked at any time of a thread's end.
+    static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
+    /// The cache of `CURRENT`, if it keeps blocks and no trace was on when it came to stand there.
+    static KEEPING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
+    /// The cache of the outermost scope, and the entry that it was in when the thread came there.
+    static OUTERMOST: Cell<Option<(&'static Cache, Entry)>> = const { Cell::new(None) };
+    /// The cache of `CURRENT`, if it plans and no trace was on when it came to stand there.
+    static PLANNING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
+}
+
+#[cold]
+fn tell_inside(cache: Option<&'static Cache>) {
+    trace::inside(cache.and_then(Cache::title).as_ref());
+}
+
+/// The cache of the innermost scope, if it keeps blocks.
+fn keeping() -> Option<&'static Cache> {
+    KEEPING.get().or_else(|| CURRENT.get()?.keeping())
+}
+
+/// How many allocations the lists of the innermost scope have served.
+pub(super) fn listed() -> u64 {
+    keeping().map_or(0, Cache::listed)
+}
+
+/// An error that an allocation met, with what was asked for, and the innermost scope.
+#[cold]
+pub(super) fn refused(error: Error, request: &Request<'_>) -> Error {
+    let scope = CURRENT.get().and_then(|current| current.cache.scope_name());
+    let place = scope.map_or_else(String::new, |name| format!(" in the scope `{}`", Short(&name)));
+    let Request { type_name: dtype, dims, bytes, .. } = *request;
+    let shape = format!("{dims:?}");
+    let request = format!("an array of {dtype} of shape {}, {:#}{place}", Short(&shape), Bytes(bytes as u64));
+    error.stopping(request, dtype, bytes)
+}
+
+/// What the plan of the innermost scope expects next, if this is it; nothing while a trace is on.
+#[inline(always)]
+pub(super) fn serve_planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
+    serve_by_plan(PLANNING.get()?, stream, dims, bytes)
+}
+
+/// The cache has to stand in `PLANNING` or `CURRENT`.
+#[inline(always)]
+fn serve_by_plan(cache: &'static Cache, stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
+    // SAFETY: a cache that stands in `PLANNING` or `CURRENT` was entered by this thread, which so owns it, and serving a position
+    // touches plain data alone, which comes back to no cache.
+    unsafe { cache.local.owned(|local| local.planner.serve(&cache.shared, stream, dims, bytes)) }
+}
+
+/// Takes back what the plan of the innermost scope served, if that is all there is to do; hands out any other record, and all while
+/// a trace is on.
+#[inline(always)]
+pub(super) fn take_back_planned(record: Box<Record>) -> Option<Box<Record>> {
+    let Some(cache) = PLANNING.get() else { return Some(record) };
+    take_back_by_plan(cache, record)
+}
+
+/// The cache has to stand in `PLANNING` or `CURRENT`.
+#[inline(always)]
+fn take_back_by_plan(cache: &'static Cache, record: Box<Record>) -> Option<Box<Record>> {
+    // SAFETY: a cache that stands in `PLANNING` or `CURRENT` was entered by this thread, which so owns it, and taking a position
+    // back touches plain data alone: the record goes on a stack, and is not dropped.
+    unsafe { cache.local.owned(|local| local.planner.take_back(&cache.shared, record)) }
+}
+
+/// Takes back what the innermost scope served, if a trace that is on, or was, let nothing stand in `KEEPING`; hands out any other
+/// record.
+#[inline(always)]
+pub(super) fn take_back_beside(record: Box<Record>) -> Option<Box<Record>> {
+    let Some(current) = CURRENT.get() else { return Some(record) };
+    let record = match current.planning() {
+        Some(cache) => take_back_by_plan(cache, record)?,
+        None => record,
+    };
+    give_back_to(current.keeping(), record)
+}
+
+/// Takes back what the innermost scope served; hands out any other record.
+#[inline]
+pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
+    give_back_to(KEEPING.get(), record)
+}
+
+/// The proof for one call. The cache has to stand in `KEEPING` or `CURRENT`.
+#[inline(always)]
+fn owner(cache: &'static Cache) -> Owner {
+    // SAFETY: a cache that stands in `KEEPING` or `CURRENT` was entered by this thread, which so owns it, and the proof is gone when
+    // the one call that it is made for returns, before a guard of the thread can leave the scope.
+    unsafe { Owner::assume(cache) }
+}
+
+/// The cache has to stand in `KEEPING` or `CURRENT`.
+#[inline(always)]
+fn give_back_to(keeping: Option<&'static Cache>, record: Box<Record>) -> Option<Box<Record>> {
+    match keeping {
+        Some(cache) if record.returns_to(cache.door()) => {
+            owner(cache).put(record);
+            None
+        }
+        _ => Some(record),
+    }
+}
+
+/// An entry of a scope, to be told from others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    cache: usize,
+    number: u64,
+}
+
+impl Entry {
+    /// Stands for no entry.
+    pub const NONE: Entry = Entry { cache: 0, number: 0 };
+
+    fn of(cache: &'static Cache) -> Entry {
+        Entry { cache: std::ptr::from_ref(cache) as usize, number: cache.entries() }
+    }
+
+    /// Names the scope on this thread.
+    pub fn scope(self) -> usize {
+        self.cache
+    }
+
+    /// The entry of the outermost scope that the thread is in.
+    #[inline]
+    pub fn outermost() -> Option<Entry> {
+        OUTERMOST.get().map(|(_, entry)| entry)
+    }
+
+    /// The name of the outermost scope that the thread is in.
+    pub fn outermost_name() -> Option<Arc<str>> {
+        OUTERMOST.get()?.0.scope_name()
+    }
+
+    /// The entry that the thread is in, or [`Entry::NONE`].
+    #[cfg(feature = "foreign")]
+    #[inline]
+    pub fn now() -> Entry {
+        Entry::serving().unwrap_or(Entry::NONE)
+    }
+
+    /// The entry that the thread is in, if its scope keeps memory.
+    #[cfg(feature = "foreign")]
+    #[inline]
+    pub fn serving() -> Option<Entry> {
+        keeping().map(Entry::of)
+    }
+}
+
+/// A record for `request` from the innermost scope; `None` where no scope keeps blocks, or a trace is on, or was.
+#[inline]
+pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Option<Result<Box<Record>>> {
+    KEEPING.get().map(|cache| owner(cache).allocate(stream, request))
+}
+
+/// What the plan of the innermost scope expects next, if this is it, where [`allocate`] has none.
+#[inline(always)]
+pub(super) fn planned_beside(stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
+    serve_by_plan(CURRENT.get()?.planning()?, stream, request.dims, request.bytes)
+}
+
+/// What that does not serve: from the innermost scope, or straight from the device where there is none.
+#[inline(always)]
+pub(super) fn find_beside(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+    let Some(current) = CURRENT.get() else { return supply::from_device(stream, request, None) };
+    let owner = owner(current.cache);
+    match current.keeping() {
+        Some(_) => owner.allocate(stream, request),
+        None => owner.allocate_unkept(stream, request),
+    }
+}

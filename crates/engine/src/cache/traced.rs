@@ -1,0 +1,89 @@
+//! What a trace is told of allocations, drops and scopes.
+
+use super::current;
+use super::owner::Cache;
+use crate::base::error::Result;
+use crate::device::Stream;
+use crate::record::{Origin, Record, Request};
+use crate::trace::{self, Allocation, ServedBy};
+
+/// A record for a request where no scope keeps blocks, or a trace is on, or was.
+#[inline(never)]
+pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+    match current::planned_beside(stream, request) {
+        Some(record) => {
+            if trace::is_on() {
+                tell(request, record.address, stream, Some(ServedBy::Plan));
+            }
+            Ok(record)
+        }
+        None => told(stream, request, || current::find_beside(stream, request)),
+    }
+}
+
+/// What `find` finds, which the trace is told if one is on.
+pub(super) fn told(
+    stream: &Stream,
+    request: &Request<'_>,
+    find: impl FnOnce() -> Result<Box<Record>>,
+) -> Result<Box<Record>> {
+    if trace::is_on() { find_and_tell(stream, request, find) } else { find() }
+}
+
+#[inline(never)]
+fn find_and_tell(
+    stream: &Stream,
+    request: &Request<'_>,
+    find: impl FnOnce() -> Result<Box<Record>>,
+) -> Result<Box<Record>> {
+    let listed = current::listed();
+    let outcome = find();
+    match &outcome {
+        Ok(record) => {
+            let served_by = served_by(record, current::listed() != listed);
+            tell(request, record.address, record.stream(), Some(served_by));
+        }
+        Err(error) if error.is_out_of_memory() => tell(request, 0, stream, None),
+        Err(_) => {}
+    }
+    outcome
+}
+
+/// Not in line: a copy of what the caller has just put in memory would be waited for.
+#[inline(never)]
+fn tell(request: &Request<'_>, address: u64, stream: &Stream, served_by: Option<ServedBy>) {
+    let Request { type_name, dims, bytes, .. } = *request;
+    let (stream, device) = (stream.id(), stream.memory_id());
+    if bytes > 0 {
+        trace::allocated(&Allocation { dtype: type_name, dims, bytes, address, stream, device, served_by });
+    }
+}
+
+fn served_by(record: &Record, is_listed: bool) -> ServedBy {
+    match record.origin {
+        Origin::Arena(_) => ServedBy::Plan,
+        _ if is_listed => ServedBy::List,
+        Origin::Range(_) => ServedBy::Range,
+        Origin::Device | Origin::Nowhere => ServedBy::Device,
+    }
+}
+
+/// An array was dropped.
+#[inline(always)]
+pub(super) fn freed(record: &Record) {
+    if trace::is_on() && record.bytes() > 0 {
+        trace::freed(record.address, record.stream().memory_id());
+    }
+}
+
+impl Cache {
+    /// Its scope was entered.
+    pub fn note_entered(&self) {
+        self.title().iter().for_each(trace::entered);
+    }
+
+    /// Its scope was left.
+    pub fn note_left(&self) {
+        self.title().iter().for_each(trace::left);
+    }
+}

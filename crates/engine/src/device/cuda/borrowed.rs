@@ -1,0 +1,219 @@
+//! The streams behind the handles by which other libraries call the driver.
+//!
+//! The default streams live as long as their context, or their thread. Any other handle is of a stream that its owner destroys when he
+//! likes: it has one [`Stream`] here from when it is seen first until then ([`Handle::ends`]), or until the driver tells another id for
+//! the handle, as that is another stream then.
+//!
+//! Contexts that are served are kept for as long as the process lives: those of devices (primary ones), which cudarc uses.
+#![allow(unsafe_code)]
+
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, PoisonError};
+
+use cudarc::driver::{CudaContext, CudaStream, result, sys};
+use hashbrown::HashMap;
+
+use super::driver;
+use super::lent::note_end;
+use super::memory::CudaMemory;
+use super::pool::Pool;
+use super::queue::{Queue, lasting_stream};
+use super::{GpuStream, with_gpu_of};
+use crate::base::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
+use crate::device::stream::Stream;
+
+/// A handle as other libraries pass it: compared, and never followed here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle(pub usize);
+
+/// A stream, and what tells it from a later one of the same handle.
+#[derive(Clone)]
+pub struct Borrowed {
+    /// The stream.
+    pub stream: Stream,
+    id: Option<u64>,
+}
+
+impl Handle {
+    /// Whether it means the default stream of the context that is current.
+    pub(crate) fn is_default(self) -> bool {
+        self.0 <= 1
+    }
+
+    /// Whether it means another stream on each thread.
+    pub(crate) fn is_per_thread(self) -> bool {
+        self.0 == 2
+    }
+
+    /// Whether what it means depends on the context that is current.
+    pub fn is_of_context(self) -> bool {
+        self.is_default() || self.is_per_thread()
+    }
+
+    fn raw(self) -> sys::CUstream {
+        self.0 as sys::CUstream
+    }
+
+    /// The number by which the driver knows the stream; `None` for default streams, which are never others, and where the driver
+    /// does not tell.
+    fn id(self) -> Option<u64> {
+        let get = get_id().filter(|_| !self.is_of_context())?;
+        let mut id = 0;
+        // SAFETY: the handle is one that somebody passes to the driver for a call now, so that the stream is alive; the driver
+        // writes one number, for which there is room.
+        let told = unsafe { get(self.raw(), &mut id) };
+        (told == sys::CUresult::CUDA_SUCCESS).then_some(id)
+    }
+
+    /// The context of the stream.
+    fn context(self) -> Option<Arc<CudaContext>> {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the handle is that of a live stream, as somebody passes it to the driver now, or is none that the driver follows
+        // for a question about the current context; it writes one pointer, for which there is room.
+        let answer = unsafe {
+            match self.is_of_context() {
+                true => sys::cuCtxGetCurrent(&mut context),
+                false => sys::cuStreamGetCtx(self.raw(), &mut context),
+            }
+        };
+        let is_known = answer == sys::CUresult::CUDA_SUCCESS && !context.is_null();
+        if is_known { served_context(context) } else { None }
+    }
+
+    /// The stream that the handle means on this thread now, of a context that is served.
+    pub fn stream(self) -> Option<Borrowed> {
+        if self.is_of_context() {
+            let context = self.context()?;
+            let handle = match self.is_default() {
+                true => GpuStream::of(context.default_stream()),
+                false => GpuStream::of_this_thread(&context.per_thread_stream()),
+            };
+            return Some(Borrowed { stream: handle.ok()?.into_stream(), id: None });
+        }
+        let id = self.id();
+        let known = borrowed().get(&self.0).filter(|known| known.id == id).cloned();
+        known.or_else(|| self.take_in(id))
+    }
+
+    fn take_in(self, id: Option<u64>) -> Option<Borrowed> {
+        let context = self.context()?;
+        // SAFETY: the stream is of this context, as the driver says, and alive, since it is passed to the driver now. Whoever uses
+        // the handle does so by a lent queue, which is told before the stream ends.
+        let stream = unsafe { context.wrap_borrowed_stream(self.raw()) };
+        let new = Borrowed { stream: lent(stream)?, id };
+        let past = {
+            let mut known = borrowed();
+            // Another thread may have taken it in meanwhile: two streams over one handle would know nothing of each other's work.
+            if let Some(known) = known.get(&self.0).filter(|known| known.id == id) {
+                return Some(known.clone());
+            }
+            known.insert(self.0, new.clone())
+        };
+        if let Some(past) = past
+            && let Some(memory) = past.stream.backend::<CudaMemory>()
+        {
+            memory.queue().has_been_ended();
+        }
+        Some(new)
+    }
+
+    /// Whether it still means this stream.
+    pub fn is_still(self, borrowed: &Borrowed) -> bool {
+        borrowed.id.is_none() || borrowed.id == self.id()
+    }
+
+    /// The stream is about to be destroyed.
+    pub fn ends(self) {
+        let known = borrowed().remove(&self.0);
+        if let Some(known) = known
+            && let Some(memory) = known.stream.backend::<CudaMemory>()
+        {
+            memory.queue().end();
+        }
+        note_end();
+    }
+}
+
+type GetId = unsafe extern "C" fn(sys::CUstream, *mut u64) -> sys::CUresult;
+
+/// `cuStreamGetId`, which drivers have since CUDA 12.0: cudarc panics where it is not there.
+fn get_id() -> Option<GetId> {
+    static GET: OnceLock<Option<GetId>> = OnceLock::new();
+    *GET.get_or_init(|| {
+        // The address is good while the library is loaded, and that is for ever, as the library is never dropped.
+        let library = ManuallyDrop::new(driver::load()?);
+        // SAFETY: `GetId` is how the driver's header declares the function, in all versions that have it.
+        unsafe { library.get::<GetId>(b"cuStreamGetId\0") }.ok().map(|found| *found)
+    })
+}
+
+/// The stream for memory that the host hands out and takes back: of every block on it all work is done when it is freed, and
+/// when it is allocated. One for each device.
+pub(crate) fn host_ordered() -> Option<Stream> {
+    static STREAMS: Mutex<Vec<(usize, Stream)>> = Mutex::new(Vec::new());
+    let context = Handle(0).context()?;
+    let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = context.cu_ctx() as usize;
+    if let Some((_, known)) = streams.iter().find(|(other, _)| *other == key) {
+        return Some(known.clone());
+    }
+    driver::bind(&context).ok()?;
+    let new = lent(lasting_stream(&context).ok()?)?;
+    streams.push((key, new.clone()));
+    Some(new)
+}
+
+/// Waits until all work of a stream's context is done. A failure is that of the context, whose work is lost with it.
+pub(crate) fn wait_for_context_of(stream: &Stream) {
+    if let Some(memory) = stream.backend::<CudaMemory>() {
+        let _ = driver::bind(memory.queue().stream().context()).and_then(|()| result::ctx::synchronize());
+    }
+}
+
+/// Bytes that the driver's pool of a stream's device keeps for later allocations.
+pub(crate) fn idle_in_pool(stream: &Stream) -> u64 {
+    let pool = |memory: &CudaMemory| Pool::of(memory.queue().stream().context()).ok();
+    stream.backend::<CudaMemory>().and_then(pool).map_or(0, Pool::idle)
+}
+
+/// A stream over a queue that is somebody else's.
+fn lent(stream: Arc<CudaStream>) -> Option<Stream> {
+    with_gpu_of(Queue::lent(stream), |_, unmade| unmade.make()).ok()
+}
+
+type Streams = HashMap<usize, Borrowed>;
+
+fn borrowed() -> MutexGuard<'static, Streams> {
+    static BORROWED: LazyLock<Mutex<Streams>> = LazyLock::new(Mutex::default);
+    BORROWED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// cudarc's object for a context that is current, if it is the one of its device.
+fn served_context(raw: sys::CUcontext) -> Option<Arc<CudaContext>> {
+    static SERVED: Mutex<Vec<Arc<CudaContext>>> = Mutex::new(Vec::new());
+    let mut served = SERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = served.iter().find(|known| known.cu_ctx() == raw) {
+        return Some(known.clone());
+    }
+    let before = cudarc::driver::result::ctx::get_current().ok().flatten();
+    let count = CudaContext::device_count().ok()?;
+    let found = (0..count as usize).find_map(|ordinal| device_context(ordinal, raw));
+    if let Some(before) = before {
+        // SAFETY: it was current a moment ago, on this thread, and whoever made it so keeps it for as long.
+        let _ = unsafe { cudarc::driver::result::ctx::set_current(before) };
+    }
+    served.extend(found.clone());
+    found
+}
+
+/// The context of a device, if that is this one. A device whose context nobody uses is not woken for the question.
+fn device_context(ordinal: usize, raw: sys::CUcontext) -> Option<Arc<CudaContext>> {
+    let device = cudarc::driver::result::device::get(ordinal as i32).ok()?;
+    let (mut flags, mut is_active) = (0, 0);
+    // SAFETY: the driver writes two numbers, for which there is room.
+    let answer = unsafe { sys::cuDevicePrimaryCtxGetState(device, &mut flags, &mut is_active) };
+    if answer != sys::CUresult::CUDA_SUCCESS || is_active == 0 {
+        return None;
+    }
+    CudaContext::new(ordinal).ok().filter(|context| context.cu_ctx() == raw)
+}

@@ -1,0 +1,200 @@
+//! NVIDIA GPUs through cudarc: [`GpuStream`], the handle of one stream.
+//!
+//! Invariant: while a [`Stream`] of a CUDA stream lives, asking for a handle of the same context and raw stream gives
+//! that one, so that equal streams share cached memory. It keeps the `CudaStream` alive, so that the driver cannot give
+//! the raw handle to another stream meanwhile.
+#![allow(unsafe_code)]
+
+#[cfg(feature = "foreign")]
+mod borrowed;
+#[cfg(feature = "foreign")]
+mod calls;
+mod current;
+mod driver;
+mod errors;
+mod known;
+mod lent;
+mod memory;
+#[cfg(feature = "tracing")]
+pub mod nvtx;
+mod order;
+mod own_calls;
+mod pages;
+mod pool;
+mod queue;
+mod unknown;
+
+use std::sync::{Arc, PoisonError, Weak};
+
+use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
+
+#[cfg(feature = "foreign")]
+pub use self::borrowed::{Borrowed, Handle};
+pub use self::driver::{EventHandle, EventRef, OwnEvent};
+use self::errors::describe;
+use self::known::Known;
+pub use self::known::{Peer, RawStream};
+use self::memory::CudaMemory;
+#[cfg(feature = "foreign")]
+pub(crate) use self::own_calls::disown;
+use self::pages::CudaPages;
+use self::queue::Queue;
+use self::unknown::AnyWork;
+use super::Device;
+use super::memory::Memory;
+use super::stream::Stream;
+use crate::base::error::{Error, Result};
+use crate::base::sync::Mutex;
+
+/// A CUDA stream of one GPU.
+#[derive(Clone)]
+#[repr(transparent)]
+pub struct GpuStream(Stream);
+
+/// What is known of one GPU: its memory, the context that default streams share, and the streams that live.
+struct Gpu {
+    ordinal: usize,
+    memory: Option<Arc<Memory>>,
+    context: Weak<CudaContext>,
+    known: Arc<Known>,
+}
+
+static GPUS: Mutex<Vec<Gpu>> = Mutex::new(Vec::new());
+
+impl GpuStream {
+    /// The default stream of GPU number `ordinal`, counted from 0.
+    ///
+    /// # Errors
+    /// [`is_unavailable`](Error::is_unavailable) where there is no CUDA driver or no such GPU; otherwise what the driver answered.
+    pub fn default_of(ordinal: usize) -> Result<GpuStream> {
+        if !driver::is_present() {
+            return Err(Error::unavailable(
+                "CUDA",
+                "the driver library libcuda was not found",
+                "install the NVIDIA driver, or work on `Host::new()`",
+            ));
+        }
+        if i32::try_from(ordinal).is_err() {
+            return Err(missing(ordinal, DriverError(CUresult::CUDA_ERROR_INVALID_DEVICE)));
+        }
+        let context = with_gpu(ordinal, |gpu| match gpu.context.upgrade() {
+            Some(context) => Ok::<_, Error>(context),
+            None => {
+                let context = CudaContext::new(ordinal).map_err(|error| missing(ordinal, error))?;
+                gpu.context = Arc::downgrade(&context);
+                Ok(context)
+            }
+        })?;
+        GpuStream::of(context.default_stream())
+    }
+
+    /// The handle of `stream`, which it keeps alive. That of the per-thread default stream means another stream on each thread.
+    ///
+    /// # Errors
+    /// What the driver answered.
+    pub fn of(stream: Arc<CudaStream>) -> Result<GpuStream> {
+        let raw = RawStream::of(&stream).of_any_thread();
+        with_gpu_of(Queue::held(stream), |known, unmade| {
+            let make =
+                || if raw.is_per_thread() { unmade.make().by_thread(GpuStream::on_this_thread) } else { unmade.make() };
+            known.find_or_add(raw, make)
+        })
+    }
+
+    /// cudarc's stream.
+    #[inline]
+    pub fn stream(&self) -> &Arc<CudaStream> {
+        self.memory().stream()
+    }
+
+    #[cfg(feature = "foreign")]
+    pub(crate) fn into_stream(self) -> Stream {
+        self.0
+    }
+
+    #[inline]
+    fn memory(&self) -> &CudaMemory {
+        // SAFETY: the stream of a `GpuStream` is over a `CudaMemory`. `with_stream` makes such streams, and `Known` wraps
+        // and keeps no others; `from_stream_handle` is told that another `GpuStream` gave its stream out.
+        unsafe { self.0.backend_unchecked::<CudaMemory>() }
+    }
+}
+
+// SAFETY: a transparent struct around a `Stream`, which is the one that it gives out.
+#[diagnostic::do_not_recommend]
+unsafe impl Device for GpuStream {
+    #[inline]
+    fn stream_handle(&self) -> &Stream {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for GpuStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cuda:{}", self.stream().context().ordinal())
+    }
+}
+
+/// The memory of a context's GPU: pages where it has virtual memory management, else chunks from the driver's pool.
+fn memory_of(context: &Arc<CudaContext>, known: &Arc<Known>) -> Arc<Memory> {
+    let memory = CudaPages::of(context).map_or_else(Memory::with_chunks, Memory::with_pages);
+    Arc::new(memory.with_unknown_work(AnyWork::of(context, known)))
+}
+
+fn with_gpu<R>(ordinal: usize, act: impl FnOnce(&mut Gpu) -> R) -> R {
+    let mut gpus = GPUS.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = gpus.iter().position(|gpu| gpu.ordinal == ordinal).unwrap_or(gpus.len());
+    if place == gpus.len() {
+        gpus.push(Gpu { ordinal, memory: None, context: Weak::new(), known: Arc::default() });
+    }
+    act(&mut gpus[place])
+}
+
+/// A stream that is to be made over a queue. Invariant: the memory is that of the GPU which the queue is of.
+struct Unmade {
+    memory: Arc<Memory>,
+    known: Arc<Known>,
+    queue: Queue,
+}
+
+impl Unmade {
+    fn make(self) -> Stream {
+        // SAFETY: what is mapped of this memory is mapped for the queue's GPU, by the invariant above, and what streams of it
+        // allocate lies there too, in the one address space that the process has: all of them can use it.
+        unsafe { Stream::new(self.memory, CudaMemory::new(self.queue, self.known)) }
+    }
+}
+
+/// Runs `act` with the streams of a queue's GPU, and one over the queue that is to be made.
+fn with_gpu_of<R>(queue: Queue, act: impl FnOnce(&Known, Unmade) -> R) -> Result<R> {
+    let context = queue.stream().context().clone();
+    with_gpu(context.ordinal(), |gpu| {
+        let memory = match &gpu.memory {
+            Some(memory) => memory.clone(),
+            None => {
+                // What is kept would be taken for the answer what the GPU can do.
+                context.check_err().map_err(|error| kept(queue.stream(), error))?;
+                gpu.memory.insert(memory_of(&context, &gpu.known)).clone()
+            }
+        };
+        let known = gpu.known.clone();
+        Ok(act(&gpu.known, Unmade { memory, known, queue }))
+    })
+}
+
+/// What cudarc kept in the stream's context object, for whoever can return it.
+fn kept(stream: &CudaStream, error: DriverError) -> Error {
+    let device = format_args!("cuda:{}", stream.context().ordinal()).to_string();
+    Error::device_failure(device, "a call whose failure cudarc kept", describe(error)).deferred()
+}
+
+/// Why there is no context: a machine without such a GPU, or a driver that does not work.
+fn missing(ordinal: usize, error: DriverError) -> Error {
+    let remedy = match error.0 {
+        CUresult::CUDA_ERROR_INVALID_DEVICE | CUresult::CUDA_ERROR_NO_DEVICE => {
+            "choose one that `nvidia-smi` lists, counted from 0, or work on `Host::new()`"
+        }
+        _ => "see whether `nvidia-smi` works and the driver is as new as the CUDA libraries, or work on `Host::new()`",
+    };
+    Error::unavailable(format_args!("cuda:{ordinal}"), describe(error), remedy)
+}

@@ -1,0 +1,197 @@
+//! What a handle does to order its stream with others that it is shown, and with those that it is not.
+
+use cudarc::driver::sys::{CUresult, CUstreamCaptureStatus};
+use cudarc::driver::{CudaContext, CudaStream, DriverError, result};
+
+use super::GpuStream;
+use super::driver::{self, EventRef, OwnEvent};
+use super::errors::describe;
+use super::known::{Known, Peer, RawStream};
+use crate::base::error::{Error, Result};
+
+impl GpuStream {
+    fn known(&self) -> &Known {
+        self.memory().known()
+    }
+
+    /// What `stream` is to this one.
+    #[inline]
+    pub fn peer(&self, stream: &CudaStream) -> Peer {
+        let raw = RawStream::of(stream);
+        if raw == self.memory().queue().raw() { Peer::Home } else { self.foreign(raw, stream) }
+    }
+
+    fn foreign(&self, raw: RawStream, stream: &CudaStream) -> Peer {
+        self.known().meet(self.stream(), stream);
+        // Streams of two GPUs have no epochs in common.
+        if stream.context().ordinal() != self.stream().context().ordinal() {
+            return Peer::Passing(raw);
+        }
+        if let Some(known) = self.known().find(raw) {
+            return Peer::Known(known);
+        }
+        // Default streams live as long as the context, or the thread.
+        let default = match () {
+            () if raw.is_default() => GpuStream::of(stream.context().default_stream()).ok(),
+            () if raw.is_per_thread() => GpuStream::of_this_thread(&stream.context().per_thread_stream()).ok(),
+            () => None,
+        };
+        default.map_or(Peer::Passing(raw), Peer::Known)
+    }
+
+    /// Whether this process has shown streams of this GPU of which cudarc's context object of another one knows nothing.
+    pub fn is_mixed(&self) -> bool {
+        self.known().is_mixed()
+    }
+
+    /// Somebody gets an address of this GPU's memory, and does not tell on which stream it is used.
+    #[inline]
+    pub fn note_unknown_work(&self) {
+        self.known().note_unknown_work();
+    }
+
+    /// Whether cudarc makes launches on some stream that this process has shown wait for nothing.
+    pub fn has_deaf(&self) -> bool {
+        self.known().has_deaf()
+    }
+
+    /// Takes what cudarc kept in a context object, since its next call would fail by it, whatever that is, and keeps it here
+    /// for the next fallible call on this stream. Returns whether there was anything.
+    pub fn take_kept(&self, context: &CudaContext) -> bool {
+        let kept = context.check_err();
+        kept.map_err(|error| self.0.keep(self.failure("a call whose failure cudarc kept", error))).is_err()
+    }
+
+    /// Makes the stream's context current on the calling thread, for calls of cudarc's that do not. Where that is not possible
+    /// they fail as well.
+    pub fn make_current(&self) {
+        let _ = self.take_kept(self.stream().context());
+        let _ = driver::bind(self.stream().context());
+    }
+
+    /// The error for what the driver answered to an operation on this stream.
+    pub fn failure(&self, operation: &'static str, error: DriverError) -> Error {
+        Error::device_failure(format_args!("{self:?}"), operation, describe(error))
+    }
+
+    /// An event for [`lead`](GpuStream::lead).
+    pub fn new_event(&self) -> Result<OwnEvent> {
+        OwnEvent::new(self.stream().context()).map_err(|error| self.failure("making an event", error))
+    }
+
+    /// Orders later work of `stream` behind all that is on this one now, by an event of this handle's.
+    pub fn lead(&self, stream: &CudaStream, event: &OwnEvent) -> Result<()> {
+        let ordered = self.memory().queue().record(event.as_ref()).and_then(|()| event.as_ref().precede(stream));
+        ordered.map_err(|error| self.failure("ordering a stream behind another one", error))
+    }
+
+    /// Orders later work of some other `stream` behind what an event is behind now.
+    pub fn precede_by_event(&self, stream: &CudaStream, event: EventRef<'_>) -> Result<()> {
+        event.precede(stream).map_err(|error| self.failure("waiting for an event", error))
+    }
+
+    /// Orders later work of this stream behind what an event is behind now. There is nothing to wait for if the event
+    /// was recorded in a capture, which has ended since: a graph's work is its user's to order.
+    pub fn follow_event(&self, event: EventRef<'_>) -> Result<()> {
+        match self.memory().queue().follow(event) {
+            Ok(()) => Ok(()),
+            Err(_) if event.is_of_capture() => Ok(()),
+            Err(error) => Err(self.failure("waiting for an event", error)),
+        }
+    }
+
+    /// Puts an event behind all work that is on this stream now.
+    pub fn record_event(&self, event: EventRef<'_>) -> Result<()> {
+        self.memory().queue().record(event).map_err(|error| self.failure("recording an event", error))
+    }
+
+    /// Orders later work of this stream behind all that its context was given so far, on whatever stream.
+    ///
+    /// Where the driver cannot (before CUDA 12.5), or a stream is captured, whose capture that would end, this is all that is
+    /// on streams that somebody has a handle of.
+    ///
+    /// # Errors
+    /// A failure of the driver.
+    pub fn follow_context(&self) -> Result<()> {
+        let event = self.new_event()?;
+        let others = self.known().all();
+        let whole = if others.iter().any(GpuStream::is_captured) { None } else { event.record_context() };
+        let is_whole = match whole {
+            Some(Ok(())) => true,
+            // A stream that nobody has a handle of is captured.
+            Some(Err(DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED))) | None => false,
+            Some(Err(error)) => return Err(self.failure("recording an event for a context", error)),
+        };
+        if is_whole {
+            let followed = self.memory().queue().follow(event.as_ref());
+            followed.map_err(|error| self.failure("waiting for a context", error))?;
+        }
+        let is_left = |other: &GpuStream| other.0.id() != self.0.id() && !other.is_captured();
+        let is_elsewhere = |other: &GpuStream| other.stream().context().cu_ctx() != self.stream().context().cu_ctx();
+        for other in others.iter().filter(|other| is_left(other) && (!is_whole || is_elsewhere(other))) {
+            self.follow(other)?;
+        }
+        Ok(())
+    }
+
+    fn follow(&self, other: &GpuStream) -> Result<()> {
+        // An event of the other's context, since a stream records none of another one.
+        let event = other.new_event()?;
+        other.record_event(event.as_ref())?;
+        self.follow_event(event.as_ref())
+    }
+
+    /// Whether the stream is captured. One that cannot be asked tells what is wrong at its next call.
+    pub(super) fn is_captured(&self) -> bool {
+        let status = self.memory().queue().capture_status();
+        status.is_ok_and(|status| status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
+    /// Whether it is known that the stream is not captured.
+    pub(super) fn is_surely_uncaptured(&self) -> bool {
+        let status = self.memory().queue().capture_status();
+        status.is_ok_and(|status| status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
+    /// Waits on the calling thread until all work of a context is done.
+    ///
+    /// # Errors
+    /// What that work met.
+    pub fn synchronize_context(&self, context: &CudaContext) -> Result<()> {
+        let done = driver::bind(context).and_then(|()| result::ctx::synchronize());
+        done.map_err(|error| self.failure("waiting for a context", error))
+    }
+
+    /// Waits on the calling thread until all work is done of each context of this GPU that somebody has a handle of.
+    ///
+    /// # Errors
+    /// What that work met.
+    pub fn synchronize_gpu(&self) -> Result<()> {
+        let mut done = vec![self.stream().context().clone()];
+        self.synchronize_context(&done[0])?;
+        for other in self.known().all() {
+            let context = other.stream().context();
+            if done.iter().all(|known| known.cu_ctx() != context.cu_ctx()) {
+                self.synchronize_context(context)?;
+                done.push(context.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits on the calling thread until all work of this stream is done, and leaves alone what is kept.
+    ///
+    /// # Errors
+    /// What that work met.
+    pub fn wait_for_work(&self) -> Result<()> {
+        self.0.shared_backend().synchronize()
+    }
+
+    /// For a failure to order that nobody can be told: waits instead, and keeps it for the next fallible call.
+    pub fn wait_instead(&self, error: Error) {
+        self.0.keep(error);
+        if let Err(error) = self.synchronize_gpu() {
+            self.0.keep(error);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Work on a GPU that this crate is not told of: kernels that got an address, on streams that nobody showed.
+//!
+//! cudarc's objects for one GPU share its primary context, so that a kernel may be on a stream of another object. What the
+//! context was given until now ends at one event of the driver's (`cuCtxRecordEvent`, CUDA 12.5). With older drivers a
+//! thread waits for the context, so that the caller can ask it and need not wait for ever.
+
+use std::sync::Arc;
+use std::sync::mpsc::{TryRecvError, channel};
+
+use cudarc::driver::{CudaContext, DriverError, result, sys::CUresult};
+
+use super::GpuStream;
+use super::driver::{self, OwnEvent};
+use super::errors::describe;
+use super::known::Known;
+use crate::base::error::{Error, Result};
+use crate::base::sync::Mutex;
+use crate::device::event::Event;
+use crate::device::unknown::{IsDone, UnknownWork};
+
+/// The work of all contexts of a GPU in which this process has handles of streams.
+#[derive(Debug)]
+pub(super) struct AnyWork {
+    context: Arc<CudaContext>,
+    known: Arc<Known>,
+}
+
+impl AnyWork {
+    pub(super) fn of(context: &Arc<CudaContext>, known: &Arc<Known>) -> AnyWork {
+        AnyWork { context: context.clone(), known: known.clone() }
+    }
+
+    /// Each context once.
+    fn contexts(&self, streams: &[GpuStream]) -> Vec<Arc<CudaContext>> {
+        let mut contexts = vec![self.context.clone()];
+        for context in streams.iter().map(|stream| stream.stream().context()) {
+            if contexts.iter().all(|known| known.cu_ctx() != context.cu_ctx()) {
+                contexts.push(context.clone());
+            }
+        }
+        contexts
+    }
+}
+
+impl UnknownWork for AnyWork {
+    fn note(&self) {
+        self.known.note_unknown_work();
+    }
+
+    fn is_possible(&self) -> bool {
+        self.known.has_unknown_work()
+    }
+
+    fn mark(&self) -> Result<Option<IsDone>> {
+        let streams = self.known.all();
+        // It would end the capture.
+        if streams.iter().any(|stream| !stream.is_surely_uncaptured()) {
+            return Ok(None);
+        }
+        let marks: Result<Vec<IsDone>, DriverError> = self.contexts(&streams).iter().map(mark).collect();
+        match marks {
+            Ok(marks) => Ok(Some(Box::new(move || {
+                let mut are_done = true;
+                marks.iter().try_for_each(|is_done| is_done().map(|is_done| are_done &= is_done))?;
+                Ok(are_done)
+            }))),
+            // A stream is captured that nobody has a handle of; or the call is made in a callback of the driver.
+            Err(DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED | CUresult::CUDA_ERROR_NOT_PERMITTED)) => {
+                Ok(None)
+            }
+            Err(error) => Err(failure(&self.context, error)),
+        }
+    }
+}
+
+fn failure(context: &CudaContext, error: DriverError) -> Error {
+    let device = format_args!("cuda:{}", context.ordinal()).to_string();
+    Error::device_failure(device, "waiting for a context", describe(error))
+}
+
+/// Marks the end of all work that a context was given so far.
+fn mark(context: &Arc<CudaContext>) -> Result<IsDone, DriverError> {
+    let event = OwnEvent::new(context)?;
+    match event.record_context() {
+        Some(recorded) => recorded.map(|()| Box::new(move || Event::is_complete(&event)) as IsDone),
+        None => wait_aside(context),
+    }
+}
+
+/// Has a thread wait for a context, where the driver has no event for that.
+fn wait_aside(context: &Arc<CudaContext>) -> Result<IsDone, DriverError> {
+    let (done, answer) = channel();
+    let waiting = context.clone();
+    let thread = std::thread::Builder::new().name("gpucache wait".into());
+    let started = thread.spawn(move || {
+        let waited = driver::bind(&waiting).and_then(|()| result::ctx::synchronize());
+        // Nobody asks any more if the range has gone.
+        let _ = done.send(waited);
+    });
+    started.map_err(|_| DriverError(CUresult::CUDA_ERROR_OPERATING_SYSTEM))?;
+    let (answer, context) = (Mutex::new(answer), context.clone());
+    Ok(Box::new(move || match answer.lock().map(|answer| answer.try_recv()) {
+        Ok(Ok(waited)) => waited.map(|()| true).map_err(|error| failure(&context, error)),
+        Ok(Err(TryRecvError::Empty)) => Ok(false),
+        Ok(Err(TryRecvError::Disconnected)) | Err(_) => {
+            Err(failure(&context, DriverError(CUresult::CUDA_ERROR_OPERATING_SYSTEM)))
+        }
+    }))
+}

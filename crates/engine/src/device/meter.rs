@@ -1,0 +1,280 @@
+//! Counts what is held from one device, and how its streams are ordered: touched at device calls only, so that it costs
+//! the warm path nothing.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::quota::Quota;
+use super::virtual_memory::Unfinished;
+use crate::base::amounts::{Bytes, Count};
+use crate::base::error::{Error, Result};
+use crate::trace;
+
+/// What this process holds from one device through this crate, in scopes and outside of them, and how often it asked since it
+/// began.
+///
+/// ```
+/// use gpucache::{device::Virtual, prelude::*};
+///
+/// let device = Virtual::new(1 << 30);
+/// drop(device.zeros::<u8>(4 << 20)?); // of no scope
+/// let used = device.memory();
+/// assert_eq!((used.allocations, used.frees, used.bytes, used.peak_bytes), (1, 1, 0, 4 << 20));
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct MemoryUse {
+    /// Calls of the device's allocator that gave memory: for arrays of no scope, for misses with `recycle = "off"` or on a
+    /// device without pages.
+    pub allocations: u64,
+    /// Calls by which such memory was given back.
+    pub frees: u64,
+    /// Pieces of memory that were mapped for scopes: each is one page or several, which go back together. One call may map
+    /// several pieces.
+    pub mapped_pieces: u64,
+    /// Pieces that were unmapped, and so given back.
+    pub unmapped_pieces: u64,
+    /// Bytes held from it now, in use or idle: those allocated, and those of all mapped pieces.
+    pub bytes: u64,
+    /// The most bytes held at once since the process began, or since `reset_peaks`.
+    pub peak_bytes: u64,
+    /// The most bytes that may be held, where that was said: by [`limit`](crate::limit) or by `GPUCACHE_LIMIT`.
+    pub limit: Option<u64>,
+    /// The bytes beyond which idle memory goes back first, where that was said by [`limit_soft`](crate::limit_soft).
+    pub soft_limit: Option<u64>,
+}
+
+/// How often a device was called to order its streams since the process began, so that memory of one can serve another. A program
+/// with one stream needs none of this to allocate and to free: the stream is asked whether it is done before pages
+/// move or go back, and not otherwise.
+///
+/// ```
+/// use gpucache::{device::OrderUse, prelude::*};
+///
+/// let (first, second) = (Host::new_stream()?, Host::new_stream()?);
+/// let mut array = first.zeros::<f32>(1000)?;
+/// assert_eq!(first.ordering(), OrderUse::default());
+/// second.launch(&mut array, |array| array.fill(1.0))?; // behind the zeros
+/// assert_eq!(first.ordering().waits, 1);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct OrderUse {
+    /// Events recorded: at most one per stream and epoch, which ends when its event is recorded.
+    pub events: u64,
+    /// Questions whether an event is complete.
+    pub queries: u64,
+    /// Times that a stream was told to wait for an event. No thread waits for that.
+    pub waits: u64,
+}
+
+impl MemoryUse {
+    /// How often memory was taken from the device: allocations and mapped pieces.
+    ///
+    /// ```
+    /// use gpucache::{cache_scope, device::Virtual, prelude::*};
+    ///
+    /// let device = Virtual::new(1 << 30);
+    /// let outside = device.zeros::<u8>(4 << 20)?; // allocated
+    /// let inside = cache_scope!(taking, { device.zeros::<u8>(4096)? }); // in a piece of pages that is mapped
+    /// assert_eq!(device.memory().times_taken(), 2);
+    /// # drop((outside, inside));
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn times_taken(&self) -> u64 {
+        self.allocations.saturating_add(self.mapped_pieces)
+    }
+
+    /// How often memory was given back: frees and unmapped pieces.
+    ///
+    /// ```
+    /// use gpucache::{cache_scope, device::Virtual, invalidate, prelude::*};
+    ///
+    /// let device = Virtual::new(1 << 30);
+    /// cache_scope!(giving, { device.zeros::<u8>(4096)? });
+    /// assert_eq!(device.memory().times_given_back(), 0); // the scope keeps it
+    /// invalidate("giving");
+    /// assert_eq!(device.memory().times_given_back(), 1);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn times_given_back(&self) -> u64 {
+        self.frees.saturating_add(self.unmapped_pieces)
+    }
+}
+
+impl fmt::Display for MemoryUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MemoryUse { allocations, frees, mapped_pieces, unmapped_pieces, bytes, peak_bytes, limit, soft_limit } =
+            self;
+        write!(f, "{} held, {} at most", Bytes(*bytes), Bytes(*peak_bytes))?;
+        limit.map_or(Ok(()), |limit| write!(f, " of {} allowed", Bytes(limit)))?;
+        soft_limit.map_or(Ok(()), |limit| write!(f, ", softly {}", Bytes(limit)))?;
+        f.write_str("; ")?;
+        let (allocations, frees) = (Count(*allocations, "allocation", "allocations"), Count(*frees, "free", "frees"));
+        let mapped = Count(*mapped_pieces, "piece", "pieces");
+        write!(f, "{allocations}, {frees}; {mapped} mapped, {unmapped_pieces} unmapped")
+    }
+}
+
+impl fmt::Display for OrderUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OrderUse { events, queries, waits } = self;
+        let (events, waits) = (Count(*events, "event", "events"), Count(*waits, "wait", "waits"));
+        write!(f, "{events}, {}, {waits}", Count(*queries, "query", "queries"))
+    }
+}
+
+/// The counters behind [`MemoryUse`] and [`OrderUse`].
+#[derive(Debug, Default)]
+pub struct Meter {
+    /// The number of the device.
+    device: u64,
+    allocations: AtomicU64,
+    frees: AtomicU64,
+    mapped_pieces: AtomicU64,
+    unmapped_pieces: AtomicU64,
+    quota: Quota,
+    events: AtomicU64,
+    queries: AtomicU64,
+    waits: AtomicU64,
+}
+
+impl Meter {
+    /// The meter of the device with this number.
+    pub(super) fn of(device: u64) -> Meter {
+        Meter { device, ..Meter::default() }
+    }
+
+    /// Tells the trace that is on what is held now.
+    fn tell(&self) {
+        if trace::is_on() {
+            trace::reserved(self.held(), self.device);
+        }
+    }
+
+    /// Allocates so many bytes by `call`, if the device's limit allows them.
+    pub(super) fn allocate<R>(&self, bytes: u64, call: impl FnOnce() -> Result<R>) -> Result<R> {
+        self.quota.enter(bytes)?;
+        let answer = call();
+        match &answer {
+            Ok(_) => {
+                self.allocations.fetch_add(1, Relaxed);
+                self.quota.took();
+                self.tell();
+            }
+            Err(error) => self.quota.undo(bytes, error),
+        }
+        answer
+    }
+
+    pub(crate) fn freed(&self, bytes: u64) {
+        self.frees.fetch_add(1, Relaxed);
+        self.quota.leave(bytes);
+        self.tell();
+    }
+
+    /// Maps pieces by `call`, if the device's limit allows them: as many as that says in an error are mapped then.
+    pub(super) fn map(&self, pieces: &[u64], call: impl FnOnce() -> Result<(), Unfinished>) -> Result<(), Unfinished> {
+        let all = pieces.iter().sum();
+        self.quota.enter(all).map_err(|error| Unfinished { mapped: 0, error })?;
+        let done = call();
+        if let Err(Unfinished { mapped, error }) = &done {
+            self.quota.undo(pieces.iter().skip(*mapped).sum(), error);
+        }
+        let mapped = done.as_ref().err().map_or(pieces.len(), |left| left.mapped.min(pieces.len()));
+        self.mapped_pieces.fetch_add(mapped as u64, Relaxed);
+        self.quota.took();
+        self.tell();
+        done
+    }
+
+    pub(super) fn unmapped(&self, bytes: u64) {
+        self.unmapped_pieces.fetch_add(1, Relaxed);
+        self.quota.leave(bytes);
+        self.tell();
+    }
+
+    /// No more than so many bytes may be held from now on; `u64::MAX` ends that.
+    pub(crate) fn set_limit(&self, bytes: u64) {
+        self.quota.set_limit(bytes);
+    }
+
+    /// How many bytes may be held; `u64::MAX` for any number.
+    pub fn limit(&self) -> u64 {
+        self.quota.limit()
+    }
+
+    /// Idle memory goes back from now on before more than so many bytes are held; `u64::MAX` ends that.
+    pub(crate) fn set_soft_limit(&self, bytes: u64) {
+        self.quota.set_soft_limit(bytes);
+    }
+
+    /// The bytes beyond which idle memory goes back first; `u64::MAX` for none.
+    pub(crate) fn soft_limit(&self) -> u64 {
+        self.quota.soft_limit()
+    }
+
+    /// How many bytes more may be held, as far as the device is known to have them.
+    pub(super) fn room(&self) -> u64 {
+        self.quota.room()
+    }
+
+    /// The error of a request of more bytes than the limit allows in all.
+    pub(crate) fn beyond(&self, bytes: u64) -> Option<Error> {
+        self.quota.beyond(bytes)
+    }
+
+    /// How many bytes are held.
+    pub fn held(&self) -> u64 {
+        self.quota.held()
+    }
+
+    /// How often the device refused what its limit had allowed: another thread may have been refused for its sake meanwhile.
+    pub(crate) fn undone(&self) -> u64 {
+        self.quota.undone()
+    }
+
+    /// The peak is what is held now.
+    pub fn reset_peak(&self) {
+        self.quota.reset_peak();
+    }
+
+    /// What is held now, and what was at most.
+    pub fn read(&self) -> MemoryUse {
+        MemoryUse {
+            allocations: self.allocations.load(Relaxed),
+            frees: self.frees.load(Relaxed),
+            mapped_pieces: self.mapped_pieces.load(Relaxed),
+            unmapped_pieces: self.unmapped_pieces.load(Relaxed),
+            bytes: self.quota.held(),
+            peak_bytes: self.quota.peak(),
+            limit: Some(self.limit()).filter(|&bytes| bytes < u64::MAX),
+            soft_limit: Some(self.soft_limit()).filter(|&bytes| bytes < u64::MAX),
+        }
+    }
+
+    pub(crate) fn recorded(&self) {
+        self.events.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn queried(&self) {
+        self.queries.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn waited(&self) {
+        self.waits.fetch_add(1, Relaxed);
+    }
+
+    /// How often the device was called to order streams.
+    pub fn read_order(&self) -> OrderUse {
+        OrderUse {
+            events: self.events.load(Relaxed),
+            queries: self.queries.load(Relaxed),
+            waits: self.waits.load(Relaxed),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Everyone's side of a cache: whether it was invalidated, what came back from other threads, statistics.
+//!
+//! Invariant: only the thread that owns the cache writes the counters.
+
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+use super::facts::Facts;
+#[cfg(feature = "foreign")]
+use super::foreign::ForeignCounters;
+use super::generations::Generations;
+use super::plan_stats::PlanStats;
+use super::returns::Returns;
+use super::scope_stats::ScopeStats;
+use super::stats::Counters;
+use crate::base::sync::{Mutex, MutexGuard};
+use crate::pressure::Climbs;
+use crate::pressure::demand::Told;
+use crate::pressure::lease::Lease;
+use crate::record::Generation;
+
+/// The side of a cache that other threads may touch.
+pub(crate) struct Shared {
+    pub(crate) generations: Generations,
+    /// The device it serves, or [`Told::SEVERAL`].
+    device: AtomicU64,
+    /// When the scope was entered last, by the clock of [`age`](crate::pressure::age); 0 once its thread has ended.
+    entered: AtomicU64,
+    pub(crate) returns: Returns,
+    pub(crate) counters: Counters,
+    #[cfg(feature = "foreign")]
+    pub(crate) foreign: ForeignCounters,
+    /// Of the block that the owner's plans lie in.
+    pub(crate) lease: Lease,
+    /// Of the blocks in which lies what is carried.
+    pub(crate) ring: Lease,
+    /// How its allocations were served when memory was short.
+    climbs: Mutex<Climbs>,
+    /// What keeps the scope from being planned.
+    facts: Mutex<Facts>,
+    /// Whether every block is kept by key.
+    keeps_all: AtomicBool,
+    /// Whether the owner is to reset its peaks.
+    wants_reset: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new() -> Shared {
+        Shared {
+            generations: Generations::new(),
+            device: AtomicU64::new(0),
+            entered: AtomicU64::new(0),
+            returns: Returns::new(),
+            counters: Counters::default(),
+            #[cfg(feature = "foreign")]
+            foreign: ForeignCounters::default(),
+            lease: Lease::new(),
+            ring: Lease::new(),
+            climbs: Mutex::default(),
+            facts: Mutex::default(),
+            keeps_all: AtomicBool::new(false),
+            wants_reset: AtomicBool::new(false),
+        }
+    }
+
+    /// How its allocations were served when memory was short.
+    pub(crate) fn climbs(&self) -> MutexGuard<'_, Climbs> {
+        self.climbs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What keeps the scope from being planned.
+    pub(crate) fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For the owner: whether every block is kept by key from now on.
+    pub(crate) fn note_keeping(&self, keeps_all: bool) {
+        self.keeps_all.store(keeps_all, Relaxed);
+    }
+
+    /// Whether every block is kept by key.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.keeps_all.load(Relaxed)
+    }
+
+    /// For the owner: notes the device that it serves.
+    pub(crate) fn note_device(&self, device: u64) {
+        match self.device.load(Relaxed) {
+            known if known == device => {}
+            0 => self.device.store(device, Relaxed),
+            _ => self.device.store(Told::SEVERAL, Relaxed),
+        }
+    }
+
+    /// Whether it has served this device, alone or among others.
+    pub(crate) fn serves(&self, device: u64) -> bool {
+        let mine = self.device.load(Relaxed);
+        mine == device || mine == Told::SEVERAL
+    }
+
+    /// For the owner: notes when the scope was entered.
+    #[inline]
+    pub(crate) fn note_entered(&self, time: u64) {
+        self.entered.store(time, Relaxed);
+    }
+
+    /// When the scope was entered last.
+    pub(crate) fn entered(&self) -> u64 {
+        self.entered.load(Relaxed)
+    }
+
+    /// How much of which device's memory the cache is likely to need again.
+    pub(crate) fn demand(&self) -> Told {
+        Told { device: self.device.load(Relaxed), bytes: self.counters.expected() }
+    }
+
+    /// What the cache did and holds.
+    pub(crate) fn stats(&self) -> ScopeStats {
+        self.counters.read(&self.returns, self.planned_bytes())
+    }
+
+    /// Asks the owner to reset its peaks; whoever asks then tries to hold the cache.
+    pub(crate) fn ask_for_reset(&self) {
+        self.wants_reset.store(true, SeqCst);
+    }
+
+    /// For the owner: whether it is to reset its peaks, which it does then.
+    pub(crate) fn take_reset(&self) -> bool {
+        self.wants_reset.load(Relaxed) && self.wants_reset.swap(false, SeqCst)
+    }
+
+    /// For the owner: peaks are what is in use now.
+    pub(crate) fn reset_peaks(&self) {
+        self.counters.reset_peaks(self.planned_bytes(), &self.returns);
+    }
+
+    /// For the owner: forgets what the cache did, and returns it.
+    pub(crate) fn reset(&self) -> (ScopeStats, PlanStats) {
+        self.device.store(0, Relaxed);
+        self.keeps_all.store(false, Relaxed);
+        *self.facts() = Facts::default();
+        #[cfg(feature = "foreign")]
+        self.foreign.reset();
+        self.counters.reset(&self.returns)
+    }
+
+    /// Bytes that are in use in the arena and in the ring.
+    #[inline]
+    pub(crate) fn planned_bytes(&self) -> u64 {
+        self.lease.live().wrapping_add(self.ring.live())
+    }
+
+    /// Whether an invalidation waits for the owner.
+    #[inline]
+    pub(crate) fn is_stale(&self) -> bool {
+        self.generations.is_stale()
+    }
+
+    /// The generation of the owner's side.
+    #[inline]
+    pub(crate) fn generation(&self) -> Generation {
+        self.generations.followed()
+    }
+
+    /// For the owner: its side follows the invalidations so far.
+    pub(crate) fn renew(&self) {
+        self.generations.follow();
+        self.counters.renew_demand();
+    }
+
+    /// Whether the owner has something to do: an invalidation waits, blocks came back, or peaks are to be reset.
+    #[inline]
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.returns.is_empty() || self.generations.is_behind() || self.wants_reset.load(SeqCst)
+    }
+}

@@ -1,0 +1,275 @@
+//! The end of an entry: what it teaches, and what that does to the plans.
+
+use std::time::{Duration, Instant};
+
+use super::Planner;
+use super::backoff::{Backoff, Pace};
+use super::curiosity::Curiosity;
+#[cfg(feature = "tracing")]
+use super::effects::News;
+use super::effects::{Effects, Trim};
+use super::fate::{Course, Fate, Findings};
+use super::footprint::Footprint;
+use super::learner::Learner;
+#[cfg(feature = "tracing")]
+use crate::base::subscriber::is_heard;
+use crate::device::Stream;
+use crate::home::Shared;
+use gpucache_plan::entries::Scratch;
+
+/// What is recorded, and what for.
+#[derive(Default)]
+pub(super) struct Learning {
+    pub(super) learner: Learner,
+    /// Whether the entry that is under way is recorded.
+    pub(super) is_recording: bool,
+    /// Whether entries are watched for arrays that are never dropped.
+    pub(super) is_watching: bool,
+    /// Whether either is so.
+    pub(super) notes: bool,
+    pub(super) curiosity: Curiosity,
+    /// The stream that is recorded.
+    pub(super) stream: Option<Stream>,
+    scratch: Scratch,
+    /// Waits before another order is learned in the place of one that was forgotten.
+    forgetting: Backoff,
+    /// Time spent on it so far.
+    spent: Duration,
+}
+
+impl Learning {
+    /// Begins an entry, which is recorded if there are no plans, or something that deviates from them may recur.
+    pub(super) fn begin(&mut self, has_no_plans: bool) {
+        self.learner.begin(has_no_plans || self.curiosity.is_due());
+        self.is_recording = self.learner.is_recording();
+        self.notes = self.is_recording || self.is_watching;
+    }
+
+    /// Entries are watched from the next one on, or not any more.
+    pub(super) fn watch(&mut self, is_watching: bool) {
+        self.is_watching = is_watching;
+        self.notes = self.is_recording || is_watching;
+    }
+
+    /// Learns another order in the place of one that was forgotten in this entry, after a while.
+    fn begin_anew(&mut self, entry: u64) {
+        self.curiosity.renew();
+        self.forgetting.tried(entry, Pace::STEEP);
+        self.learner.rest(self.forgetting.wait());
+    }
+
+    /// Forgets what was recorded. The stream is for the caller to drop.
+    pub(super) fn forget(&mut self) -> Option<Stream> {
+        (self.learner, self.forgetting, self.is_recording) = (Learner::default(), Backoff::default(), false);
+        self.notes = self.is_watching;
+        self.stream.take()
+    }
+}
+
+impl Planner {
+    /// Ends an entry, and learns from it.
+    pub(crate) fn end(&mut self, shared: &Shared) -> Option<Effects> {
+        self.publish(shared);
+        let (positions, bytes) = self.hot.cursor.places();
+        shared.counters.price(positions, bytes);
+        self.learning.learner.note_end();
+        let course = self.course();
+        if self.is_uneventful(shared, course) {
+            self.end_as_planned();
+            self.look_at_range(course);
+        } else {
+            self.note_entry(shared, course);
+            if self.learning.learner.recorded().is_some() || course.is_telling() {
+                self.learn(shared, course);
+            }
+            self.look_at_range(course);
+        }
+        if self.arena.is_some() && shared.lease.is_lost() {
+            self.vacate(shared);
+        }
+        self.tidy_ring(shared);
+        self.effects.is_any().then(|| self.take_effects())
+    }
+
+    /// Whether the entry went by its plan in every way, and left nothing to learn or to look at: then
+    /// [`end_as_planned`](Planner::end_as_planned) does what [`learn`](Planner::learn) would, in a third of the time.
+    fn is_uneventful(&self, shared: &Shared, course: Course) -> bool {
+        let went_well = course.served > 0 && course.is_plain();
+        let is_clean = self.entry.aside + self.entry.displaced + shared.lease.live() == 0;
+        went_well && is_clean && !self.is_watched()
+    }
+
+    /// Whether an entry is looked at closely however it went.
+    fn is_watched(&self) -> bool {
+        self.learning.is_recording || self.footprint.is_due() || self.plans.has_open_layouts()
+    }
+
+    /// Counts an entry that went by the active plan.
+    fn end_as_planned(&mut self) {
+        self.learning.learner.went_well();
+        self.learning.curiosity.ended(self.entry.number, false);
+        self.plans.note_followed(self.plans.active(), self.entry.number);
+        self.plans.score(true);
+        self.footprint.count_down();
+    }
+
+    fn learn(&mut self, shared: &Shared, course: Course) {
+        // A look at the clock costs as much as a short entry.
+        let has_work = self.learning.learner.recorded().is_some() || self.plans.has_open_layouts();
+        let start = has_work.then(Instant::now);
+        let fate = self.findings(shared, course).fate();
+        self.meet(fate, shared);
+        self.lay_out(shared);
+        self.learning.spent += start.map_or(Duration::ZERO, |start| start.elapsed());
+        // A pause ends by itself, with no other news.
+        shared.counters.plan.has_stopped.set(u64::from(self.learning.learner.has_stopped()));
+        let is_news = fate != Fate::Keep || self.entry.seen.total() > 0;
+        shared.counters.plan.aside.add(self.entry.aside);
+        if has_work || is_news {
+            self.tell(shared);
+        }
+    }
+
+    /// What is known once the entry was learned from.
+    fn findings(&mut self, shared: &Shared, course: Course) -> Findings {
+        if course.is_plain() {
+            self.learning.learner.went_well();
+        }
+        let recorded = self.learn_order(shared);
+        let has_deviated = self.entry.is_planned && course.has_deviated();
+        self.learning.curiosity.ended(self.entry.number, has_deviated);
+        let is_of_no_use = self.follow(course, recorded);
+        Findings {
+            is_of_no_use,
+            is_too_much: course.goes_by_plan() && self.takes_too_much(shared),
+            is_outgrown: self.plans.is_outgrown(),
+            live: shared.lease.live(),
+            bytes: self.plans.bytes(),
+            displaced: self.entry.displaced,
+            course,
+        }
+    }
+
+    /// What the recorded entry teaches: the plan that it went by, or a new one, and which of its sizes grow.
+    fn learn_order(&mut self, shared: &Shared) -> Option<usize> {
+        let plan = self.learn_plan(shared)?;
+        self.plans.note_growth(plan, self.learning.learner.growth());
+        Some(plan)
+    }
+
+    fn learn_plan(&mut self, shared: &Shared) -> Option<usize> {
+        let Learning { learner, scratch, curiosity, stream, .. } = &mut self.learning;
+        let log = learner.recorded()?;
+        if let Some(known) = self.plans.that_holds(log) {
+            return Some(known);
+        }
+        if let Some(wider) = self.plans.absorb(log, scratch) {
+            curiosity.renew();
+            return Some(wider);
+        }
+        let envelope = learner.end(scratch)?;
+        curiosity.renew();
+        let stream = stream.clone()?;
+        if self.plans.stream().is_none_or(|other| other.id() != stream.id()) {
+            self.forget_plans(shared);
+        }
+        Some(self.plans.add(envelope, stream, self.entry.number))
+    }
+
+    /// Notes which plan the entry went by: the one that was recorded, or the active one. Returns whether the active one is of no
+    /// use.
+    fn follow(&mut self, course: Course, recorded: Option<usize>) -> bool {
+        let goes_by_plan = course.goes_by_plan();
+        let active = self.active_plan();
+        if let Some(plan) = recorded.or(active.filter(|_| goes_by_plan)) {
+            self.plans.note_followed(plan, self.entry.number);
+        }
+        // An entry that goes by another plan says nothing of the active one.
+        let is_of_another = !goes_by_plan && recorded.is_some_and(|plan| Some(plan) != active);
+        active.is_some() && !is_of_another && self.plans.score(goes_by_plan)
+    }
+
+    /// The plan that serves the entry.
+    fn active_plan(&self) -> Option<usize> {
+        let is_planned = self.entry.is_planned && !self.plans.is_empty();
+        is_planned.then(|| self.plans.active())
+    }
+
+    fn meet(&mut self, fate: Fate, shared: &Shared) {
+        match fate {
+            Fate::Forget => {
+                self.vacate(shared);
+                self.plans.remove_active(&mut self.hot.cursor);
+                self.carry.follow(self.plans.carry());
+                // Without plans nobody looks for what a ring has served: what is alive in it gets places of its own.
+                if self.plans.is_empty() {
+                    self.vacate_ring(shared);
+                    self.trimming.note_spare(shared.counters.times_taken());
+                }
+                self.learning.begin_anew(self.entry.number);
+            }
+            Fate::ForgetAll => {
+                self.forget_plans(shared);
+                self.trimming.note_spare(shared.counters.times_taken());
+                self.learning.begin_anew(self.entry.number);
+            }
+            Fate::Vacate => self.vacate(shared),
+            Fate::Evict if self.escaped.may_go(self.entry.number) => {
+                self.plans.carry_escaped(self.hot.cursor.live_positions().chain(self.entry.overlapping));
+                self.vacate(shared);
+            }
+            // What is alive when its successor is born needs no eviction to be known.
+            Fate::Keep | Fate::Evict => self.plans.carry_escaped(self.entry.overlapping.into_iter()),
+        }
+    }
+
+    /// Lays out what has no layout that holds it, and gives an arena up that is too small then.
+    fn lay_out(&mut self, shared: &Shared) {
+        let ahead = Footprint::ahead(shared);
+        if shared.lease.live() == 0 && self.plans.relayout(&mut self.hot.cursor, ahead) {
+            self.look_again();
+            self.footprint.begin_anew();
+            self.carry.follow(self.plans.carry());
+            #[cfg(feature = "tracing")]
+            self.note_layout();
+        }
+        if self.arena.as_ref().is_some_and(|arena| arena.bytes < self.plans.bytes()) {
+            self.vacate(shared);
+        }
+    }
+
+    /// Has the layout told that the entry which ends goes by.
+    #[cfg(feature = "tracing")]
+    fn note_layout(&mut self) {
+        if is_heard()
+            && let Some(draft) = self.plans.last_draft()
+        {
+            let allocations = self.learning.learner.recorded().map(|log| u64::from(log.len()));
+            let (positions, bytes, bound_bytes) = (draft.positions(), draft.height(), draft.bound());
+            self.effects.news.push(News::LaidOut { positions, bytes, bound_bytes, allocations });
+        }
+    }
+
+    /// Has the range looked at, soon after an arena was found, and ever more rarely.
+    fn look_at_range(&mut self, course: Course) {
+        let goes_by_plan = course.goes_by_plan() && self.arena.is_some();
+        if (goes_by_plan || self.trimming.has_spare()) && self.trimming.is_due() {
+            let last = self.trimming.frees;
+            let stream = self.plans.stream().or(self.learning.stream.as_ref());
+            self.effects.may_trim = stream.cloned().map(|stream| Trim { stream, last });
+        }
+    }
+
+    /// The range was looked at when so many frees had happened.
+    pub(crate) fn looked(&mut self, shared: &Shared, frees: u64) {
+        self.trimming.looked(frees, shared.counters.times_taken());
+    }
+
+    /// Tells everyone of the plans, and of the entry that ends.
+    fn tell(&mut self, shared: &Shared) {
+        let known = &shared.counters.plan;
+        self.plans.tell(known);
+        known.planning.set(self.learning.spent.as_nanos() as u64);
+        known.deviations.add(self.entry.seen);
+    }
+}

@@ -1,0 +1,242 @@
+//! One allocation and one drop of a scope that plans or records.
+
+use super::Planner;
+use crate::device::Stream;
+use crate::home::Shared;
+use crate::record::{Dims, Record, Request};
+use gpucache_plan::entries::{Answer, Deviation, Served};
+
+impl Planner {
+    /// Serves the request that the plan expects now, if nothing else is to be done: no call is made from here, so that
+    /// all stays in registers.
+    #[inline(always)]
+    pub(crate) fn serve(
+        &mut self,
+        shared: &Shared,
+        stream: &Stream,
+        dims: &[usize],
+        bytes: usize,
+    ) -> Option<Box<Record>> {
+        if stream.ready_id() != self.hot.fast_stream || !Dims::has_room(dims) {
+            return None;
+        }
+        let Some(served) = self.hot.cursor.expects(bytes as u64) else {
+            if !self.hot.cursor.carries(bytes as u64) {
+                return None;
+            }
+            let mut record = self.serve_carried(shared, bytes)?;
+            // Here, where the number of dimensions is known.
+            record.shape.set(dims);
+            return Some(record);
+        };
+        let lease = &shared.lease;
+        let before = lease.live();
+        let live = before + bytes as u64;
+        if live > self.hot.room {
+            return None;
+        }
+        if !lease.raise(before, live) {
+            return None;
+        }
+        let Some(mut record) = self.hot.records.pop() else {
+            lease.lower(before);
+            return None;
+        };
+        self.hot.cursor.step(served, bytes as u64);
+        record.serve_position(bytes, self.hot.base + served.offset, served.position);
+        record.shape.set(dims);
+        Some(record)
+    }
+
+    /// Serves a position, unless the arena was taken away: then it is given up, and the entry goes on without it.
+    fn place(
+        &mut self,
+        served: Served,
+        shared: &Shared,
+        stream: &Stream,
+        request: &Request<'_>,
+    ) -> Option<Box<Record>> {
+        let Served { position, offset, .. } = served;
+        let before = shared.lease.live();
+        let live = before + request.bytes as u64;
+        let Some(arena) = self.hot.arena.filter(|_| shared.lease.insist(before, live)) else {
+            self.hot.cursor.take_back(position);
+            self.lose(shared);
+            return None;
+        };
+        let mut record = self.hot.records.pop().unwrap_or_else(|| Record::of_arena(stream, self.hot.door, arena));
+        record.serve_position(request.bytes, self.hot.base + offset, position);
+        record.shape.assign(request.dims);
+        if live > self.hot.room {
+            self.note_use(shared);
+        }
+        self.note(shared, &mut record, request);
+        Some(record)
+    }
+
+    /// Notes how much is in use, and how much may be before the next note.
+    pub(super) fn note_use(&mut self, shared: &Shared) {
+        let (live, in_ring) = (shared.lease.live(), shared.ring.live());
+        self.footprint.peak = self.footprint.peak.max(live);
+        let room = shared.counters.note_planned_use(live + in_ring, &shared.returns);
+        self.hot.room = self.carry.set_room(room, in_ring).clamp(live, self.footprint.peak);
+    }
+
+    /// Something beside the plan was handed out or came back, which counts as well.
+    #[inline]
+    pub(crate) fn look_again(&mut self) {
+        self.hot.room = 0;
+        self.carry.look_again();
+    }
+
+    /// As [`serve`](Planner::serve), where more is to be done than to serve.
+    #[inline(never)]
+    pub(crate) fn serve_expected(
+        &mut self,
+        shared: &Shared,
+        request: &Request<'_>,
+        stream: &Stream,
+    ) -> Option<Box<Record>> {
+        // The first request of an entry may tell of another plan.
+        let served = if self.hot.cursor.is_at_start() { None } else { self.hot.cursor.serve(request.bytes as u64) }?;
+        self.place(served, shared, stream, request)
+    }
+
+    /// Serves a request, in order or out of it, if the plan has a place for it.
+    pub(crate) fn serve_any(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
+        let bytes = request.bytes as u64;
+        self.carry.forget_wanted();
+        if stream.id() != self.hot.stream || bytes == 0 {
+            return None;
+        }
+        self.choose_plan(shared, bytes);
+        if self.hot.cursor.carries(bytes) {
+            self.hot.cursor.step_aside();
+            return self.carry(shared, request, stream);
+        }
+        match self.hot.cursor.serve(bytes) {
+            Some(served) => self.place(served, shared, stream, request),
+            None => self.serve_off_order(shared, request, stream),
+        }
+    }
+
+    /// The first request of an entry may tell of another plan.
+    fn choose_plan(&mut self, shared: &Shared, bytes: u64) {
+        let may_switch = self.hot.cursor.is_at_start() && shared.lease.live() == 0;
+        if may_switch && self.plans.switch_by_first_event(&mut self.hot.cursor, bytes) {
+            self.begin_planned(shared);
+        }
+    }
+
+    fn serve_off_order(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
+        let (bytes, expected) = (request.bytes as u64, self.hot.cursor.next());
+        let (served, deviation) = match self.hot.cursor.serve_off_order(bytes, self.plans.envelope()?) {
+            Answer::Carried(position) => {
+                self.plans.widen(position, bytes);
+                self.hot.cursor.widen_carried(position, self.plans.envelope()?);
+                return self.carry(shared, request, stream);
+            }
+            Answer::Served(served, None) => return self.place(served, shared, stream, request),
+            Answer::Served(served, deviation) => (Some(served), deviation),
+            Answer::Beside(Some(Deviation::Blocked { position })) if self.carry.is_there() => {
+                return self.serve_displaced(position, shared, request, stream);
+            }
+            Answer::Beside(deviation) => (None, deviation),
+        };
+        self.note_odd_at(deviation, request, expected);
+        self.count(deviation, bytes);
+        self.noted.beside += u64::from(served.is_none() && deviation.is_some());
+        self.place(served?, shared, stream, request)
+    }
+
+    /// Serves a position from the ring since something alive is in its place.
+    fn serve_displaced(
+        &mut self,
+        position: usize,
+        shared: &Shared,
+        request: &Request<'_>,
+        stream: &Stream,
+    ) -> Option<Box<Record>> {
+        if self.hot.cursor.is_live(position) {
+            self.entry.overlapping = Some(position);
+        }
+        self.note_odd(request, position, true);
+        let record = self.carry(shared, request, stream);
+        // The ring does not grow for what has a place elsewhere.
+        self.carry.forget_wanted();
+        match record {
+            Some(_) => self.entry.displaced += 1,
+            None => self.count(Some(Deviation::Blocked { position }), request.bytes as u64),
+        }
+        record
+    }
+
+    fn count(&mut self, deviation: Option<Deviation>, bytes: u64) {
+        let seen = &mut self.entry.seen;
+        match deviation {
+            None => self.entry.aside += 1,
+            Some(Deviation::Extra) => seen.extra += 1,
+            Some(Deviation::Blocked { .. }) => seen.blocked += 1,
+            Some(Deviation::Early { missing }) => {
+                seen.reordered += 1;
+                seen.missing += missing;
+            }
+            Some(Deviation::Late) => {
+                seen.reordered += 1;
+                seen.missing = seen.missing.saturating_sub(1);
+            }
+            Some(Deviation::Larger { position }) => {
+                seen.larger += 1;
+                self.plans.widen(position, bytes);
+            }
+            Some(Deviation::Resized { position, bytes }) => {
+                seen.extra -= 1;
+                seen.larger += 1;
+                self.plans.widen(position, bytes);
+            }
+        }
+    }
+
+    /// Takes the record of a live position back, in an entry that is not recorded; hands out any other one. As in
+    /// [`serve`](Planner::serve), no call is made from here but for what is displaced.
+    #[inline(always)]
+    pub(crate) fn take_back(&mut self, shared: &Shared, record: Box<Record>) -> Option<Box<Record>> {
+        if record.drop_path() != self.hot.fast_path {
+            return self.take_back_beside(shared, record);
+        }
+        let lease = &shared.lease;
+        let (position, bytes) = (record.position(), record.bytes() as u64);
+        self.hot.records.push(record);
+        lease.lower(lease.live() - bytes);
+        self.hot.cursor.take_back(position);
+        None
+    }
+
+    /// As [`take_back`](Planner::take_back), for what the ring may have served.
+    #[inline(always)]
+    fn take_back_beside(&mut self, shared: &Shared, record: Box<Record>) -> Option<Box<Record>> {
+        if record.drop_path() != self.carry.path {
+            return Some(record);
+        }
+        self.take_back_carried(shared, record);
+        None
+    }
+
+    /// Takes the record of a live position or of the ring back; hands out any other one.
+    #[inline(never)]
+    pub(crate) fn take_back_any(&mut self, shared: &Shared, record: Box<Record>) -> Option<Box<Record>> {
+        self.note_drop(&record);
+        if self.is_carried(&record) {
+            self.take_back_carried(shared, record);
+            return None;
+        }
+        let lease = &shared.lease;
+        if record.arena().is_none_or(|arena| Some(arena) != self.hot.arena) {
+            return Some(record);
+        }
+        self.hot.cursor.take_back(record.position());
+        lease.lower(lease.live() - record.bytes() as u64);
+        self.hot.records.push(record);
+        None
+    }
+}

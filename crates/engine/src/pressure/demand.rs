@@ -1,0 +1,72 @@
+//! How much of each device's memory the scopes are likely to need again, kept as a sum, so that giving the rest back costs the
+//! same however many names there are.
+//!
+//! Invariant: a cache counts with what it told last ([`Told`]); it tells when it is left and what it needs has changed.
+
+use std::sync::{Arc, PoisonError};
+
+use hashbrown::HashMap;
+
+use super::reclaim;
+use crate::base::sync::{LazyLock, Mutex, MutexGuard};
+use crate::device::Memory;
+use crate::range::{self, Patience};
+
+/// What a cache told of itself: a device, or [`Told::SEVERAL`], and the bytes that it is likely to need there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The device.
+    pub device: u64,
+    /// Bytes that are likely to be needed again there.
+    pub bytes: u64,
+}
+
+impl Told {
+    /// Tells something else than before.
+    pub fn tell(before: Told, now: Told) {
+        tell(before, now);
+    }
+
+    /// Stands for more than one device.
+    pub(crate) const SEVERAL: u64 = u64::MAX;
+}
+
+/// By device. Many scopes together may need more than 64 bits count, and what one adds it also takes out again.
+type Sums = HashMap<u64, u128>;
+
+fn sums() -> MutexGuard<'static, Sums> {
+    static SUMS: LazyLock<Mutex<Sums>> = LazyLock::new(Mutex::default);
+    SUMS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A cache tells something else than before.
+#[cold]
+pub(crate) fn tell(before: Told, now: Told) {
+    let mut sums = sums();
+    if let Some(sum) = sums.get_mut(&before.device) {
+        *sum -= u128::from(before.bytes);
+        if *sum == 0 {
+            sums.remove(&before.device);
+        }
+    }
+    if now.bytes > 0 {
+        *sums.entry(now.device).or_insert(0) += u128::from(now.bytes);
+    }
+}
+
+/// How many bytes of a device's memory the scopes are likely to need again. One that serves several devices counts for each.
+pub(crate) fn of(device: u64) -> u64 {
+    let sums = sums();
+    let sum = |device| sums.get(&device).copied().unwrap_or(0);
+    u64::try_from(sum(device) + sum(Told::SEVERAL)).unwrap_or(u64::MAX)
+}
+
+/// Gives free pages of ranges back to their devices, where `serves` says so, but for what the scopes are likely to need
+/// again. `waits` a moment for the work that uses them. Returns the devices that nobody else has by now, to be dropped where no lock is held.
+pub(crate) fn trim_to_demand(waits: bool, serves: impl Fn(u64) -> bool) -> Vec<Arc<Memory>> {
+    let patience = if waits { Patience::Some } else { Patience::None };
+    let ended = range::trim_all(|device| if serves(device) { of(device) } else { u64::MAX }, patience);
+    // What another thread lacked may be what was trimmed here.
+    reclaim::count_release(1);
+    ended
+}

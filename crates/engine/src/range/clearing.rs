@@ -1,0 +1,176 @@
+//! Blocks of no scope, which come and go at any time: where they lie, and what is done where enough is free for one, but apart. Then some
+//! are to be moved by whoever has them.
+//!
+//! The cheapest place is looked for: as long as what is asked for, with the fewest bytes in blocks that may be moved, all of which fit
+//! into what is free elsewhere.
+
+use super::Carved;
+use super::fit::Block;
+use super::range::Range;
+use super::shared::DeviceRange;
+use super::spans::{NIL, Node, SpanState};
+use crate::base::error::Result;
+use crate::device::{Pages, Stream};
+use crate::order::Tag;
+
+/// A place that is to become free, and the addresses of the blocks that lie there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clearing {
+    from: u64,
+    to: u64,
+    /// The addresses of the blocks in it.
+    pub blocks: Vec<u64>,
+}
+
+/// Places that are looked at closely, the cheapest first.
+const PLACES: usize = 16;
+
+/// A stretch that is free, or may be moved.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    offset: u64,
+    bytes: u64,
+    is_free: bool,
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.offset + self.bytes
+    }
+}
+
+/// Pieces side by side that are long enough, and the bytes of them that are to be moved.
+struct Window<'a> {
+    pieces: &'a [Piece],
+    moved: u64,
+}
+
+impl DeviceRange {
+    /// Whether as many bytes are free, but not side by side, and there can be no more.
+    pub fn lies_apart(&self, bytes: u64) -> bool {
+        let inner = self.inner();
+        let stats = inner.range.stats();
+        let is_there = stats.reserved.saturating_sub(stats.live) >= bytes;
+        is_there && !inner.range.is_long_enough(bytes) && inner.range.pages().room() < bytes
+    }
+
+    /// The place for `bytes` that takes the least to clear for `stream`, where blocks at these addresses may be moved, which ascend. `None`
+    /// if there is none.
+    pub fn clearing(&self, stream: &Stream, bytes: u64, movable: &[u64]) -> Option<Clearing> {
+        let inner = &mut *self.inner();
+        let me = inner.streams.attend(stream);
+        let streams = &inner.streams;
+        let may_use = |tag| streams.may_use(me, tag);
+        // Addresses are offsets from the range's begin, or themselves.
+        let begin = inner.range.pages().address(0);
+        let is_movable = |offset| movable.binary_search(&(begin + offset)).is_ok();
+        let mut found = inner.range.clearing(bytes, may_use, is_movable)?;
+        found.blocks.iter_mut().for_each(|block| *block += begin);
+        Some(found)
+    }
+
+    /// Memory for `bytes` that `stream` may use at once, outside of a place that is cleared.
+    ///
+    /// # Errors
+    /// As for [`reuse`](DeviceRange::reuse).
+    pub(crate) fn reuse_outside(&self, stream: &Stream, bytes: u64, clearing: &Clearing) -> Result<Option<Carved>> {
+        let inner = &mut *self.inner();
+        inner.check()?;
+        let me = inner.streams.attend(stream);
+        let streams = &inner.streams;
+        let block = inner.range.reuse_outside(bytes, clearing, |tag| streams.may_use(me, tag));
+        Ok(block.map(|block| inner.carved(block, 0, 0)))
+    }
+}
+
+impl<P: Pages> Range<P> {
+    /// The place, with the offsets of the blocks.
+    pub(super) fn clearing(
+        &self,
+        bytes: u64,
+        may_use: impl Fn(Tag) -> bool,
+        is_movable: impl Fn(u64) -> bool,
+    ) -> Option<Clearing> {
+        let bytes = self.rounded(bytes)?;
+        let runs = self.runs(may_use, is_movable);
+        let free: Vec<Piece> = runs.iter().flatten().copied().filter(|piece| piece.is_free).collect();
+        let mut windows: Vec<Window<'_>> = runs.iter().flat_map(|run| windows(run, bytes)).collect();
+        windows.sort_by_key(|window| window.moved);
+        let found = windows.into_iter().take(PLACES).find(|window| window.fits(&free))?;
+        let (first, last) = (found.pieces.first()?, found.pieces.last()?);
+        let moved = found.pieces.iter().filter(|piece| !piece.is_free);
+        let blocks = moved.map(|piece| piece.offset).collect();
+        Some(Clearing { from: first.offset, to: last.end(), blocks })
+    }
+
+    /// What is free or may be moved, in order of address: one list for each stretch without anything else.
+    fn runs(&self, may_use: impl Fn(Tag) -> bool, is_movable: impl Fn(u64) -> bool) -> Vec<Vec<Piece>> {
+        let mut runs = Vec::new();
+        for head in self.fit.spans.heads() {
+            let (mut id, mut run) = (head, Vec::new());
+            while id != NIL {
+                let node = self.fit.spans.at(id);
+                let is_free = node.state == Some(SpanState::Free);
+                let is_usable = match node.state {
+                    Some(SpanState::Free) => may_use(node.tag),
+                    Some(SpanState::Live) => is_movable(node.offset),
+                    Some(SpanState::Hole) | None => false,
+                };
+                if is_usable {
+                    run.push(Piece { offset: node.offset, bytes: node.bytes, is_free });
+                } else {
+                    runs.push(std::mem::take(&mut run));
+                }
+                id = node.next;
+            }
+            runs.push(run);
+        }
+        runs
+    }
+
+    pub(super) fn reuse_outside(
+        &mut self,
+        bytes: u64,
+        clearing: &Clearing,
+        may_use: impl Fn(Tag) -> bool,
+    ) -> Option<Block> {
+        let is_outside = |node: &Node| node.end() <= clearing.from || clearing.to <= node.offset;
+        self.reuse_at_its_end(bytes, |node| is_outside(node) && may_use(node.tag))
+    }
+}
+
+/// For each piece the shortest window that begins there and has as many bytes.
+fn windows(run: &[Piece], bytes: u64) -> Vec<Window<'_>> {
+    let (mut found, mut end, mut length, mut moved) = (Vec::new(), 0, 0, 0);
+    for (begin, first) in run.iter().enumerate() {
+        while length < bytes
+            && let Some(piece) = run.get(end)
+        {
+            length += piece.bytes;
+            moved += if piece.is_free { 0 } else { piece.bytes };
+            end += 1;
+        }
+        if length < bytes {
+            break;
+        }
+        found.push(Window { pieces: &run[begin..end], moved });
+        length -= first.bytes;
+        moved -= if first.is_free { 0 } else { first.bytes };
+    }
+    found
+}
+
+impl Window<'_> {
+    /// Whether all that is to be moved fits into what is free elsewhere, the largest first, each where it fits best.
+    fn fits(&self, free: &[Piece]) -> bool {
+        let [Some(first), Some(last)] = [self.pieces.first(), self.pieces.last()] else { return false };
+        let is_outside = |piece: &&Piece| piece.end() <= first.offset || last.end() <= piece.offset;
+        let mut left: Vec<u64> = free.iter().filter(is_outside).map(|piece| piece.bytes).collect();
+        let mut moved: Vec<u64> = self.pieces.iter().filter(|piece| !piece.is_free).map(|piece| piece.bytes).collect();
+        moved.sort_unstable();
+        moved.into_iter().rev().all(|bytes| {
+            let best = left.iter_mut().filter(|left| **left >= bytes).min_by_key(|left| **left);
+            best.map(|left| *left -= bytes).is_some()
+        })
+    }
+}

@@ -1,0 +1,76 @@
+//! Points in a stream's work, and how another stream is put behind them.
+
+use crate::base::error::{Error, Result};
+use crate::device::Stream;
+use crate::order::Epoch;
+use crate::range::DeviceRange;
+
+/// A point in a stream's work that others can be put behind.
+pub struct Fence {
+    stream: Stream,
+    /// `None` on a device without a range, which knows of no epochs.
+    epoch: Option<Epoch>,
+}
+
+impl Fence {
+    /// Now. Calls no device.
+    pub(crate) fn now(stream: &Stream) -> Fence {
+        let epoch = DeviceRange::of(stream).map(|range| range.used(stream));
+        Fence { stream: stream.clone(), epoch }
+    }
+
+    /// Now, and no later: whoever is put behind it waits for nothing that comes to the stream afterwards. Costs an event.
+    pub(crate) fn sealed(stream: &Stream) -> Fence {
+        let fence = Fence::now(stream);
+        DeviceRange::of(stream).into_iter().for_each(|range| range.seal(stream));
+        fence
+    }
+
+    /// The end of an epoch that the stream told.
+    pub(crate) fn at(stream: &Stream, epoch: u64) -> Fence {
+        Fence { stream: stream.clone(), epoch: Some(Epoch::numbered(epoch)) }
+    }
+
+    /// The end of an epoch that the stream told; now, if it told none.
+    pub(crate) fn told(stream: &Stream, epoch: u64) -> Fence {
+        if epoch == 0 { Fence::now(stream) } else { Fence::at(stream, epoch) }
+    }
+
+    /// Moves on to where another fence of the same stream is, if that is later.
+    pub(crate) fn extend(&mut self, other: Fence) {
+        self.epoch = self.epoch.max(other.epoch);
+    }
+
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Orders later work of `stream` behind it.
+    ///
+    /// # Errors
+    /// A failure of the device, or a capture on either stream.
+    pub(crate) fn precede(&self, stream: &Stream) -> Result<()> {
+        if self.stream.queue() == stream.queue() {
+            return Ok(());
+        }
+        match (DeviceRange::of(stream), self.epoch) {
+            (Some(range), Some(epoch)) => range.order(stream, &self.stream, epoch),
+            _ => stream.follow(&self.stream),
+        }
+    }
+}
+
+/// Orders later work of `stream` behind all that is on `other` now.
+///
+/// # Errors
+/// [`is_unavailable`](crate::Error::is_unavailable) for streams of two devices; otherwise as for [`Fence::precede`].
+pub(crate) fn order(stream: &Stream, other: &Stream) -> Result<()> {
+    if stream.memory_id() != other.memory_id() {
+        return Err(Error::unavailable(
+            "an array of another device",
+            "its memory and this stream share no events",
+            "copy it to this stream's device, or use a stream of its own",
+        ));
+    }
+    Fence::now(other).precede(stream)
+}

@@ -1,0 +1,372 @@
+//! The cursor: serves the allocations of an entry in the order of its plan, whatever the program does.
+//!
+//! A position is *live* from the moment it is served until it comes back, be it entries later. Each live position
+//! has a *reuser*, which it blocks. Invariant: for a live position with reuser `r`, none of the positions from `next` up
+//! to `r`, in a circle, overlaps its addresses. So a position `next` that nothing blocks overlaps nothing alive: what is
+//! alive has its reuser elsewhere, and `next` before that. Whatever is passed over without being served hands what
+//! blocks it on to the next position that that overlaps.
+//!
+//! As long as all goes as planned, the reuser of a position is its first one: it blocks by being live alone, and a return
+//! is a mark. A position that blocks another one than planned is *displaced*, and counted there. In step with the plan a
+//! service is a comparison, a look at those that would block it, and a step; everything else is in `off_order`.
+//!
+//! ```text
+//!                  it is next, nothing blocks it: served
+//!          ┌───────────────────────────────────────────────────┐
+//!          │                                                   ▼
+//!      ┌───┴──┐                 comes back                 ┌──────┐
+//!      │ idle │ ◀───────────────────────────────────────── │ live │  blocks its first reuser, by a mark
+//!      └──────┘                                            └───┬──┘
+//!        ▲  │                                                  │  its first reuser is passed over,
+//!        │  │  served late,                                    │  or the entry before was cut short
+//!        │  │  after it was                                    ▼
+//!        │  │  passed over                               ┌───────────┐ ◀─┐  its reuser is passed over:
+//!        │  └──────────────────────────────────────────▶ │ displaced │   │  it blocks the next one
+//!        └─────────────── comes back ─────────────────── └───────────┘ ──┘
+//!                                                         blocks the reuser that `off_order` has for it, by a count
+//! ```
+//!
+//! When the plan's block is given up (`evict`), all become idle.
+
+mod off_order;
+#[cfg(test)]
+mod tests;
+
+use off_order::OffOrder;
+pub use off_order::{Answer, Deviation};
+
+use super::envelope::{ALIGN, Envelope, Expected};
+use super::reuse::FirstReusers;
+use crate::layout::{Buffer, Layout};
+
+/// Serves positions in order.
+///
+/// What a step needs lies in one line of the processor's cache. How many bytes are live is counted by whoever has the block
+/// that the positions lie in, and told where that matters.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Cursor {
+    /// The position that is expected next; their number at the end.
+    next: usize,
+    positions: Vec<Position>,
+    /// Of each position; behind them [`SENTINELS`].
+    lives: Vec<Life>,
+    /// The bytes of positions that are live in part: that is all that they keep when the plan's block is given up.
+    sizes: Vec<u64>,
+    /// Services so far, but for those of this entry, which are told by `next` and by what was passed over.
+    served: u64,
+    passed_over: u64,
+    first_reusers: FirstReusers,
+    off_order: OffOrder,
+    /// How many positions serve or are carried, and the bytes of their largest requests together.
+    places: (u64, u64),
+}
+
+/// A position, small, so that those of a step stay in the processor's cache.
+#[derive(Clone, Debug)]
+struct Position {
+    /// Serves from `least` bytes to `spread` more. No request fits what is not planned.
+    least: u64,
+    spread: u64,
+    /// The positions whose first reuser it is: none of them may be live. [`never_live`](FirstReusers::never_live) stands for
+    /// none, and [`always_live`](FirstReusers::always_live) for displaced ones that it is the reuser of, or for the others
+    /// where there are more than two.
+    before: [u32; 2],
+    /// In units of [`ALIGN`].
+    offset: u32,
+    /// How many displaced positions it is the reuser of.
+    blockers: u32,
+}
+
+/// Whether a position is live, in a byte, so that those of a long entry stay in the processor's first cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Life(u8);
+
+impl Life {
+    const IDLE: Life = Life(0);
+    /// It takes its place whole, and its reuser is its first one.
+    const WHOLE: Life = Life(1);
+    /// It takes less than its place: `sizes` tells how much.
+    const PARTIAL: u8 = 2;
+    /// Its reuser is another one than its first.
+    const DISPLACED: u8 = 4;
+
+    fn displaced(self) -> Life {
+        Life(self.0 | Life::DISPLACED)
+    }
+
+    #[inline]
+    fn is_displaced(self) -> bool {
+        self.0 & Life::DISPLACED != 0
+    }
+
+    fn is_partial(self) -> bool {
+        self.0 & Life::PARTIAL != 0
+    }
+}
+
+/// The lives of the two positions that stand behind a plan's own: [`never_live`](FirstReusers::never_live), then
+/// [`always_live`](FirstReusers::always_live). With them a look at who blocks a position needs no case for none or many.
+const SENTINELS: [Life; 2] = [Life::IDLE, Life::WHOLE];
+/// The offset of a position without a place. No place has it: a plan's block is half as long at most.
+const NOWHERE: u32 = u32::MAX;
+/// The same of one that a ring carries.
+const CARRIED: u32 = NOWHERE - 1;
+/// The bytes of a position that serves nothing: more than any array has.
+const UNASKED: u64 = u64::MAX;
+/// What is carried and grew may be larger by this share than it ever was, and is still in order: what grows by a row each entry,
+/// as a cache of keys does, is looked at closely in few of them.
+const AHEAD: u64 = 16;
+
+/// A position that serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// The number of the position in its plan.
+    pub position: u32,
+    /// In bytes from the start of the plan's block.
+    pub offset: u64,
+    /// Whether it takes its place whole.
+    is_whole: bool,
+}
+
+impl Cursor {
+    /// A cursor over a layout of the envelope's buffers.
+    pub fn new(envelope: &Envelope, buffers: &[Buffer], layout: &Layout) -> Cursor {
+        let first_reusers = FirstReusers::of(buffers, layout);
+        let position = |number: usize| {
+            let before = first_reusers.first_two(number);
+            let Some(expected) = envelope.at(number).filter(|_| buffers[number].size > 0) else {
+                let before = [first_reusers.always_live(); 2];
+                let is_carried = envelope.at(number).is_some_and(Expected::is_carried);
+                let offset = if is_carried { CARRIED } else { NOWHERE };
+                return Position { least: UNASKED, spread: 0, offset, blockers: 0, before };
+            };
+            let (least, spread) = (expected.least, buffers[number].size - expected.least);
+            Position { least, spread, offset: (layout.offsets[number] / ALIGN) as u32, blockers: 0, before }
+        };
+        let positions: Vec<Position> = (0..buffers.len()).map(position).collect();
+        let mut lives = vec![Life::IDLE; positions.len()];
+        lives.extend(SENTINELS);
+        let sizes = vec![0; positions.len()];
+        let (next, passed_over) = (positions.len(), positions.len() as u64);
+        let mut cursor = Cursor { positions, lives, sizes, next, passed_over, first_reusers, ..Cursor::default() };
+        (0..cursor.positions.len()).for_each(|position| cursor.fit_carried(position, envelope));
+        cursor.places = envelope.places();
+        cursor
+    }
+
+    /// How many positions serve or are carried, and the bytes of their largest requests together.
+    pub fn places(&self) -> (u64, u64) {
+        self.places
+    }
+
+    /// Takes over what the envelope knows of a position that is carried.
+    pub fn widen_carried(&mut self, position: usize, envelope: &Envelope) {
+        self.fit_carried(position, envelope);
+        self.places = envelope.places();
+    }
+
+    fn fit_carried(&mut self, position: usize, envelope: &Envelope) {
+        if let Some(expected) = envelope.at(position).filter(|expected| expected.is_carried())
+            && let Some(carried) = self.positions.get_mut(position)
+        {
+            let ahead = if expected.varies() { expected.most / AHEAD } else { 0 };
+            (carried.least, carried.spread) = (expected.least, expected.most - expected.least + ahead);
+        }
+    }
+
+    /// Whether the expected position is carried, and this is its request.
+    #[inline]
+    pub fn carries(&self, bytes: u64) -> bool {
+        self.positions.get(self.next).is_some_and(|next| next.fits(bytes) && next.is_carried())
+    }
+
+    /// Steps over the expected position, which is served elsewhere.
+    #[inline]
+    pub fn step_aside(&mut self) {
+        self.next += 1;
+        self.passed_over += 1;
+    }
+
+    /// Begins an entry, while positions are live if it `has_live` ones.
+    pub fn begin(&mut self, has_live: bool) {
+        let was_complete = self.next == self.positions.len() && !self.off_order.is_cut;
+        (self.served, self.passed_over) = (self.served(), 0);
+        self.next = 0;
+        self.off_order.begin(self.positions.len());
+        if has_live && !was_complete {
+            self.rebase();
+        }
+    }
+
+    /// The expected position, if this is the expected request and no more than two positions had to be looked at to see
+    /// that nothing alive lies there.
+    #[inline]
+    pub fn expects(&self, bytes: u64) -> Option<Served> {
+        let next = self.positions.get(self.next)?;
+        let [one, other] = next.before;
+        // A live position blocks itself at the latest.
+        (next.fits(bytes) && self.is_idle(one) && self.is_idle(other)).then(|| next.serve(self.next, bytes))
+    }
+
+    /// Serves so many bytes at the position that [`expects`](Cursor::expects) gave. (It is known to the caller: nothing is
+    /// read again here.)
+    #[inline]
+    pub fn step(&mut self, served: Served, bytes: u64) {
+        self.begin_life(served, bytes);
+        self.next = served.position as usize + 1;
+    }
+
+    #[inline(always)]
+    fn begin_life(&mut self, served: Served, bytes: u64) {
+        if let Some(life) = self.lives.get_mut(served.position as usize) {
+            *life = Life::WHOLE;
+            if !served.is_whole {
+                *life = Life(Life::WHOLE.0 | Life::PARTIAL);
+                self.sizes[served.position as usize] = bytes;
+            }
+        }
+    }
+
+    /// Serves the expected position, if this is the expected request.
+    pub fn serve(&mut self, bytes: u64) -> Option<Served> {
+        let next =
+            self.positions.get(self.next).filter(|next| next.fits(bytes) && next.is_planned() && next.blockers == 0)?;
+        let served = next.serve(self.next, bytes);
+        let is_free = self.first_reusers.before(self.next).iter().all(|&other| self.is_idle(other));
+        is_free.then(|| self.step(served, bytes))?;
+        Some(served)
+    }
+
+    /// A position comes back.
+    #[inline]
+    pub fn take_back(&mut self, position: u32) {
+        if let Some(life) = self.lives.get_mut(position as usize)
+            && std::mem::replace(life, Life::IDLE).is_displaced()
+        {
+            self.unblock(position);
+        }
+    }
+
+    #[inline]
+    fn is_idle(&self, position: u32) -> bool {
+        self.lives.get(position as usize) == Some(&Life::IDLE)
+    }
+
+    /// Whether this position is live.
+    pub fn is_live(&self, position: usize) -> bool {
+        self.lives[position] != Life::IDLE
+    }
+
+    /// Whether nothing was asked for in this entry yet.
+    pub fn is_at_start(&self) -> bool {
+        self.next == 0
+    }
+
+    /// Counts on where another cursor stopped.
+    pub fn count_on(&mut self, before: &Cursor) {
+        // It is at the end of its entry, in which it served nothing.
+        (self.served, self.passed_over) = (before.served(), self.next as u64);
+    }
+
+    /// How often a position was served.
+    pub fn served(&self) -> u64 {
+        (self.served + self.next as u64).wrapping_sub(self.passed_over)
+    }
+
+    /// How many positions are live.
+    pub fn live(&self) -> u64 {
+        self.live_positions().count() as u64
+    }
+
+    /// Which positions are live.
+    pub fn live_positions(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.positions.len()).filter(|&position| self.is_live(position))
+    }
+
+    /// The position that is expected next.
+    pub fn next(&self) -> usize {
+        self.next
+    }
+
+    /// How many positions were not reached.
+    pub fn left(&self) -> u64 {
+        (self.positions.len() - self.next) as u64
+    }
+
+    /// Takes every live position out of the plan: hands out its number and offset, and the bytes that it was served with,
+    /// which may be far fewer than it has a place for; in order of address.
+    pub fn evict(&mut self) -> Vec<Evicted> {
+        let mut evicted = Vec::new();
+        self.forget_displaced();
+        for (number, position) in self.positions.iter().enumerate() {
+            let life = std::mem::replace(&mut self.lives[number], Life::IDLE);
+            if life != Life::IDLE {
+                let bytes = if life.is_partial() { self.sizes[number] } else { position.size() };
+                evicted.push(Evicted { position: number as u32, piece: 0, offset: position.start(), bytes });
+            }
+        }
+        evicted.sort_unstable_by_key(|evicted| evicted.offset);
+        self.stop();
+        evicted
+    }
+}
+
+/// A live position that was taken out of its plan, or a slot of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evicted {
+    /// The number of the position, or of the slot.
+    pub position: u32,
+    /// Which of several blocks it lies in, one behind the other; a plan has one.
+    pub piece: usize,
+    /// From the start of the block.
+    pub offset: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+impl Position {
+    #[inline]
+    fn fits(&self, bytes: u64) -> bool {
+        bytes.wrapping_sub(self.least) <= self.spread
+    }
+
+    /// Serves a request that fits, as the position of this number. Less than a unit is no part that could be given up.
+    #[inline]
+    fn serve(&self, number: usize, bytes: u64) -> Served {
+        let is_whole = self.spread.wrapping_sub(bytes.wrapping_sub(self.least)) < ALIGN;
+        Served { position: number as u32, offset: self.start(), is_whole }
+    }
+
+    fn is_carried(&self) -> bool {
+        self.offset == CARRIED
+    }
+
+    fn is_planned(&self) -> bool {
+        self.offset < CARRIED
+    }
+
+    /// Its first address, in bytes from the start of the plan's block.
+    #[inline]
+    fn start(&self) -> u64 {
+        u64::from(self.offset) * ALIGN
+    }
+
+    /// Bytes of its place, which is as large as the largest request that it serves.
+    fn size(&self) -> u64 {
+        self.least.wrapping_add(self.spread)
+    }
+
+    fn overlaps(&self, other: &Position) -> bool {
+        let are_planned = self.is_planned() && other.is_planned();
+        are_planned && self.start() < other.start() + other.size() && other.start() < self.start() + self.size()
+    }
+
+    /// Serves fewer bytes too.
+    fn lower_least(&mut self, bytes: u64) {
+        if self.is_planned() && (1..self.least).contains(&bytes) {
+            self.spread += self.least - bytes;
+            self.least = bytes;
+        }
+    }
+}

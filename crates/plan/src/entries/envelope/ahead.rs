@@ -1,0 +1,168 @@
+//! Places for sizes that were not seen yet: those that grow by a step each entry are laid out for entries to come, ever more of
+//! them, so that a text of n tokens has some log n layouts.
+
+use super::{Envelope, Expected, Scratch, VARIATION, are_plannable};
+use crate::entries::growth::Growth;
+
+/// How far the positions of an envelope that grow are laid out ahead.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ahead {
+    /// For how many more entries they were the last time.
+    entries: u64,
+    /// Whether one of them was larger since.
+    pub(super) is_overtaken: bool,
+}
+
+/// For how many entries growing sizes are laid out ahead at first: as many as it takes to see that they grow.
+const FIRST: u64 = 4;
+
+impl Ahead {
+    /// Once positions hold more than before.
+    pub(super) fn seen<'a>(mut self, mut pairs: impl Iterator<Item = (&'a Expected, &'a Expected)>) -> Ahead {
+        self.is_overtaken |= pairs.any(|(before, now)| before.grows() && now.most > before.most);
+        self
+    }
+}
+
+impl Envelope {
+    /// Learns which positions grow. They may begin small again, as another text does: with the size of one step.
+    pub fn note_growth(&mut self, growth: &Growth) {
+        for (position, step) in growth.steps() {
+            let Some(expected) = self.positions.get_mut(position) else { continue };
+            self.ahead.is_overtaken |= !expected.grows();
+            expected.step = step;
+            expected.least = expected.least.min(step);
+        }
+    }
+
+    /// Whether some of its positions grow.
+    pub fn grows(&self) -> bool {
+        self.ahead.entries > 0
+    }
+
+    /// Whether a position that grows was larger than expected, so that all that grow soon are.
+    pub fn is_overtaken(&self) -> bool {
+        self.ahead.is_overtaken
+    }
+
+    /// If a position that grows was larger than expected: lets all that grow be larger by twice as many steps as the last time, of
+    /// which no more than `most` bytes are in use at once, but for one step.
+    pub fn go_ahead(&mut self, most: u64) {
+        if !std::mem::take(&mut self.ahead.is_overtaken) {
+            return;
+        }
+        let steps = self.positions.iter().map(|expected| Expected { most: expected.step, ..*expected });
+        // What has no place grows as well: one step of it counts.
+        let largest = steps.clone().map(|expected| expected.most).max().unwrap_or(0);
+        let step = Scratch::default().bound(steps).max(largest).max(1);
+        let entries = (2 * self.ahead.entries).max(FIRST).min(most / step).max(1);
+        self.ahead.entries = entries;
+        let ahead = |expected: &Expected| expected.most.saturating_add(expected.step.saturating_mul(entries));
+        if !are_plannable(self.positions.iter().map(ahead)) {
+            return;
+        }
+        for expected in &mut self.positions {
+            expected.most = ahead(expected);
+        }
+    }
+}
+
+impl Expected {
+    /// Whether it is known to grow, and will have so many bytes in an entry to come. Without that a request that outgrew its place may
+    /// be taken for a neighbour that is larger.
+    pub(in crate::entries) fn grows_to(&self, bytes: u64) -> bool {
+        let more = bytes.saturating_sub(self.most);
+        more > 0 && more.checked_rem(self.step) == Some(0) && bytes / VARIATION <= self.most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entries::log::Log;
+
+    /// Entries of two arrays that live at once and one that outlives them; the first has always one size, the others grow by a step
+    /// each.
+    fn entry(log: &mut Log, number: u64) {
+        log.begin_entry(Some(log.len()).filter(|&len| len > 0));
+        for bytes in [100_000, 512 * number, 64 * number] {
+            assert!(log.allocated(0, bytes).is_some());
+        }
+        log.dropped(0);
+        log.dropped(1);
+    }
+
+    fn grown(entries: u64) -> Envelope {
+        let (mut log, mut growth) = (Log::default(), Growth::default());
+        (1..=entries).for_each(|number| {
+            entry(&mut log, number);
+            growth.observe(&log);
+        });
+        let mut envelope = Envelope::of(&log, &log, &mut Scratch::default()).unwrap();
+        envelope.note_growth(&growth);
+        envelope
+    }
+
+    fn most(envelope: &Envelope) -> [u64; 3] {
+        [0, 1, 2].map(|position| envelope.at(position).unwrap().most)
+    }
+
+    #[test]
+    fn what_grows_is_laid_out_for_twice_as_many_entries_each_time() {
+        let mut envelope = grown(4);
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            assert!(envelope.is_overtaken());
+            envelope.go_ahead(u64::MAX);
+            assert!(envelope.grows() && !envelope.is_overtaken());
+            let [same, entries, kept] = most(&envelope);
+            assert_eq!((same, kept), (100_000, 64 * [8, 16, 32, 64][seen.len()]));
+            seen.push(entries / 512);
+            envelope.go_ahead(u64::MAX);
+            assert_eq!(most(&envelope)[1], entries, "nothing is overtaken");
+            envelope.widen(1, entries + 512);
+        }
+        assert_eq!(seen, [8, 17, 34, 67], "by 4, 8, 16 and 32");
+        assert_eq!(envelope.at(1).unwrap().least, 512, "as another text begins");
+    }
+
+    #[test]
+    fn no_more_than_a_bound_is_in_use_ahead_but_for_one_step() {
+        for (most_bytes, entries) in [(0, 1), (512, 1), (1024, 2), (3 * 512 - 1, 2), (1 << 20, 4)] {
+            let mut envelope = grown(4);
+            envelope.go_ahead(most_bytes);
+            assert_eq!(most(&envelope)[1], (4 + entries) * 512, "{most_bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn what_does_not_grow_has_no_places_ahead() {
+        let mut envelope = grown(3);
+        envelope.go_ahead(u64::MAX);
+        assert!(!envelope.grows());
+        assert_eq!(most(&envelope), [100_000, 3 * 512, 3 * 64]);
+        assert!(!envelope.at(1).unwrap().grows_to(4 * 512));
+    }
+
+    #[test]
+    fn sizes_to_come_are_larger_by_steps() {
+        let envelope = grown(4);
+        let expected = envelope.at(1).unwrap();
+        for (bytes, is_to_come) in
+            [(4 * 512, false), (5 * 512, true), (6 * 512, true), (5 * 512 + 1, false), (1 << 20, false)]
+        {
+            assert_eq!(expected.grows_to(bytes), is_to_come, "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn an_entry_that_is_larger_overtakes() {
+        let (mut envelope, mut log) = (grown(4), Log::default());
+        envelope.go_ahead(512);
+        (1..=5).for_each(|number| entry(&mut log, number));
+        let known = envelope.absorb(&log, &mut Scratch::default()).unwrap();
+        assert!(!known.is_overtaken() && known.grows());
+        entry(&mut log, 6);
+        assert!(known.absorb(&log, &mut Scratch::default()).unwrap().is_overtaken());
+    }
+}

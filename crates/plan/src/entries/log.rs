@@ -1,0 +1,152 @@
+//! What happened in one entry of a scope: which bytes were allocated, in order, and how long each lived.
+//!
+//! Time counts allocations: one that is dropped before allocation `n` of its entry lives until `n`. The order of drops
+//! between two allocations changes no load, and so no layout. What outlived the entry before is told by the log of the one
+//! in which it is dropped.
+
+/// The longest entry that is logged, in allocations: a log takes 2 MiB at most, and longer entries go without a plan.
+const LONGEST_ENTRY: usize = 1 << 17;
+
+/// One entry, bounded whatever its length.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    stream: u64,
+    allocations: Vec<Logged>,
+    is_cut: bool,
+    /// Allocations of the entry before, if that was recorded as well.
+    before: Option<u32>,
+    /// Of each allocation of the entry before when it was dropped in this one, or [`OUTLIVES`].
+    ends: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Logged {
+    pub(super) bytes: u64,
+    /// The number of allocations before its drop.
+    pub(super) upper: u32,
+}
+
+/// The end of what outlived its entry: later than any, as an entry is no longer than [`LONGEST_ENTRY`].
+pub(super) const OUTLIVES: u32 = u32::MAX;
+
+impl Log {
+    /// Begins anew, with the memory of before, for an entry that follows one of so many allocations, if that was recorded.
+    pub fn begin_entry(&mut self, before: Option<u32>) {
+        self.clear();
+        self.before = before;
+    }
+
+    /// Begins anew, with the memory of before.
+    pub fn clear(&mut self) {
+        self.stream = 0;
+        self.allocations.clear();
+        self.is_cut = false;
+        self.before = None;
+        self.ends.clear();
+    }
+
+    /// Logs what is allocated on this stream, and nothing else.
+    pub fn begin(&mut self, stream: u64) {
+        self.stream = stream;
+    }
+
+    /// An allocation, and its number in the log if it has a place there.
+    #[inline]
+    pub fn allocated(&mut self, stream: u64, bytes: u64) -> Option<u32> {
+        if stream != self.stream || bytes == 0 {
+            return None;
+        }
+        let number = self.allocations.len();
+        self.is_cut |= number == LONGEST_ENTRY;
+        if self.is_cut {
+            return None;
+        }
+        self.allocations.push(Logged { bytes, upper: OUTLIVES });
+        Some(number as u32)
+    }
+
+    /// The drop of an allocation of this entry.
+    #[inline]
+    pub fn dropped(&mut self, number: u32) {
+        let now = self.allocations.len() as u32;
+        if let Some(logged) = self.allocations.get_mut(number as usize) {
+            logged.upper = now;
+        }
+    }
+
+    /// The drop of an allocation of the entry before.
+    #[inline]
+    pub fn dropped_of_before(&mut self, number: u32) {
+        let Some(before) = self.before.filter(|&before| number < before) else { return };
+        self.ends.resize(before as usize, OUTLIVES);
+        self.ends[number as usize] = self.allocations.len() as u32;
+    }
+
+    /// When the allocation of this number of the entry before was dropped in this one: [`OUTLIVES`] if it was not. `None`
+    /// if that is not known, or the entry before had another length.
+    pub(super) fn end_of_before(&self, number: usize) -> Option<u32> {
+        self.is_behind_one_as_long().then(|| self.ends.get(number).copied().unwrap_or(OUTLIVES))
+    }
+
+    /// Whether the entry before was recorded, and had as many allocations.
+    pub(super) fn is_behind_one_as_long(&self) -> bool {
+        self.before == Some(self.allocations.len() as u32)
+    }
+
+    /// How many allocations it has.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks whether a log is empty")]
+    pub fn len(&self) -> u32 {
+        self.allocations.len() as u32
+    }
+
+    /// Whether it tells of a whole entry, and of one that allocated.
+    pub fn is_whole(&self) -> bool {
+        !self.is_cut && !self.allocations.is_empty()
+    }
+
+    /// Whether the entry had more allocations than are logged.
+    pub fn is_too_long(&self) -> bool {
+        self.is_cut
+    }
+
+    /// The bytes of an allocation.
+    pub fn bytes_at(&self, number: u32) -> Option<u64> {
+        self.allocations.get(number as usize).map(|logged| logged.bytes)
+    }
+
+    /// The bytes of all allocations together.
+    pub fn bytes(&self) -> u64 {
+        self.allocations.iter().fold(0, |sum, logged| sum.saturating_add(logged.bytes))
+    }
+
+    /// Whether the same allocations outlived it as another one that is as long.
+    pub fn outlived_as(&self, other: &Log) -> bool {
+        let mut pairs = self.allocations.iter().zip(&other.allocations);
+        pairs.all(|(one, other)| (one.upper == OUTLIVES) == (other.upper == OUTLIVES))
+    }
+
+    /// How many times the same allocations come one round after the other, from the first to the last; the last round may be cut
+    /// short.
+    pub fn rounds(&self) -> u64 {
+        // The longest proper beginning of the entry that is its end too leaves the shortest round.
+        let mut borders = vec![0usize; self.allocations.len()];
+        for end in 1..self.allocations.len() {
+            let mut border = borders[end - 1];
+            while border > 0 && self.allocations[border].bytes != self.allocations[end].bytes {
+                border = borders[border - 1];
+            }
+            borders[end] = border + usize::from(self.allocations[border].bytes == self.allocations[end].bytes);
+        }
+        let round = self.allocations.len() - borders.last().copied().unwrap_or(0);
+        (self.allocations.len() / round.max(1)) as u64
+    }
+
+    /// The stream whose allocations are recorded.
+    pub fn stream(&self) -> u64 {
+        self.stream
+    }
+
+    pub(super) fn allocations(&self) -> &[Logged] {
+        &self.allocations
+    }
+}

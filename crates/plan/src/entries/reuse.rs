@@ -1,0 +1,116 @@
+//! First reusers: which position is the next to use another one's addresses.
+//!
+//! Invariant of the sweep: the positions in the map are disjoint, since each one removes those that it overlaps.
+
+use std::collections::BTreeMap;
+
+use crate::layout::{Buffer, Layout};
+
+/// For each position those whose first reuser it is.
+#[derive(Debug, Default)]
+pub(super) struct FirstReusers {
+    /// Where in `positions` those of each position begin, and the end.
+    starts: Vec<u32>,
+    positions: Vec<u32>,
+}
+
+impl FirstReusers {
+    /// Of the positions of a layout.
+    pub(super) fn of(buffers: &[Buffer], layout: &Layout) -> FirstReusers {
+        let reusers = first_reusers(buffers, layout);
+        let mut positions: Vec<u32> = (0..reusers.len() as u32).collect();
+        positions.sort_by_key(|&position| reusers[position as usize]);
+        let begins = |reuser| positions.partition_point(|&position| (reusers[position as usize] as usize) < reuser);
+        FirstReusers { starts: (0..=reusers.len()).map(|reuser| begins(reuser) as u32).collect(), positions }
+    }
+
+    /// The positions whose first reuser is this one.
+    pub(super) fn before(&self, position: usize) -> &[u32] {
+        &self.positions[self.starts[position] as usize..self.starts[position + 1] as usize]
+    }
+
+    /// Two of them: [`never_live`](FirstReusers::never_live) where there are fewer, and
+    /// [`always_live`](FirstReusers::always_live) for the others where there are more.
+    pub(super) fn first_two(&self, position: usize) -> [u32; 2] {
+        match *self.before(position) {
+            [] => [self.never_live(); 2],
+            [one] => [one, self.never_live()],
+            [one, other] => [one, other],
+            [one, ..] => [one, self.always_live()],
+        }
+    }
+
+    /// The number behind those of the positions, which stands for one that is never live.
+    fn never_live(&self) -> u32 {
+        self.positions.len() as u32
+    }
+
+    /// The number behind that of [`never_live`](FirstReusers::never_live), which stands for one that always is.
+    pub(super) fn always_live(&self) -> u32 {
+        self.never_live() + 1
+    }
+}
+
+/// For each position of a layout the earliest later one that overlaps its addresses, entries following one another in a
+/// circle: at the latest the position itself, in the next entry. Positions without size have none, and get themselves.
+fn first_reusers(buffers: &[Buffer], layout: &Layout) -> Vec<u32> {
+    let mut reusers: Vec<u32> = (0..buffers.len() as u32).collect();
+    let mut waiting: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
+    let placed = || buffers.iter().zip(&layout.offsets).enumerate().filter(|(_, (buffer, _))| buffer.occupies());
+    for (position, (buffer, &offset)) in placed() {
+        let end = offset + buffer.size;
+        reuse(&mut waiting, &mut reusers, offset, end, position);
+        waiting.insert(offset, (end, position));
+    }
+    for (position, (buffer, &offset)) in placed() {
+        reuse(&mut waiting, &mut reusers, offset, offset + buffer.size, position);
+    }
+    reusers
+}
+
+/// Notes `position` as the reuser of all that waits in `offset..end`.
+fn reuse(waiting: &mut BTreeMap<u64, (u64, usize)>, reusers: &mut [u32], offset: u64, end: u64, position: usize) {
+    while let Some((&start, &(stop, other))) = waiting.range(..end).next_back()
+        && stop > offset
+    {
+        waiting.remove(&start);
+        reusers[other] = position as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// As the definition says.
+    fn naive(buffers: &[Buffer], layout: &Layout) -> Vec<u32> {
+        let n = buffers.len();
+        let range = |i: usize| layout.offsets[i]..layout.offsets[i] + buffers[i].size;
+        let overlap = |i: usize, j: usize| range(i).start < range(j).end && range(j).start < range(i).end;
+        let first = |i: usize| (i + 1..=i + n).map(|j| j % n).find(|&j| overlap(i, j)).unwrap_or(i);
+        (0..n).map(|i| first(i) as u32).collect()
+    }
+
+    fn problem() -> impl Strategy<Value = Vec<Buffer>> {
+        prop::collection::vec((1..30u32, 0..9u64), 1..30).prop_map(|lives| {
+            let last = lives.len() as u32;
+            let lives = (0..).zip(lives);
+            lives.map(|(lower, (length, size))| Buffer { lower, upper: last.min(lower + length), size }).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn they_are_as_defined(buffers in problem()) {
+            let layout = crate::layout::layout(&buffers).unwrap();
+            let reusers = naive(&buffers, &layout);
+            let known = FirstReusers::of(&buffers, &layout);
+            for reuser in 0..buffers.len() {
+                let before: Vec<u32> = (0..).zip(&reusers).filter(|&(_, &r)| r as usize == reuser).map(|(p, _)| p).collect();
+                prop_assert_eq!(known.before(reuser), before);
+            }
+        }
+    }
+}

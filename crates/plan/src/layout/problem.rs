@@ -1,0 +1,155 @@
+//! The problem in compressed form: time becomes sections, and only buffers that occupy memory stay.
+//!
+//! A section is a maximal set of buffers alive together. Two lifetimes overlap exactly if they share a section (lifetimes
+//! are intervals, and pairwise overlapping intervals share a point), so nothing is lost and passes over time get shorter.
+//!
+//! Invariants: items are sorted by `lower`; each has `lower < upper <= loads.len()` and a size
+//! above 0; the sum of all sizes is at most 2^62, hence so is every offset and height of a layout in which each buffer rests
+//! on the ground or on another one.
+
+use crate::layout::{Buffer, TooLarge, sort};
+
+/// The largest sum of sizes: differences of heights and what is added to them stay within `i64`.
+pub(super) const LARGEST_SUM: u64 = 1 << 62;
+
+/// A buffer in compressed time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Item {
+    /// First section it lives in.
+    pub lower: u32,
+    /// One past the last section it lives in.
+    pub upper: u32,
+    /// Bytes, above zero.
+    pub size: u64,
+}
+
+impl Item {
+    pub(super) fn duration(&self) -> u64 {
+        u64::from(self.upper - self.lower)
+    }
+
+    #[cfg(feature = "exact")]
+    pub(super) fn sections(&self) -> std::ops::Range<usize> {
+        self.lower as usize..self.upper as usize
+    }
+}
+
+/// Items, their loads, and the way back to the caller's buffers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Problem {
+    pub items: Vec<Item>,
+    /// Bytes alive in each section.
+    pub loads: Vec<u64>,
+    /// The lower bound: the largest load.
+    pub bound: u64,
+    /// The greatest common divisor of the sizes: heights are multiples of it.
+    pub grain: u64,
+    /// Index in the caller's slice, per item.
+    source: Vec<u32>,
+    /// Length of the caller's slice.
+    len: usize,
+}
+
+impl Problem {
+    pub(super) fn new(buffers: &[Buffer]) -> Result<Self, TooLarge> {
+        let live: Vec<u32> = (0u32..).zip(buffers).filter(|(_, b)| b.occupies()).map(|(i, _)| i).collect();
+        let total = live.iter().try_fold(0u64, |sum, &i| sum.checked_add(buffers[i as usize].size));
+        if total.is_none_or(|t| t > LARGEST_SUM) || u32::try_from(buffers.len()).is_err() {
+            return Err(TooLarge { buffers: buffers.len() });
+        }
+        let (items, source) = compress(buffers, &live);
+        let loads = loads(&items);
+        let bound = loads.iter().copied().max().unwrap_or(0);
+        let grain = items.iter().fold(0, |grain, i| gcd(i.size, grain)).max(1);
+        Ok(Self { items, loads, bound, grain, source, len: buffers.len() })
+    }
+
+    /// Offsets per caller's buffer from offsets per item; buffers without memory get 0.
+    pub(super) fn expand(&self, offsets: &[u64]) -> Vec<u64> {
+        let mut out = vec![0; self.len];
+        for (&source, &offset) in self.source.iter().zip(offsets) {
+            out[source as usize] = offset;
+        }
+        out
+    }
+
+    /// Offsets per item from offsets per caller's buffer.
+    pub(super) fn shrink(&self, offsets: &[u64]) -> Vec<u64> {
+        self.source.iter().map(|&i| offsets[i as usize]).collect()
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Items in order, and the caller's index of each.
+///
+/// A section opens at the first start after an end: between two of those, every set alive is part of the set alive just
+/// before the first end.
+fn compress(buffers: &[Buffer], live: &[u32]) -> (Vec<Item>, Vec<u32>) {
+    let column = |of: fn(&Buffer) -> u32| live.iter().map(move |&i| of(&buffers[i as usize]).into());
+    let starts: Vec<u64> = column(|b| b.lower).collect();
+    let ends: Vec<u64> = column(|b| b.upper).collect();
+    let (by_start, by_end) = (sort::ascending(&starts), sort::ascending(&ends));
+    let (mut lower, mut upper) = (vec![0; live.len()], vec![0; live.len()]);
+    let (mut opened, mut ended) = (0, true);
+    let mut end = by_end.into_iter().peekable();
+    for &at in &by_start {
+        while let Some(e) = end.next_if(|&e| ends[e as usize] <= starts[at as usize]) {
+            upper[e as usize] = opened;
+            ended = true;
+        }
+        opened += u32::from(ended);
+        ended = false;
+        lower[at as usize] = opened - 1;
+    }
+    end.for_each(|e| upper[e as usize] = opened);
+    let source: Vec<u32> = by_start.iter().map(|&at| live[at as usize]).collect();
+    let item = |(&at, &i): (&u32, &u32)| Item {
+        lower: lower[at as usize],
+        upper: upper[at as usize],
+        size: buffers[i as usize].size,
+    };
+    (by_start.iter().zip(&source).map(item).collect(), source)
+}
+
+fn loads(items: &[Item]) -> Vec<u64> {
+    let sections = items.iter().map(|i| i.upper as usize).max().unwrap_or(0);
+    let (mut start, mut end) = (vec![0u64; sections], vec![0u64; sections]);
+    for item in items {
+        start[item.lower as usize] += item.size;
+        end[item.upper as usize - 1] += item.size;
+    }
+    let mut load = 0;
+    let step = |(s, e): (&u64, &u64)| {
+        let here = load + s;
+        load = here - e;
+        here
+    };
+    start.iter().zip(&end).map(step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn compression_keeps_overlaps_and_the_bound(raw in prop::collection::vec((0u32..40, 0u32..20, 0u64..9), 0..60)) {
+            let buffer = |(lower, duration, size)| Buffer { lower, upper: lower + duration, size };
+            let buffers: Vec<Buffer> = raw.into_iter().map(buffer).collect();
+            let problem = Problem::new(&buffers).unwrap();
+            prop_assert_eq!(problem.bound, crate::layout::lower_bound(&buffers));
+            prop_assert!(problem.items.is_sorted_by_key(|i| i.lower));
+            for (a, &i) in problem.items.iter().zip(&problem.source) {
+                for (b, &j) in problem.items.iter().zip(&problem.source) {
+                    let (x, y) = (buffers[i as usize], buffers[j as usize]);
+                    let meet = x.lower < y.upper && y.lower < x.upper;
+                    prop_assert_eq!(a.lower < b.upper && b.lower < a.upper, meet);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The schedule: a fast portfolio of skyline passes and one backwards in time, then conflict-weighted passes, with the feature `exact` in turn
+//! with an exact search, each aimed at heights between what is proven impossible and what is known; in slices as short as the caller likes.
+//!
+//! Invariants: `offsets` is a valid layout of height `height`; no layout is lower than `bound`; what is computed depends on
+//! the problem alone, time only decides how far it gets.
+
+#[cfg(feature = "exact")]
+mod exact;
+
+use crate::layout::aim::Aim;
+use crate::layout::backward::Backward;
+use crate::layout::portfolio::{self, PORTFOLIO};
+use crate::layout::problem::Problem;
+use crate::layout::restart::Restarts;
+use crate::layout::skyline::{Skyline, Step, UNLIMITED};
+use crate::layout::{Buffer, Layout, TooLarge};
+
+/// What is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Job {
+    /// A pass of the portfolio.
+    Portfolio,
+    /// The pass backwards in time.
+    Backward,
+    /// A weighted pass.
+    Restart,
+    /// An attempt of the exact search.
+    #[cfg(feature = "exact")]
+    Search,
+}
+
+/// Jobs that every problem gets: the portfolio, and after its first pass, which mostly meets the bound, the one backwards in time.
+const FIRST_JOBS: usize = PORTFOLIO.len() + 1;
+/// Which of them that is.
+const BACKWARD: usize = 1;
+/// Buffers beyond which a pass takes 10 ms or more, so that the portfolio alone stops before the bound.
+const LARGE_PROBLEM: usize = 1 << 15;
+/// The share of the bound by which the portfolio may be above it when it stops early: under 1%, against up to three passes more.
+const SPARE_SHARE: u64 = 128;
+
+/// Lays out one set of buffers, better the longer it may work.
+///
+/// It starts with all buffers stacked; each call of [`improve`](Self::improve) goes on where the last one stopped.
+///
+/// ```
+/// use gpucache_plan::{Buffer, Solver};
+/// let buffers = [Buffer { lower: 0, upper: 2, size: 3 }, Buffer { lower: 2, upper: 3, size: 4 }];
+/// let mut solver = Solver::new(&buffers)?;
+/// solver.improve(0, &mut || false);
+/// assert_eq!(solver.height(), 4);
+/// # Ok::<(), gpucache_plan::TooLarge>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Solver {
+    problem: Problem,
+    peaks: Vec<u64>,
+    skyline: Skyline,
+    backward: Backward,
+    restarts: Restarts,
+    #[cfg(feature = "exact")]
+    exact: exact::Exact,
+    job: Option<Job>,
+    /// Jobs begun.
+    jobs: usize,
+    pass_aim: Aim,
+    offsets: Vec<u64>,
+    height: u64,
+    bound: u64,
+}
+
+impl Solver {
+    /// A solver for these buffers, with no work done yet.
+    ///
+    /// # Errors
+    /// The sizes sum to more than 2^62.
+    ///
+    /// ```
+    /// use gpucache_plan::{Buffer, Solver};
+    /// let buffers = [Buffer { lower: 0, upper: 2, size: 3 }, Buffer { lower: 1, upper: 3, size: 4 }];
+    /// let solver = Solver::new(&buffers)?;
+    /// assert_eq!(solver.height(), 7); // stacked
+    /// # Ok::<(), gpucache_plan::TooLarge>(())
+    /// ```
+    pub fn new(buffers: &[Buffer]) -> Result<Self, TooLarge> {
+        let problem = Problem::new(buffers)?;
+        let mut height = 0;
+        let mut offsets = Vec::with_capacity(problem.items.len());
+        for item in &problem.items {
+            offsets.push(height);
+            height += item.size;
+        }
+        Ok(Self {
+            offsets,
+            height,
+            bound: problem.bound,
+            peaks: Vec::new(),
+            skyline: Skyline::new(&problem),
+            backward: Backward::default(),
+            restarts: Restarts::new(&problem),
+            #[cfg(feature = "exact")]
+            exact: exact::Exact::default(),
+            job: None,
+            jobs: 0,
+            pass_aim: Aim::new(1),
+            problem,
+        })
+    }
+
+    /// The height of the best layout so far, in bytes.
+    ///
+    /// ```
+    /// use gpucache_plan::{Buffer, Solver};
+    /// let buffers = [Buffer { lower: 0, upper: 1, size: 3 }, Buffer { lower: 1, upper: 2, size: 4 }];
+    /// let mut solver = Solver::new(&buffers)?;
+    /// assert_eq!(solver.height(), 7); // stacked
+    /// solver.improve(0, &mut || false);
+    /// assert_eq!(solver.height(), 4);
+    /// # Ok::<(), gpucache_plan::TooLarge>(())
+    /// ```
+    pub fn height(&self) -> u64 {
+        self.height
+    }
+
+    /// No layout is lower: the largest load, or more where the search has proved more.
+    ///
+    /// ```
+    /// use gpucache_plan::{Buffer, Solver};
+    /// let buffers = [Buffer { lower: 0, upper: 2, size: 3 }, Buffer { lower: 1, upper: 3, size: 4 }];
+    /// let solver = Solver::new(&buffers)?;
+    /// assert_eq!(solver.bound(), 7); // both are alive at the time 1
+    /// # Ok::<(), gpucache_plan::TooLarge>(())
+    /// ```
+    pub fn bound(&self) -> u64 {
+        self.bound
+    }
+
+    /// The best layout so far.
+    ///
+    /// ```
+    /// use gpucache_plan::{Buffer, Solver, check};
+    /// let buffers = [Buffer { lower: 0, upper: 2, size: 3 }, Buffer { lower: 1, upper: 3, size: 4 }];
+    /// let solver = Solver::new(&buffers)?;
+    /// assert_eq!(check(&buffers, &solver.layout()), Ok(()));
+    /// # Ok::<(), gpucache_plan::TooLarge>(())
+    /// ```
+    pub fn layout(&self) -> Layout {
+        Layout { offsets: self.problem.expand(&self.offsets), height: self.height }
+    }
+
+    /// Takes over a valid layout of the same buffers, if it is lower than what is known.
+    pub(super) fn offer(&mut self, layout: &Layout) {
+        self.adopt(self.problem.shrink(&layout.offsets), layout.height);
+    }
+
+    /// Works until the height is at most `target`, or proven minimal, or `stop` returns true; it is asked every 50 us or so.
+    /// Returns whether the target is met, or nothing lower is possible.
+    ///
+    /// ```
+    /// use gpucache_plan::{Buffer, Solver};
+    /// let buffers = [Buffer { lower: 0, upper: 2, size: 3 }, Buffer { lower: 1, upper: 3, size: 4 }];
+    /// let mut solver = Solver::new(&buffers)?;
+    /// let start = std::time::Instant::now();
+    /// let is_done = solver.improve(0, &mut || start.elapsed().as_millis() >= 10);
+    /// assert!(is_done, "nothing lower is possible");
+    /// # Ok::<(), gpucache_plan::TooLarge>(())
+    /// ```
+    pub fn improve(&mut self, target: u64, stop: &mut dyn FnMut() -> bool) -> bool {
+        while !self.done(target) {
+            let has_ended = self.go_on(target, stop);
+            if !has_ended || (!self.done(target) && stop()) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Runs the portfolio and the pass backwards in time, however long they take.
+    ///
+    /// ```
+    /// use gpucache_plan::{Buffer, Solver};
+    /// let buffers = [Buffer { lower: 0, upper: 1, size: 3 }, Buffer { lower: 1, upper: 2, size: 4 }];
+    /// let mut solver = Solver::new(&buffers)?;
+    /// solver.run_portfolio();
+    /// assert_eq!(solver.height(), 4);
+    /// # Ok::<(), gpucache_plan::TooLarge>(())
+    /// ```
+    pub fn run_portfolio(&mut self) {
+        let spare = if self.problem.items.len() > LARGE_PROBLEM { self.problem.bound / SPARE_SHARE } else { 0 };
+        while !self.done(self.bound + spare) && (self.jobs < FIRST_JOBS || self.job.is_some()) {
+            self.go_on(0, &mut || false);
+        }
+    }
+
+    fn done(&self, target: u64) -> bool {
+        self.height <= target.max(self.bound)
+    }
+
+    fn begin(&mut self, target: u64) {
+        let grain = self.problem.grain;
+        let low = self.bound.max(target / grain * grain);
+        let job = self.jobs;
+        self.jobs += 1;
+        if job < FIRST_JOBS {
+            return self.begin_first(job);
+        }
+        #[cfg(feature = "exact")]
+        if self.begin_search(job, low) {
+            return;
+        }
+        let order = self.restarts.order(&self.problem, &self.peaks);
+        let aim = self.pass_aim.next(low, self.height, grain);
+        self.skyline.begin(&self.problem, order, aim);
+        self.job = Some(Job::Restart);
+    }
+
+    fn begin_first(&mut self, job: usize) {
+        if job == BACKWARD {
+            self.backward = Backward::new(&self.problem);
+            self.job = Some(Job::Backward);
+            return;
+        }
+        let pass = if job > BACKWARD { job - 1 } else { job };
+        if pass == 1 {
+            self.peaks = portfolio::peaks(&self.problem);
+        }
+        let order = portfolio::order(&self.problem, PORTFOLIO[pass], &self.peaks);
+        let target = if pass == 0 { UNLIMITED } else { self.height - 1 };
+        self.skyline.begin(&self.problem, order, target);
+        self.job = Some(Job::Portfolio);
+    }
+
+    /// Goes on with what is under way, or with the next job; false if asked to stop.
+    fn go_on(&mut self, target: u64, stop: &mut dyn FnMut() -> bool) -> bool {
+        if self.job.is_none() {
+            self.begin(target);
+        }
+        match self.job {
+            #[cfg(feature = "exact")]
+            Some(Job::Search) => self.go_on_searching(stop),
+            Some(Job::Backward) => self.go_on_backward(stop),
+            _ => self.go_on_passing(stop),
+        }
+    }
+
+    /// False if asked to stop.
+    fn go_on_passing(&mut self, stop: &mut dyn FnMut() -> bool) -> bool {
+        let step = self.skyline.advance(&self.problem, stop);
+        match step {
+            Step::Paused => return false,
+            Step::Done(height) => {
+                let offsets = self.skyline.offsets.clone();
+                self.adopt(offsets, height);
+            }
+            Step::Failed(section) => self.restarts.failed(self.skyline.unplaced(&self.problem, section)),
+        }
+        if self.job == Some(Job::Restart) {
+            self.pass_aim.report(matches!(step, Step::Done(_)));
+        }
+        self.job = None;
+        true
+    }
+
+    /// False if asked to stop.
+    fn go_on_backward(&mut self, stop: &mut dyn FnMut() -> bool) -> bool {
+        let Some(height) = self.backward.advance(&self.problem, stop) else { return false };
+        let offsets = std::mem::take(&mut self.backward).offsets;
+        self.adopt(offsets, height);
+        self.job = None;
+        true
+    }
+
+    fn adopt(&mut self, offsets: Vec<u64>, height: u64) {
+        if height < self.height {
+            (self.offsets, self.height) = (offsets, height);
+        }
+    }
+}

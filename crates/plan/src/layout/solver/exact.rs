@@ -1,0 +1,77 @@
+//! The exact search, which takes turns with weighted passes.
+
+use super::{FIRST_JOBS, Job, Solver};
+use crate::layout::aim::Aim;
+use crate::layout::search::{Outcome, Search};
+use crate::layout::{Buffer, TooLarge};
+
+/// The part of a solver that searches.
+#[derive(Clone, Debug)]
+pub(super) struct Exact {
+    is_wanted: bool,
+    /// `None` before the first attempt, and for problems of too many buffers.
+    search: Option<Search>,
+    aim: Aim,
+}
+
+impl Default for Exact {
+    fn default() -> Self {
+        Self { is_wanted: false, search: None, aim: Aim::new(2) }
+    }
+}
+
+impl Solver {
+    /// A solver that also searches exactly, so that it can prove heights impossible. This pays for up to a few hundred tightly packed
+    /// buffers; other problems meet the lower bound without it.
+    ///
+    /// # Errors
+    /// The sizes sum to more than 2^62.
+    ///
+    /// ```
+    /// use gpucache_plan::{Buffer, Solver};
+    /// let buffers = [Buffer { lower: 0, upper: 2, size: 3 }, Buffer { lower: 1, upper: 3, size: 4 }];
+    /// let mut solver = Solver::exact(&buffers)?;
+    /// assert!(solver.improve(0, &mut || false));
+    /// assert_eq!(solver.height(), solver.bound());
+    /// # Ok::<(), gpucache_plan::TooLarge>(())
+    /// ```
+    pub fn exact(buffers: &[Buffer]) -> Result<Self, TooLarge> {
+        let mut solver = Self::new(buffers)?;
+        solver.exact.is_wanted = true;
+        Ok(solver)
+    }
+
+    /// Begins an attempt if it is the search's turn.
+    pub(super) fn begin_search(&mut self, job: usize, low: u64) -> bool {
+        if job == FIRST_JOBS && self.exact.is_wanted {
+            self.exact.search = Search::new(&self.problem);
+        }
+        let Exact { search: Some(search), aim, .. } = &mut self.exact else { return false };
+        if !job.is_multiple_of(2) {
+            return false;
+        }
+        search.begin(&self.problem, aim.next(low, self.height, self.problem.grain));
+        self.job = Some(Job::Search);
+        true
+    }
+
+    /// False if asked to stop.
+    pub(super) fn go_on_searching(&mut self, stop: &mut dyn FnMut() -> bool) -> bool {
+        let Exact { search: Some(search), aim, .. } = &mut self.exact else { return true };
+        let outcome = search.advance(&self.problem, stop);
+        match outcome {
+            Outcome::Paused => return false,
+            Outcome::Exhausted | Outcome::Found => {}
+            Outcome::Impossible => self.bound = aim.target() + self.problem.grain,
+        }
+        aim.report(outcome == Outcome::Found);
+        if outcome == Outcome::Found {
+            let offsets = search.offsets().to_vec();
+            let ends = offsets.iter().zip(&self.problem.items).map(|(o, i)| o + i.size);
+            let height = ends.max().unwrap_or(0);
+            self.adopt(offsets, height);
+        }
+        self.job = None;
+        true
+    }
+}

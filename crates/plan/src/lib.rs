@@ -1,0 +1,35 @@
+//! Plans for memory whose use repeats: pure arithmetic over plain data, without a device, a clock or `unsafe`.
+//!
+//! Three folders, of which `entries` uses `layout` and nothing else uses another one:
+//!
+//! - `layout`: offsets for buffers with known lifetimes, at the lowest height that can be found. Useful by itself: [`layout()`],
+//!   [`improve`], [`Solver`].
+//! - [`entries`]: what the repetitions of a block of work need. It records them, widens a common envelope, and serves
+//!   each allocation from a layout, or from a ring if the array outlives its repetition.
+//! - [`offload`]: which arrays leave a device that is too small for all of them, and when they move.
+//!
+//! ```
+//! use gpucache_plan::{Buffer, layout};
+//!
+//! // Three activations: the first and the last are never alive at the same time.
+//! let buffers = [
+//!     Buffer { lower: 0, upper: 2, size: 1 << 20 },
+//!     Buffer { lower: 1, upper: 4, size: 2 << 20 },
+//!     Buffer { lower: 2, upper: 4, size: 1 << 20 },
+//! ];
+//! assert_eq!(layout(&buffers)?.height, 3 << 20);
+//! # Ok::<(), gpucache_plan::TooLarge>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod entries;
+mod layout;
+pub mod offload;
+
+pub use layout::{Buffer, Layout, LayoutError, Solver, TooLarge, check, improve, layout, lower_bound};
+
+/// Compiles the program in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub mod readme {}

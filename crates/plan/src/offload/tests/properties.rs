@@ -1,0 +1,111 @@
+//! Schedules of random orders hold, by a naive model, and bounds are none that an optimum breaks.
+
+use proptest::prelude::*;
+
+use super::check::check;
+use super::optimum::{lower_bound, optimum};
+use crate::offload::early::Times;
+use crate::offload::gaps::Gaps;
+use crate::offload::keep::Keep;
+use crate::offload::packing::Packing;
+use crate::offload::types::MOST_BYTES;
+use crate::offload::{Access, Link, Order, Use, What, schedule};
+
+/// Orders whose uses hold their arrays for a while, and come at any time.
+fn orders(arrays: usize, uses: usize) -> impl Strategy<Value = Order> {
+    let access = prop_oneof![3 => Just(Access::Read), 1 => Just(Access::Write), 1 => Just(Access::Fill)];
+    let one = (0..arrays as u32, access, 0..4u32, 0..5u32);
+    let array = (prop_oneof![4 => 1..200u64, 1 => Just(0)], prop::bool::weighted(0.3));
+    (prop::collection::vec(array, arrays), prop::collection::vec(one, 0..uses)).prop_map(|(arrays, uses)| {
+        let (bytes, dies) = arrays.into_iter().unzip();
+        let mut order = Order { bytes, dies, ..Order::default() };
+        let end = uses.len() as u32;
+        for (place, (array, access, held, work)) in (0..).zip(uses) {
+            order.at.push(order.length);
+            order.length += f64::from(work);
+            order.uses.push(Use { array, access, until: (place + held).min(end) });
+        }
+        order
+    })
+}
+
+/// The bytes that are held at once at most, which have to fit.
+fn held(order: &Order) -> u64 {
+    let holds = |array: usize, place: usize| {
+        let is = |(at, each): (usize, &Use)| {
+            at <= place && place < (each.until as usize).max(at + 1) && each.array as usize == array
+        };
+        order.uses.iter().enumerate().any(is)
+    };
+    let at = |place| (0..order.bytes.len()).filter(|&array| holds(array, place)).map(|array| order.bytes[array]).sum();
+    (0..order.uses.len()).map(at).max().unwrap_or(0)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn schedules_hold_and_repeat(order in orders(12, 60), more in 0.0..1.2f64, speed in 1.0..300.0f64) {
+        let link = Link { bytes_per_second: speed, latency: 0.1 };
+        let all: u64 = order.bytes.iter().sum();
+        let least = held(&order);
+        let budget = least + ((all - least) as f64 * more) as u64;
+        let found = schedule(&order, budget, link).expect("what is held fits");
+        prop_assert_eq!(check(&order, budget, &found), Ok(()));
+        prop_assert!(found.seconds.is_finite() && found.seconds >= order.length * 0.999);
+        if budget >= all {
+            let is_forced = |array: u32| order.dies[array as usize];
+            prop_assert!(found.moves.iter().all(|each| each.what == What::Evict || is_forced(each.array)), "all fits");
+        }
+        if least > 0 {
+            prop_assert_eq!(schedule(&order, least - 1, link), None);
+        }
+    }
+
+    #[test]
+    fn the_bound_is_below_the_optimum_and_that_below_what_moves(order in orders(5, 16), more in 0.0..1.0f64) {
+        let least = held(&order);
+        let budget = least + ((order.bytes.iter().sum::<u64>() - least) as f64 * more) as u64;
+        let fewest = optimum(&order, budget);
+        let bound = lower_bound(&order, budget);
+        prop_assert!(bound <= fewest as f64 + 1e-3, "{bound} of {fewest}");
+        let found = schedule(&order, budget, Link { bytes_per_second: 50.0, latency: 0.0 }).unwrap();
+        prop_assert!(found.moved_in + found.moved_out >= fewest);
+    }
+
+    /// Where bytes have no sum there is no schedule, and no sum goes wrong where they have one.
+    #[test]
+    fn bytes_of_any_number_are_summed_or_refused(order in orders(5, 40), shift in 40..64u32, budget in any::<u64>()) {
+        let mut huge = order;
+        huge.bytes.iter_mut().for_each(|bytes| *bytes |= bytes.checked_shl(shift).unwrap_or(0));
+        let link = Link { bytes_per_second: 50e9, latency: 0.0 };
+        for budget in [budget, u64::MAX] {
+            let found = schedule(&huge, budget, link);
+            prop_assert_eq!(found.is_some(), crate::offload::lower_bound(&huge, budget).is_some());
+            if let Some(found) = found {
+                prop_assert!(found.moved_in + found.moved_out < MOST_BYTES);
+            }
+        }
+    }
+
+    /// However late arrays leave and however early they come, what is settled holds.
+    #[test]
+    fn any_times_hold_once_they_are_settled(order in orders(12, 60), more in 0.0..0.8f64, seed in any::<u32>()) {
+        let least = held(&order);
+        let budget = least + ((order.bytes.iter().sum::<u64>() - least) as f64 * more) as u64;
+        let gaps = Gaps::of(&order);
+        let kept = Keep::best(&Packing::new(&order, &gaps, budget).unwrap()).kept;
+        let whole = |gap: usize| gaps.distance(gaps.all[gap].from, gaps.all[gap].to);
+        let some = |gap: usize, most: u32| seed.wrapping_mul(gap as u32 * 2 + 1).rotate_left(gap as u32) % (most + 1);
+        let may_last = |gap: usize| !gaps.all[gap].is_dead && gaps.all[gap].comes_in;
+        let leave = |gap: usize| if may_last(gap) { some(gap, whole(gap)) } else { 0 };
+        let come = |gap: usize| if may_last(gap) { some(gap + 7, whole(gap)) } else { whole(gap) };
+        let mut times = Times {
+            write: (0..gaps.runs.len()).map(|run| some(run, 9)).collect(),
+            leave: (0..gaps.all.len()).map(leave).collect(),
+            come: (0..gaps.all.len()).map(come).collect(),
+        };
+        times.settle(&order, &gaps, &kept, budget);
+        prop_assert_eq!(check(&order, budget, &times.schedule(&order, &gaps, &kept)), Ok(()));
+    }
+}

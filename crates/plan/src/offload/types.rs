@@ -1,0 +1,147 @@
+//! What is recorded of an entry, and what is to be done in the next one like it.
+
+/// How a use goes about the contents of its array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The contents are wanted.
+    Read,
+    /// The contents are wanted, and changed.
+    Write,
+    /// The contents are new: nothing has to come in.
+    Fill,
+}
+
+impl Access {
+    /// Whether the copy on the host is out of date afterwards.
+    pub(super) fn changes(self) -> bool {
+        self != Access::Read
+    }
+}
+
+/// One use of an array in an entry, in order of the fetches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// The number of the array.
+    pub array: u32,
+    /// Whether the contents are read, changed, or new.
+    pub access: Access,
+    /// The first use, by its place, before which the array was let go again: the next place if at once, and the number of uses
+    /// if it was held to the entry's end.
+    pub until: u32,
+}
+
+/// An entry of a scope that repeats: after its last use comes its first one again, for arrays that do not die.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Order {
+    /// Bytes of each array.
+    pub bytes: Vec<u64>,
+    /// All uses, in the order of the fetches.
+    pub uses: Vec<Use>,
+    /// Seconds of device work from the entry's begin at which each use came, in ascending order.
+    pub at: Vec<f64>,
+    /// Seconds of device work of the whole entry.
+    pub length: f64,
+    /// Whether each array dies after its last use in the entry, so that nothing has to be written back. One that is born in the
+    /// entry is filled first.
+    pub dies: Vec<bool>,
+}
+
+/// How often each use of an array may count in a sum: in and out, in four entries.
+const SUMMED: u64 = 8;
+
+/// More bytes than any sum has, and than any device; twice as many are still a number.
+pub(super) const MOST_BYTES: u64 = 1 << 62;
+
+impl Order {
+    /// The place behind the last use, which is the entry's end.
+    pub(super) fn end(&self) -> u32 {
+        self.uses.len() as u32
+    }
+
+    /// Whether bytes can be summed over all uses, in and out in each of the entries that are simulated: no sum of a schedule is of more.
+    /// Arrays beyond that fit no device.
+    pub(super) fn has_sums(&self) -> bool {
+        let all = self.bytes.iter().try_fold(0, |sum: u64, &bytes| sum.checked_add(bytes));
+        let uses = self.uses.len() as u64 + 1;
+        all.and_then(|all| all.checked_mul(uses)?.checked_mul(SUMMED)).is_some_and(|most| most <= MOST_BYTES)
+    }
+
+    /// The place at which what a use holds is let go.
+    pub(super) fn let_go(&self, place: u32) -> u32 {
+        self.uses[place as usize].until.clamp(place + 1, self.end())
+    }
+
+    /// Seconds of device work between the place and the one behind it; from the entry's end that is the first use of the next.
+    pub(super) fn work_from(&self, place: u32) -> f64 {
+        let at = |place: usize| self.at.get(place).copied().unwrap_or(self.length);
+        if place == self.end() {
+            self.at.first().copied().unwrap_or(0.0)
+        } else {
+            at(place as usize + 1) - at(place as usize)
+        }
+    }
+}
+
+/// What connects host and device: the same in each direction, and both directions at once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// Bytes per second in one direction.
+    pub bytes_per_second: f64,
+    /// Seconds that each copy takes beside its bytes.
+    pub latency: f64,
+}
+
+impl Link {
+    /// Seconds of one copy.
+    pub(super) fn seconds(self, bytes: u64) -> f64 {
+        self.latency + bytes as f64 / self.bytes_per_second
+    }
+}
+
+/// What happens to an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    /// It is copied to the host, stays on the device, and is clean.
+    WriteBack,
+    /// Its device memory goes: it is clean, or dead, or goes behind its write-back.
+    Evict,
+    /// It is copied to the device.
+    Prefetch,
+}
+
+/// A move to make when a use is reached, before what the use itself does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The place of that use; the number of uses means the entry's end.
+    pub before: u32,
+    /// The number of the array.
+    pub array: u32,
+    /// Which move it is.
+    pub what: What,
+}
+
+/// The moves of an entry, after which everything is where it was at its begin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// In the order in which they are to be issued.
+    pub moves: Vec<Move>,
+    /// Whether each array is on the device, or on its way to it, when the entry begins.
+    pub resident_at_begin: Vec<bool>,
+    /// Bytes that come to the device in an entry.
+    pub moved_in: u64,
+    /// Bytes that go to the host in an entry.
+    pub moved_out: u64,
+    /// Simulated seconds of an entry, once many went before it.
+    pub seconds: f64,
+}
+
+impl Schedule {
+    /// The schedule of these moves, before its time is known.
+    pub(super) fn of(order: &Order, moves: Vec<Move>, resident_at_begin: Vec<bool>) -> Schedule {
+        let moved = |what: What| {
+            moves.iter().filter(|each| each.what == what).map(|each| order.bytes[each.array as usize]).sum()
+        };
+        let (moved_in, moved_out) = (moved(What::Prefetch), moved(What::WriteBack));
+        Schedule { moves, resident_at_begin, moved_in, moved_out, seconds: f64::INFINITY }
+    }
+}
