@@ -41,7 +41,7 @@ impl Owner {
                 #[cfg(feature = "tracing")]
                 self.tell_arena(stream.memory_id());
             }
-            Begin::Clear(effects) => self.perform(effects),
+            Begin::Clear(effects) => self.perform(*effects),
         }
     }
 

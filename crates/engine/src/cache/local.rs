@@ -89,7 +89,7 @@ impl Local {
         match self.planner.is_at_work() {
             true => {
                 self.planner.forget(shared);
-                Begin::Clear(self.planner.take_effects())
+                Begin::Clear(Box::new(self.planner.take_effects()))
             }
             false => Begin::Ready,
         }

@@ -17,7 +17,7 @@ use super::refused::Refused;
 pub(crate) enum Begin {
     Ready,
     /// Planning is over.
-    Clear(Effects),
+    Clear(Box<Effects>),
     /// An arena of so many bytes on this stream is to be found.
     Install {
         bytes: u64,
