@@ -59,7 +59,7 @@ pub(crate) struct Growth {
     /// What the last block lacks at its end.
     pub(crate) more: u64,
     /// What a block of its own lacks.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// A block that makes the ring as large as it gets, as far as that is known, and `held` is what the ring has.
     pub(crate) whole: u64,
     pub(crate) held: u64,
