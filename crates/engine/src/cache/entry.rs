@@ -17,9 +17,6 @@ use crate::range::{Carved, Cut, DeviceRange, Limit, Occupancy, Patience};
 /// entries may have to undo.
 const WORTH_A_TRIM: u64 = 512;
 
-/// Without a plan a range needs up to a tenth more than is in use, and this share is left to it: it would grow again after each trim.
-const UNPLANNED: u64 = 8;
-
 /// For an arena that was not to be had otherwise, the range may reserve more than it ever did by this share, or by two pages: a scope
 /// that goes without a plan for good costs more, since without one a range reserves a tenth more than is alive.
 const ARENA_SLACK: u64 = 16;
@@ -166,7 +163,7 @@ impl Owner {
     }
 
     /// Gives back what the lists and the range need not keep.
-    fn look_at_range(&self, Trim { stream, last, goes_by_plan }: Trim) {
+    fn look_at_range(&self, Trim { stream, last }: Trim) {
         let Some(range) = DeviceRange::of(&stream) else { return };
         self.with(|_, shared| shared.counters.renew_beside());
         while let Some(record) = self.with(Local::overflow) {
@@ -177,7 +174,7 @@ impl Owner {
             self.release(record);
         }
         self.tell_demand();
-        let frees = trim(range, stream.memory_id(), last, goes_by_plan);
+        let frees = trim(range, stream.memory_id(), last);
         self.with(|local, shared| local.planner.looked(shared, frees));
         self.let_go_of_stream(stream);
     }
@@ -214,10 +211,9 @@ fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Op
 
 /// Gives back what the scopes are not likely to need again, if that is worth a call, and something was freed since the
 /// last look. Returns how often something was freed.
-fn trim(range: &DeviceRange, device: u64, last: Option<u64>, goes_by_plan: bool) -> u64 {
+fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> u64 {
     let Occupancy { reserved, live, frees, .. } = range.occupancy();
-    let demand = demand::of(device);
-    let keep = demand.saturating_add(if goes_by_plan { 0 } else { demand / UNPLANNED }).max(live);
+    let keep = demand::of(device).max(live);
     if last != Some(frees) && reserved.saturating_sub(keep) > reserved / WORTH_A_TRIM {
         // A failure is the device's, which the next call meets as well.
         let _ = range.trim(keep, Patience::None);

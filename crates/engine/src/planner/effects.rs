@@ -86,8 +86,6 @@ pub(crate) struct Trim {
     pub(crate) stream: Stream,
     /// What the range had freed at the last look.
     pub(crate) last: Option<u64>,
-    /// Whether a plan serves the entries.
-    pub(crate) goes_by_plan: bool,
 }
 
 /// An arena or a ring that goes back to the range, but for what is live in it.

@@ -254,9 +254,9 @@ impl Planner {
     fn look_at_range(&mut self, course: Course) {
         let goes_by_plan = course.goes_by_plan() && self.arena.is_some();
         if (goes_by_plan || self.trimming.has_spare()) && self.trimming.is_due() {
-            let stream = self.plans.stream().or(self.learning.stream.as_ref()).cloned();
             let last = self.trimming.frees;
-            self.effects.may_trim = stream.map(|stream| Trim { stream, last, goes_by_plan });
+            let stream = self.plans.stream().or(self.learning.stream.as_ref());
+            self.effects.may_trim = stream.cloned().map(|stream| Trim { stream, last });
         }
     }
 
