@@ -56,8 +56,8 @@ const KNOWN: u64 = 32;
 const LONG: u64 = 256;
 /// A scope that learns loses fewer arenas in a row: where a random third of 32 arrays outlives each entry, it loses more than 16.
 const MANY_LOSSES: u32 = 128;
-/// Looks at the range without an arena, over 63 entries. A range without a plan grows again if it is trimmed more often.
-const SPARE_LOOKS: u32 = 6;
+/// Looks at the range without an arena, over 15 entries. A range without a plan grows again if it is trimmed more often.
+const SPARE_LOOKS: u32 = 4;
 /// Entries between two looks at how much of a plan is in use: more than orders that take turns.
 const PEAK_LOOK_IN: u32 = 16;
 /// So many looks that find less than half of the plan in use have it forgotten where sizes grow, if they find no growth: one look

@@ -52,14 +52,11 @@ impl Planner {
     /// What the ring has to grow by for the request that it could not serve, if that may be tried.
     pub(crate) fn wanted_growth(&mut self, shared: &Shared) -> Option<Growth> {
         let wanted = self.carry.wanted?;
-        let stream = self.plans.stream()?.clone();
+        let stream = self.plans.stream().filter(|_| self.may_grow())?.clone();
         let (in_use, held) = (self.in_use(shared, wanted), self.held(shared));
         let left = room(in_use).saturating_sub(held);
         let most = most(in_use, self.plans.grows()).saturating_sub(held);
-        let Carry { ring, waits, plan, worth, .. } = &mut self.carry;
-        if ring.regions() > MOST_REGIONS || !waits.is_over(self.entry.number) || !worth.may_try(self.entry.number) {
-            return None;
-        }
+        let Carry { ring, plan, worth, .. } = &mut self.carry;
         let held = ring.bytes();
         let (wanted, step) = (wanted.checked_next_multiple_of(ALIGNMENT)?, (held / STEP).min(left));
         let lacks = ring.lacks(wanted);
@@ -76,6 +73,13 @@ impl Planner {
         };
         let bytes = (wanted <= left).then_some(own);
         Some(Growth { stream, more, bytes, whole, held, room })
+    }
+
+    /// Whether the ring may become larger in this entry.
+    fn may_grow(&self) -> bool {
+        let Carry { ring, waits, worth, .. } = &self.carry;
+        let is_over = waits.is_over(self.entry.number) && worth.may_try(self.entry.number);
+        ring.regions() <= MOST_REGIONS && is_over
     }
 
     /// The request of so many bytes that the ring had no room for goes beside it. Gives the ring up if all of it together would be far
