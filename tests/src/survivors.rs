@@ -3,9 +3,11 @@
 //! A program has an order of allocations that each entry repeats. Which arrays are kept, for how long, and in which order they are
 //! dropped, is random. So two runs of one program differ in nothing but the way in which their scope recycles.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
-use gpucache::{Allocate, Array, PlanStats, Recycle, Scope};
+use gpucache::{Allocate, Array, PlanStats, Recycle, Scope, invalidate};
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -123,7 +125,9 @@ impl Program {
     /// # Panics
     /// If an allocation fails.
     pub fn run_with(&self, recycle: Recycle, mut look: impl FnMut(usize, &Virtual, &Scope<'_>, u64)) -> Outcome {
-        let (device, name) = (Virtual::unchecked(1 << 46), format!("survivors {recycle:?} {}", self.seed));
+        // Two programs of a name would share what was learned.
+        static RUNS: AtomicU64 = AtomicU64::new(0);
+        let (device, name) = (Virtual::unchecked(1 << 46), format!("survivors {}", RUNS.fetch_add(1, Relaxed)));
         let scope = Scope::new(&name).recycle(recycle);
         let mut run = Run::new(self.seed, &device, self.sizes.len());
         let mut reserved = 0.0;
@@ -141,7 +145,11 @@ impl Program {
             }
         }
         let mean = reserved / (self.entries - self.entries / 2) as f64;
-        Outcome { mean, peak: device.memory().peak_bytes, alive: run.most_alive, plans: scope.plan_stats() }
+        let outcome =
+            Outcome { mean, peak: device.memory().peak_bytes, alive: run.most_alive, plans: scope.plan_stats() };
+        drop(run);
+        let _ = invalidate(&name);
+        outcome
     }
 }
 
