@@ -78,6 +78,7 @@ impl<T> Opened<T> {
         self.newest == NONE
     }
 
+    #[inline]
     pub fn get(&self, place: usize) -> Option<&T> {
         self.slots.get(place)?.value.as_ref()
     }
@@ -88,6 +89,7 @@ impl<T> Opened<T> {
     }
 
     /// The slot of the value that came right after that of this one.
+    #[inline]
     pub fn after(&self, place: usize) -> Option<usize> {
         self.slots.get(place).map(|slot| slot.newer).filter(|&newer| newer != NONE)
     }

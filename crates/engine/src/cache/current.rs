@@ -67,11 +67,13 @@ impl Current {
     }
 
     /// The cache, if it keeps blocks.
+    #[inline(always)]
     fn keeping(self) -> Option<&'static Cache> {
         (self.terms.recycle != Recycle::Off).then_some(self.cache)
     }
 
     /// The cache, if it plans.
+    #[inline(always)]
     fn planning(self) -> Option<&'static Cache> {
         (self.terms.recycle == Recycle::Auto).then_some(self.cache)
     }
@@ -193,6 +195,7 @@ impl Entry {
     /// Stands for no entry.
     pub const NONE: Entry = Entry { cache: 0, number: 0 };
 
+    #[inline]
     fn of(cache: &'static Cache) -> Entry {
         Entry { cache: std::ptr::from_ref(cache) as usize, number: cache.entries() }
     }

@@ -107,6 +107,7 @@ impl NamedCaches {
     }
 
     /// The name.
+    #[inline]
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }

@@ -76,13 +76,15 @@ impl Planner {
         let course = self.course();
         if self.is_uneventful(shared, course) {
             self.end_as_planned();
-            self.look_at_range(course);
+            self.look_at_range(true);
         } else {
             self.note_entry(shared, course);
             if self.learning.learner.recorded().is_some() || course.is_telling() {
                 self.learn(shared, course);
+                self.look_at_range(course.goes_by_plan());
+            } else if self.trimming.has_spare() {
+                self.look_at_range(false);
             }
-            self.look_at_range(course);
         }
         if self.arena.is_some() && shared.lease.is_lost() {
             self.vacate(shared);
@@ -251,9 +253,9 @@ impl Planner {
     }
 
     /// Has the range looked at, soon after an arena was found, and ever more rarely.
-    fn look_at_range(&mut self, course: Course) {
-        let goes_by_plan = course.goes_by_plan() && self.arena.is_some();
-        if (goes_by_plan || self.trimming.has_spare()) && self.trimming.is_due() {
+    fn look_at_range(&mut self, goes_by_plan: bool) {
+        let is_enough = goes_by_plan && self.arena.is_some();
+        if (is_enough || self.trimming.has_spare()) && self.trimming.is_due() {
             let last = self.trimming.frees;
             let stream = self.plans.stream().or(self.learning.stream.as_ref());
             self.effects.may_trim = stream.cloned().map(|stream| Trim { stream, last });
