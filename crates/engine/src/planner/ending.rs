@@ -78,19 +78,26 @@ impl Planner {
             self.end_as_planned();
             self.look_at_range(true);
         } else {
-            self.note_entry(shared, course);
-            if self.learning.learner.recorded().is_some() || course.is_telling() {
-                self.learn(shared, course);
-                self.look_at_range(course.goes_by_plan());
-            } else if self.trimming.has_spare() {
-                self.look_at_range(false);
-            }
+            self.end_eventfully(shared, course);
         }
         if self.arena.is_some() && shared.lease.is_lost() {
             self.vacate(shared);
         }
         self.tidy_ring(shared);
         self.effects.is_any().then(|| self.take_effects())
+    }
+
+    /// Ends an entry that is not as planned in every way. In line, so that what is known of it is not copied: a load that is wider than
+    /// the stores before it waits for them.
+    #[inline(always)]
+    fn end_eventfully(&mut self, shared: &Shared, course: Course) {
+        self.note_entry(shared, course);
+        if self.learning.learner.recorded().is_some() || course.is_telling() {
+            self.learn(shared, course);
+            self.look_at_range(course.goes_by_plan());
+        } else if self.trimming.has_spare() {
+            self.look_at_range(false);
+        }
     }
 
     /// Whether the entry went by its plan in every way, and left nothing to learn or to look at: then
