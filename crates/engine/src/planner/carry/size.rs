@@ -53,14 +53,14 @@ impl Planner {
     pub(crate) fn wanted_growth(&mut self, shared: &Shared) -> Option<Growth> {
         let wanted = self.carry.wanted?;
         let stream = self.plans.stream().filter(|_| self.may_grow())?.clone();
-        let (in_use, held) = (self.in_use(shared, wanted), self.held(shared));
-        let left = room(in_use).saturating_sub(held);
-        let most = most(in_use, self.plans.grows()).saturating_sub(held);
+        let (in_use, all) = (self.in_use(shared, wanted), self.held(shared));
+        let left = room(in_use).saturating_sub(all);
+        let left_at_most = most(in_use, self.plans.grows()).saturating_sub(all);
         let Carry { ring, plan, worth, .. } = &mut self.carry;
         let held = ring.bytes();
         let (wanted, step) = (wanted.checked_next_multiple_of(ALIGNMENT)?, (held / STEP).min(left));
         let lacks = ring.lacks(wanted);
-        if lacks > left && (lacks > wanted / 2 || lacks > most) {
+        if lacks > left && (lacks > wanted / 2 || lacks > left_at_most) {
             worth.note_shortage();
             return None;
         }
@@ -82,8 +82,8 @@ impl Planner {
         ring.regions() <= MOST_REGIONS && is_over
     }
 
-    /// The request of so many bytes that the ring had no room for goes beside it. Gives the ring up if all of it together would be far
-    /// too much: then the range serves the request from what was idle in the ring.
+    /// A request of so many bytes, which the ring had no room for, goes beside the ring. The ring is given up if the scope would have far too
+    /// much memory then. The range can serve the request from what was idle in the ring.
     pub(crate) fn carry_aside(&mut self, shared: &Shared, bytes: u64) {
         self.carry.wanted = None;
         self.carry.ring.pass();
@@ -92,8 +92,8 @@ impl Planner {
             return;
         }
         let is_full = self.carry.ring.bytes() >= self.carry.plan.target;
-        let most = most(self.in_use(shared, bytes), self.plans.grows());
-        if is_full && self.held(shared).saturating_add(bytes) > most {
+        let limit = most(self.in_use(shared, bytes), self.plans.grows());
+        if is_full && self.held(shared).saturating_add(bytes) > limit {
             self.give_ring_up(shared);
         }
     }

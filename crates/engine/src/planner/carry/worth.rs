@@ -22,18 +22,18 @@ pub(super) struct Worth {
 /// A scope with a ring may have this share more bytes than it ever had in use at once: as much as the range's best fit wastes where sizes
 /// vary. With a sixth, a state that grows and begins anew finds no room in its ring, and calls the device in one of 16 entries.
 const SHARE: u64 = 4;
+/// The ring goes when the scope has this share more. Up to it the ring may grow by less than half of a request: the whole request beside an
+/// idle ring would take more.
+const MOST: u64 = 3;
+/// The same where sizes grow: the ring then has room for three arrays of which two were in use at once.
+const MOST_GROWING: u64 = 2;
 /// A page of the device, which a scope may have more in any case.
 const LITTLE: u64 = 2 << 20;
 /// What an entry adds in which the ring was too small or too large; any other one takes 1 off.
 const SHORT: u32 = 2;
 /// The ring goes at this sum: after four such entries, one after the other.
 const MOST_SHORTAGES: u32 = 4 * SHORT;
-/// It may have this share more before the ring goes, and where the ring lacks less than half of a request. Without a ring each carried
-/// array is a search in the range, and memory beside an idle ring.
-const MOST: u64 = 3;
-/// The same where sizes grow: three arrays one behind the other then need more than any two had in use.
-const MOST_GROWING: u64 = 2;
-/// A trial costs the memory of a ring for some entries, and pages that move. What fails three times is not tried again for long.
+/// A trial costs the memory of a ring for some entries, and pages that move. After three trials in vain the wait is 2^18 entries.
 const TRIALS: Pace = Pace { first: 64, factor: 64, longest: 1 << 18 };
 
 impl Worth {
