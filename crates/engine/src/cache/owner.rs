@@ -160,7 +160,7 @@ impl Cache {
 
     /// Whether it has memory of this device, or may have.
     pub fn serves(&self, device: u64) -> bool {
-        self.shared.serves(device)
+        self.shared.devices().contain(device)
     }
 
     /// Whether a thread is inside the scope.
@@ -308,7 +308,7 @@ impl Owner {
     /// Takes a supplied record into account.
     pub(super) fn adopt(&self, stream: &Stream, request: &Request<'_>, supplied: Supplied, keeps: bool) -> Box<Record> {
         let Supplied { mut record, taken } = supplied;
-        self.shared.note_device(stream.memory_id());
+        self.shared.devices().note(stream.memory_id());
         if taken.is_any() {
             age::tick();
             self.note(Fact::Taken, 1, request.bytes as u64);

@@ -103,7 +103,7 @@ impl Owner {
 
 impl Holder for Cache {
     fn serves(&self, device: u64) -> bool {
-        self.shared.serves(device)
+        self.shared.devices().contain(device)
     }
 
     /// Not while another thread is inside the scope. A plan's block goes too, if that is better than that the range grows.

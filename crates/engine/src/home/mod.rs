@@ -16,6 +16,7 @@
 //! | `stats` | what is counted |
 //! | `foreign` | what is counted of memory that other crates allocate |
 //! | `scope_stats`, `served`, `plan_stats`, `unplanned` | what users read of it |
+//! | `devices` | which devices a cache has served
 //! | `facts` | what keeps a scope from being planned, for its diagnosis |
 //! | `growth` | how many arrays are alive, over all entries |
 //! | `interleavings` | all of this, and the lease of an arena, under loom |
@@ -23,6 +24,7 @@
 pub(crate) mod hold;
 
 mod counter;
+mod devices;
 mod facts;
 #[cfg(feature = "foreign")]
 mod foreign;

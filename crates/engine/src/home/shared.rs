@@ -5,6 +5,7 @@
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
+use super::devices::Devices;
 use super::facts::Facts;
 #[cfg(feature = "foreign")]
 use super::foreign::ForeignCounters;
@@ -22,8 +23,7 @@ use crate::record::Generation;
 /// The side of a cache that other threads may touch.
 pub(crate) struct Shared {
     pub(crate) generations: Generations,
-    /// The device it serves, or [`Told::SEVERAL`].
-    device: AtomicU64,
+    devices: Devices,
     /// When the scope was entered last, by the clock of [`age`](crate::pressure::age); 0 once its thread has ended.
     entered: AtomicU64,
     pub(crate) returns: Returns,
@@ -48,7 +48,7 @@ impl Shared {
     pub(crate) fn new() -> Shared {
         Shared {
             generations: Generations::new(),
-            device: AtomicU64::new(0),
+            devices: Devices::default(),
             entered: AtomicU64::new(0),
             returns: Returns::new(),
             counters: Counters::default(),
@@ -83,19 +83,9 @@ impl Shared {
         self.keeps_all.load(Relaxed)
     }
 
-    /// For the owner: notes the device that it serves.
-    pub(crate) fn note_device(&self, device: u64) {
-        match self.device.load(Relaxed) {
-            known if known == device => {}
-            0 => self.device.store(device, Relaxed),
-            _ => self.device.store(Told::SEVERAL, Relaxed),
-        }
-    }
-
-    /// Whether it has served this device, alone or among others.
-    pub(crate) fn serves(&self, device: u64) -> bool {
-        let mine = self.device.load(Relaxed);
-        mine == device || mine == Told::SEVERAL
+    /// The devices that it has served.
+    pub(crate) fn devices(&self) -> &Devices {
+        &self.devices
     }
 
     /// For the owner: notes when the scope was entered.
@@ -111,7 +101,7 @@ impl Shared {
 
     /// How much of which device's memory the cache is likely to need again.
     pub(crate) fn demand(&self) -> Told {
-        Told { device: self.device.load(Relaxed), bytes: self.counters.expected() }
+        Told { device: self.devices.told(), bytes: self.counters.expected() }
     }
 
     /// What the cache did and holds.
@@ -136,7 +126,7 @@ impl Shared {
 
     /// For the owner: forgets what the cache did, and returns it.
     pub(crate) fn reset(&self) -> (ScopeStats, PlanStats) {
-        self.device.store(0, Relaxed);
+        self.devices.reset();
         self.keeps_all.store(false, Relaxed);
         *self.facts() = Facts::default();
         #[cfg(feature = "foreign")]
