@@ -83,11 +83,19 @@ fn a_cache_asks_the_device_for_nothing_in_the_steady_state() {
         assert_eq!(figures.steady_device_calls, 0, "{policy:?}");
         assert_eq!(figures.steady_reserved_bytes, figures.peak_reserved_bytes, "{policy:?}");
     }
-    for (policy, passes) in [(Policy::Auto, 40), (Policy::Keyed, 2), (Policy::Range, 2)] {
-        // Most of this trace outlives its step; a plan may be found, and found to be of no use. It is tried ever more rarely.
-        let figures = in_virtual_mib(1 << 20, &history("outlives itself"), policy, passes);
+    for policy in [Policy::Keyed, Policy::Range] {
+        let figures = in_virtual_mib(1 << 20, &history("outlives itself"), policy, 2);
         assert_eq!(figures.steady_device_calls, 0, "{policy:?}");
     }
+}
+
+/// Most of this trace outlives its step. A plan is of no use, and is tried ever more rarely: for ten passes at most, then not before
+/// four times as many have gone by. When it is tried depends on what other tests do on other threads.
+#[test]
+fn a_plan_of_no_use_is_tried_rarely() {
+    let calls = [40, 60, 80, 100]
+        .map(|passes| in_virtual_mib(1 << 20, &history("outlives itself"), Policy::Auto, passes).steady_device_calls);
+    assert!(calls.iter().filter(|&&calls| calls == 0).count() >= 3, "calls in the last pass: {calls:?}");
 }
 
 #[test]
