@@ -64,5 +64,5 @@ pub fn placed_stats_of(name: impl AsRef<str>) -> Option<PlacedStats> {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn limit_host(device: &impl Device, bytes: u64) {
-    MemoryPressure::limit(&**device.stream_handle().memory().host_side(), bytes);
+    device.stream_handle().memory().host_side().set_limit(bytes);
 }

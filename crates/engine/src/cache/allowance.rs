@@ -9,9 +9,8 @@ use crate::base::error::{Error, Result};
 use crate::base::shortage::Bound;
 use crate::device::Stream;
 use crate::home::Fact;
-use crate::pressure::ask::Asked;
 use crate::pressure::reclaim::Holder;
-use crate::pressure::survey;
+use crate::pressure::request::Asked;
 use crate::range::DeviceRange;
 use crate::record::Request;
 
@@ -73,6 +72,6 @@ impl Owner {
         let detail = format!("{held} of the {limit} bytes that it may hold on a thread are held");
         let error = Error::out_of_memory("the scope", request.bytes, detail).of_limit(limit, Bound::Scope);
         let holder: &'static dyn Holder = **self;
-        Err(survey::told(error, &Asked { stream, bytes, dims: request.dims, holder: Some(holder) }))
+        Err(Asked { stream, bytes, dims: request.dims, holder: Some(holder) }.refused(error))
     }
 }

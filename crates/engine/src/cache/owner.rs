@@ -23,7 +23,7 @@ use crate::device::Stream;
 use crate::home::ForeignCounters;
 use crate::home::hold::{Duties, Hold};
 use crate::home::{Fact, Shared, Visit};
-use crate::pressure::{age, limits};
+use crate::pressure::{limits, reclaim};
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
 /// One scope's cache on one thread.
@@ -108,7 +108,7 @@ impl Cache {
     pub fn enter(&'static self, terms: Terms, visit: Visit) -> usize {
         self.local.enter(claim_token());
         self.shared.counters.visited(visit);
-        self.shared.note_entered(age::now());
+        self.shared.note_entered(reclaim::now());
         let Some(owner) = self.owner() else { return 0 };
         let entry = owner.with(|local, shared| local.enter(shared, terms));
         if self.shared.is_behind() {
@@ -310,7 +310,7 @@ impl Owner {
         let Supplied { mut record, taken } = supplied;
         self.shared.devices().note(stream.memory_id());
         if taken.is_any() {
-            age::tick();
+            reclaim::tick();
             self.note(Fact::Taken, 1, request.bytes as u64);
         }
         let fresh = Fresh { record: &mut record, request, stream: stream.id(), keeps, taken };

@@ -9,10 +9,9 @@ use super::local::Local;
 use super::owner::{Cache, Owner};
 use crate::home::{Fact, PlanStats, ScopeStats};
 use crate::pressure::Climbs;
-use crate::pressure::age::Age;
 use crate::pressure::demand;
 use crate::pressure::lease::Lease;
-use crate::pressure::reclaim::{self, Holder, Idle};
+use crate::pressure::reclaim::{self, Age, Holder, Idle};
 
 impl Cache {
     /// Releases the idle blocks now, and the busy ones when they return. What is free then is for the caller to give back to

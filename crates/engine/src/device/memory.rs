@@ -45,6 +45,8 @@ pub struct Memory {
     refusal: Mutex<Option<Error>>,
     /// What the layer above keeps for the device.
     range: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// What the layer that reclaims memory keeps for the device.
+    attached: OnceLock<Box<dyn Any + Send + Sync>>,
     /// The host's memory for what leaves the device.
     host_side: OnceLock<Arc<Memory>>,
     /// Work of which nobody tells; `None` where every use is told.
@@ -122,6 +124,7 @@ impl Memory {
             range_memory,
             refusal,
             range: OnceLock::new(),
+            attached: OnceLock::new(),
             host_side: OnceLock::new(),
             unknown_work: None,
         }
@@ -212,5 +215,10 @@ impl Memory {
     #[inline]
     pub(crate) fn range<R: Any + Send + Sync>(&self, make: impl FnOnce() -> R) -> Option<&R> {
         self.range.get_or_init(|| Box::new(make())).downcast_ref()
+    }
+
+    /// What the layer that reclaims memory keeps for the device.
+    pub(crate) fn attached<T: Any + Send + Sync + Default>(&self) -> Option<&T> {
+        self.attached.get_or_init(|| Box::<T>::default()).downcast_ref()
     }
 }
