@@ -33,7 +33,7 @@ pub enum Rung {
     Spill,
     /// The blocks of plans that other threads are inside of, where nothing in them is alive.
     Arenas,
-    /// What other threads drop meanwhile, for which the thread waits as long as [`patience`](crate::patience) says.
+    /// What other threads drop meanwhile, for which the thread waits as long as `patience` says.
     Patience,
     /// What the program gives up, by [`on_pressure`](crate::on_pressure).
     Handlers,
