@@ -5,15 +5,13 @@
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
+use super::counters::Counters;
 use super::devices::Devices;
 use super::facts::Facts;
-#[cfg(feature = "foreign")]
-use super::foreign::ForeignCounters;
 use super::generations::Generations;
 use super::plan_stats::PlanStats;
 use super::returns::Returns;
 use super::scope_stats::ScopeStats;
-use super::stats::Counters;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::pressure::Climbs;
 use crate::pressure::demand::Told;
@@ -28,8 +26,6 @@ pub(crate) struct Shared {
     entered: AtomicU64,
     pub(crate) returns: Returns,
     pub(crate) counters: Counters,
-    #[cfg(feature = "foreign")]
-    pub(crate) foreign: ForeignCounters,
     /// Of the block that the owner's plans lie in.
     pub(crate) lease: Lease,
     /// Of the blocks in which lies what is carried.
@@ -52,8 +48,6 @@ impl Shared {
             entered: AtomicU64::new(0),
             returns: Returns::new(),
             counters: Counters::default(),
-            #[cfg(feature = "foreign")]
-            foreign: ForeignCounters::default(),
             lease: Lease::new(),
             ring: Lease::new(),
             climbs: Mutex::default(),
@@ -106,7 +100,12 @@ impl Shared {
 
     /// What the cache did and holds.
     pub(crate) fn stats(&self) -> ScopeStats {
-        self.counters.read(&self.returns, self.planned_bytes())
+        ScopeStats::of(&self.counters, &self.returns, self.planned_bytes())
+    }
+
+    /// How the cache plans.
+    pub(crate) fn plan_stats(&self) -> PlanStats {
+        PlanStats::of(&self.counters)
     }
 
     /// Asks the owner to reset its peaks; whoever asks then tries to hold the cache.
@@ -129,8 +128,6 @@ impl Shared {
         self.devices.reset();
         self.keeps_all.store(false, Relaxed);
         *self.facts() = Facts::default();
-        #[cfg(feature = "foreign")]
-        self.foreign.reset();
         self.counters.reset(&self.returns)
     }
 
