@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use fastrand::Rng;
-use gpucache::{Recycle, Unplanned};
 use gpucache::device::{Device, Virtual};
+use gpucache::{Recycle, Unplanned};
 use gpucache_tests::play::entries::{Style, bound, of_buffers, plannable};
 use gpucache_tests::play::programs::Kind;
 use gpucache_tests::play::{Op, Player};

@@ -4,9 +4,7 @@
 use std::array::from_fn;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::plan_stats::{Deviations, PlanStats};
 use super::returns::Returns;
-use super::scope_stats::ScopeStats;
 use crate::range::Taken;
 
 /// What is counted. Totals only grow; all else is as of now.
@@ -368,15 +366,6 @@ impl Counters {
         self.accumulate(Counter::PlanServedBytes, part);
     }
 
-    /// An entry went other ways than its plan.
-    pub(crate) fn deviated(&self, Deviations { extra, missing, reordered, larger, blocked }: Deviations) {
-        self.add(Counter::Extra, extra);
-        self.add(Counter::Missing, missing);
-        self.add(Counter::Reordered, reordered);
-        self.add(Counter::Larger, larger);
-        self.add(Counter::Blocked, blocked);
-    }
-
     /// What plans and rings served from memory that they had.
     pub(super) fn all_served(&self) -> u64 {
         (self.get(Counter::PlanServed) + self.get(Counter::Carried)).saturating_sub(self.get(Counter::Grown))
@@ -403,10 +392,8 @@ impl Counters {
         self.unplanned() + self.all_served() != self.get(Counter::Drops) + self.returned()
     }
 
-    /// For the owner, when nothing is held any more: forgets everything, and returns what was done.
-    pub(super) fn reset(&self, returns: &Returns) -> (ScopeStats, PlanStats) {
-        let (scope, plans) = (ScopeStats::of(self, returns, 0), PlanStats::of(self));
+    /// For the owner, when nothing is held any more: forgets everything.
+    pub(super) fn reset(&self) {
         self.0.iter().for_each(|number| number.store(0, Relaxed));
-        (scope, plans.without_plans())
     }
 }

@@ -102,6 +102,17 @@ impl Deviations {
     }
 }
 
+impl Deviations {
+    /// Counts those of an entry.
+    pub(crate) fn count(&self, counters: &Counters) {
+        counters.add(Counter::Extra, self.extra);
+        counters.add(Counter::Missing, self.missing);
+        counters.add(Counter::Reordered, self.reordered);
+        counters.add(Counter::Larger, self.larger);
+        counters.add(Counter::Blocked, self.blocked);
+    }
+}
+
 impl fmt::Display for Deviations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Deviations { extra, missing, reordered, larger, blocked } = self;

@@ -128,7 +128,9 @@ impl Shared {
         self.devices.reset();
         self.keeps_all.store(false, Relaxed);
         *self.facts() = Facts::default();
-        self.counters.reset(&self.returns)
+        let done = (ScopeStats::of(&self.counters, &self.returns, 0), self.plan_stats().without_plans());
+        self.counters.reset();
+        done
     }
 
     /// Bytes that are in use in the arena and in the ring.

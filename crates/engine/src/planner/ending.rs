@@ -278,6 +278,6 @@ impl Planner {
     fn tell(&mut self, shared: &Shared) {
         self.plans.tell(&shared.counters);
         shared.counters.set(Counter::PlanningTime, self.learning.spent.as_nanos() as u64);
-        shared.counters.deviated(self.entry.seen);
+        self.entry.seen.count(&shared.counters);
     }
 }

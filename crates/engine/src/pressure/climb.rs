@@ -316,7 +316,8 @@ impl<A: Ask> Climb<'_, A> {
 
     /// Makes the call again after arenas were taken away, and whenever others gave memory back, until that is enough.
     fn revoke(&mut self) -> Result<Option<A::Memory>> {
-        let _in_need = InNeed::begin();
+        let device = Some(self.asked.stream.memory_id()).filter(|_| !self.error.is_of_process());
+        let _in_need = InNeed::begin(device);
         for _ in 0..MOST_ATTEMPTS {
             let Some(patience) = self.found() else { break };
             transit::wait();

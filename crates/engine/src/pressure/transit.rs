@@ -4,12 +4,14 @@
 //! Invariant: who takes a block out of a lease, or out of a range for one, has counted itself in before, and counts itself out
 //! once the block is where others find it. All counts are sequentially consistent.
 
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread::yield_now;
 
+use crate::base::sync::{Mutex, MutexGuard};
+
 static DEPARTURES: AtomicU64 = AtomicU64::new(0);
 static ARRIVALS: AtomicU64 = AtomicU64::new(0);
-static IN_NEED: AtomicU64 = AtomicU64::new(0);
 
 /// Yields for what is on its way, some hundred microseconds in all: a way waits for calls of a device at most, of that order.
 const MOST_YIELDS: u32 = 1000;
@@ -46,23 +48,51 @@ pub(crate) fn wait() {
     (0..MOST_YIELDS).take_while(|_| !is_still()).for_each(|_| yield_now());
 }
 
-/// A thread takes blocks away from plans while this lives. No plan gets one meanwhile.
-pub(crate) struct InNeed(());
+/// A thread takes blocks away from plans while this lives: on this device, or on every one, where the limit of the process is what is
+/// short. No plan gets one there meanwhile.
+pub(crate) struct InNeed(Option<u64>);
+
+fn needs() -> MutexGuard<'static, Vec<Option<u64>>> {
+    static NEEDS: Mutex<Vec<Option<u64>>> = Mutex::new(Vec::new());
+    NEEDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl InNeed {
-    pub(crate) fn begin() -> InNeed {
-        IN_NEED.fetch_add(1, SeqCst);
-        InNeed(())
+    pub(crate) fn begin(device: Option<u64>) -> InNeed {
+        needs().push(device);
+        InNeed(device)
     }
 
-    /// Whether any thread does.
-    pub(crate) fn is_any() -> bool {
-        IN_NEED.load(SeqCst) > 0
+    /// Whether any thread takes blocks away on this device.
+    pub(crate) fn is_any(device: u64) -> bool {
+        needs().iter().any(|need| need.is_none_or(|needy| needy == device))
     }
 }
 
 impl Drop for InNeed {
     fn drop(&mut self) {
-        IN_NEED.fetch_sub(1, SeqCst);
+        let mut needs = needs();
+        let place = needs.iter().position(|need| *need == self.0);
+        place.into_iter().for_each(|place| _ = needs.swap_remove(place));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_of_one_device_leaves_the_plans_of_others_alone() {
+        // No device has these numbers, as they count up from one.
+        let (short, other) = (u64::MAX - 1, u64::MAX - 2);
+        let needs = [InNeed::begin(Some(short)), InNeed::begin(Some(short))];
+        assert!(InNeed::is_any(short) && !InNeed::is_any(other));
+        for need in needs {
+            assert!(InNeed::is_any(short));
+            drop(need);
+        }
+        assert!(!InNeed::is_any(short));
+        let _every = InNeed::begin(None);
+        assert!(InNeed::is_any(short) && InNeed::is_any(other));
     }
 }
