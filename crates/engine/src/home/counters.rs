@@ -77,19 +77,21 @@ pub(crate) enum Counter {
     PlanningTime,
     /// 1 while planning pauses.
     HasStopped,
+    /// Allocations of other crates that were served, and that went on to the driver.
+    #[cfg(feature = "foreign")]
+    ForeignServed,
+    #[cfg(feature = "foreign")]
+    ForeignPassedOn,
     /// Where entries went other ways than their plan.
     Extra,
     Missing,
     Reordered,
     Larger,
     Blocked,
-    /// Allocations of other crates that were served, and that went on to the driver.
-    ForeignServed,
-    ForeignPassedOn,
 }
 
 /// How many numbers there are.
-const COUNTS: usize = Counter::ForeignPassedOn as usize + 1;
+const COUNTS: usize = Counter::Blocked as usize + 1;
 
 /// The numbers, written by the cache's owner alone, by plain loads and stores, and read by everyone.
 pub(crate) struct Counters([AtomicU64; COUNTS]);
