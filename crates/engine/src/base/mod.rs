@@ -5,6 +5,7 @@ pub mod errand;
 pub mod error;
 pub mod few;
 pub mod held;
+pub(crate) mod mode;
 pub mod opened;
 #[cfg(any(unix, windows))]
 pub mod output;
