@@ -34,7 +34,7 @@ pub use backend::copies::Copies;
 #[cfg(feature = "foreign")]
 pub(crate) use cuda::disown;
 #[cfg(all(feature = "cuda", feature = "tracing"))]
-pub use cuda::nvtx;
+pub use cuda::nvtx::NvtxRange;
 #[cfg(feature = "foreign")]
 pub use cuda::{Borrowed, Handle};
 #[cfg(feature = "cuda")]
