@@ -7,10 +7,9 @@
 
 mod backend;
 mod event;
-pub mod every;
+mod every;
 mod exit;
 mod host;
-mod inside;
 mod mark;
 mod memory;
 mod meter;
@@ -41,7 +40,6 @@ pub use cuda::{Borrowed, Handle};
 pub use cuda::{EventHandle, EventRef, GpuStream, OwnEvent, Peer, RawStream};
 pub use event::Event;
 pub use host::HostStream;
-pub use inside::{MemoryInside, StreamInside};
 pub use mark::Mark;
 pub use memory::Memory;
 pub use meter::{MemoryUse, Meter, OrderUse};
