@@ -6,6 +6,7 @@ use std::cell::{Cell, RefCell};
 use crate::device::Stream;
 #[cfg(feature = "tracing")]
 use gpucache_engine::base::subscriber::{self, TARGET, is_heard};
+
 /// A move that was made.
 #[cfg(feature = "tracing")]
 struct Moved {
