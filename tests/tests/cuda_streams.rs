@@ -1,7 +1,6 @@
 //! Several streams of a GPU: memory changes hands only behind the work that still uses it, on whatever stream that is.
 //!
-//! Kernels that wait first make every wrong order show in the contents. Without a GPU the tests pass, and say that they
-//! did nothing.
+//! Kernels that wait first make every wrong order show in the contents.
 #![cfg(feature = "cuda")]
 #![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
