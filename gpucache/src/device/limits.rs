@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::Device;
 use gpucache_engine::Result;
-use gpucache_engine::device::StreamInside;
-use gpucache_engine::pressure::{self, Climbs, MemoryPressure};
+use gpucache_engine::pressure::{self, Climbs};
 
 /// Lets this process hold at most so many bytes of a device through this crate, in scopes and outside of them; `u64::MAX`
 /// ends that.
@@ -33,7 +32,7 @@ use gpucache_engine::pressure::{self, Climbs, MemoryPressure};
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn limit(device: &impl Device, bytes: u64) {
-    MemoryPressure::set_limit(&**device.stream_handle().memory(), bytes);
+    device.stream_handle().memory().set_limit(bytes);
 }
 
 /// Has idle memory of a device go back before this process holds more than so many bytes of it through this crate; `u64::MAX` ends
@@ -123,7 +122,7 @@ pub fn limit_idle(device: &impl Device, bytes: u64) {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn share_of(device: &impl Device, share: f64) -> Result<u64> {
-    MemoryPressure::share(&**device.stream_handle().memory(), share)
+    device.stream_handle().memory().share(share)
 }
 
 /// Lets an allocation that finds no memory on the device wait for other threads to drop arrays or to leave scopes, for so long at

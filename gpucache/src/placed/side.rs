@@ -4,8 +4,6 @@ use super::accounts;
 use super::moves::PlacedStats;
 use super::yards;
 use crate::device::{Device, Memory};
-use gpucache_engine::device::{MemoryInside, StreamInside};
-use gpucache_engine::pressure::MemoryPressure;
 
 /// What arrays that may rest on the host did so far on a device.
 ///

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::process::{self, Part};
 use crate::base::error::{Error, Result};
-use crate::base::mode::Mode;
+use crate::base::per_thread::{THREAD, with_flag};
 use crate::base::shortage::Bound;
 
 /// Bytes held of a device, the most that ever were, and the most that may be.
@@ -28,7 +28,7 @@ pub(super) struct Quota {
 
 /// Makes a call that takes memory, with soft limits as if they were hard ones: what it does not get so is not refused yet.
 pub(crate) fn softly<R>(call: impl FnOnce() -> R) -> R {
-    Mode::Soft.run(call)
+    with_flag(|thread| &thread.is_soft, call)
 }
 
 impl Default for Quota {
@@ -70,7 +70,7 @@ impl Quota {
     /// How many bytes may be held, as the thread is to see it now.
     fn most(&self) -> u64 {
         let limit = self.limit();
-        if Mode::Soft.is_on() { limit.min(self.soft_limit()) } else { limit }
+        if THREAD.with(|thread| thread.is_soft.get()) { limit.min(self.soft_limit()) } else { limit }
     }
 
     /// How many bytes more may be held, as far as the device is known to have them.

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use crate::base::errand::run_user_code;
 #[cfg(debug_assertions)]
 use crate::base::held::assert_nothing_held;
-use crate::base::mode::Mode;
+use crate::base::per_thread::{THREAD, with_flag};
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Device, Stream};
 
@@ -102,14 +102,14 @@ impl fmt::Debug for PressureHandler {
 
 /// Runs `act`, in which no handler is called.
 pub fn without_handlers<R>(act: impl FnOnce() -> R) -> R {
-    Mode::WithoutHandlers.run(act)
+    with_flag(|thread| &thread.is_in_handler, act)
 }
 
 /// The handlers of the stream's device, in order; none for what is allocated in one. Each is given only while it is registered, as
 /// those before it may have dropped others.
 pub(super) fn of(stream: &Stream) -> impl Iterator<Item = Arc<Handler>> + use<> {
     let device = stream.memory_id();
-    let known = if Mode::WithoutHandlers.is_on() { Vec::new() } else { handlers().clone() };
+    let known = if THREAD.with(|thread| thread.is_in_handler.get()) { Vec::new() } else { handlers().clone() };
     known.into_iter().filter(move |handler| handler.device == device && is_registered(handler))
 }
 

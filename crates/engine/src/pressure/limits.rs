@@ -9,7 +9,7 @@ use super::reclaim::{self, Holder, Idle};
 use super::steps::Climbs;
 use crate::base::error::Result;
 use crate::base::sync::Mutex;
-use crate::device::{Memory, MemoryInside, process};
+use crate::device::{Memory, process};
 use crate::range::{DeviceRange, Patience, give_back_elsewhere};
 
 /// What is kept of a memory beside its meter.
@@ -28,64 +28,40 @@ pub(super) fn account<R: Default>(memory: &Memory, act: impl FnOnce(&mut Account
 }
 
 /// What front ends ask of a memory where it is short, or may be: of a device's, or of the host's beside a device.
-pub trait MemoryPressure {
+impl Memory {
     /// Lets the process hold at most so many bytes of it. What is idle and too much goes back at once.
-    fn set_limit(&self, bytes: u64);
+    #[doc(hidden)]
+    pub fn set_limit(&self, bytes: u64) {
+        self.meter().set_limit(bytes);
+        shrink_to(self, bytes);
+    }
 
     /// Has what is idle go back before the process holds more than so many bytes.
-    fn set_soft_limit(&self, bytes: u64);
+    #[doc(hidden)]
+    pub fn set_soft_limit(&self, bytes: u64) {
+        self.meter().set_soft_limit(bytes);
+        shrink_to(self, bytes);
+    }
 
     /// Lets scopes keep at most so many bytes idle once they are left.
-    fn set_idle_limit(&self, bytes: u64);
+    #[doc(hidden)]
+    pub fn set_idle_limit(&self, bytes: u64) {
+        account(self, |account| account.idle_limit = Some(bytes).filter(|&bytes| bytes < u64::MAX));
+        IS_LIMITED.store(Memory::every().iter().any(|memory| idle_limit(memory).is_some()), Relaxed);
+    }
 
     /// Lets a request that finds no memory wait so long at most for other threads.
-    fn set_patience(&self, most: Duration);
-
-    /// So much of all that it has, in bytes.
-    ///
-    /// # Errors
-    /// If it does not tell how much it has, or the share is not from 0 to 1.
-    fn share(&self, share: f64) -> Result<u64>;
+    #[doc(hidden)]
+    pub fn set_patience(&self, most: Duration) {
+        account(self, |account| account.patience = most);
+    }
 
     /// Gives pages in which no block lies back to the device. Returns the bytes.
     ///
     /// # Errors
     /// A failure of the device, or of work on it.
-    fn trim(&self) -> Result<u64>;
-
-    /// Bytes that are in use, of all scopes.
-    fn busy(&self) -> u64;
-
-    /// How requests that found no memory were served.
-    fn climbs(&self) -> Climbs;
-}
-
-#[doc(hidden)]
-impl MemoryPressure for Memory {
-    fn set_limit(&self, bytes: u64) {
-        self.meter().set_limit(bytes);
-        shrink_to(self, bytes);
-    }
-
-    fn set_soft_limit(&self, bytes: u64) {
-        self.meter().set_soft_limit(bytes);
-        shrink_to(self, bytes);
-    }
-
-    fn set_idle_limit(&self, bytes: u64) {
-        account(self, |account| account.idle_limit = Some(bytes).filter(|&bytes| bytes < u64::MAX));
-        IS_LIMITED.store(Memory::every().iter().any(|memory| idle_limit(memory).is_some()), Relaxed);
-    }
-
-    fn set_patience(&self, most: Duration) {
-        account(self, |account| account.patience = most);
-    }
-
-    fn share(&self, share: f64) -> Result<u64> {
-        Memory::share(self, share)
-    }
-
-    fn trim(&self) -> Result<u64> {
+    #[doc(hidden)]
+    pub fn trim(&self) -> Result<u64> {
         reclaim::release_idle(Idle::Budgeted, self.id(), 0);
         let trim = |range: Option<&DeviceRange>| range.map_or(Ok(0), |range| range.trim(0, Patience::Some));
         let (own, host) = (DeviceRange::known(self), self.known_host_side().and_then(|host| DeviceRange::known(host)));
@@ -94,11 +70,15 @@ impl MemoryPressure for Memory {
         host_trimmed.and(trimmed)
     }
 
-    fn busy(&self) -> u64 {
+    /// Bytes that are in use, of all scopes.
+    #[doc(hidden)]
+    pub fn busy(&self) -> u64 {
         reclaim::busy(self.id())
     }
 
-    fn climbs(&self) -> Climbs {
+    /// How requests that found no memory were served.
+    #[doc(hidden)]
+    pub fn climbs(&self) -> Climbs {
         account(self, |account| account.climbs)
     }
 }

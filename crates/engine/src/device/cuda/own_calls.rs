@@ -7,20 +7,22 @@ use std::sync::PoisonError;
 #[cfg(feature = "foreign")]
 use hashbrown::HashSet;
 
-use crate::base::mode::Mode;
+#[cfg(feature = "foreign")]
+use crate::base::per_thread::THREAD;
+use crate::base::per_thread::with_flag;
 #[cfg(feature = "foreign")]
 use crate::base::sync::{LazyLock, Mutex, MutexGuard};
 
 /// Makes a call that allocates from the driver.
 pub(crate) fn own_call<R>(call: impl FnOnce() -> R) -> R {
-    Mode::OwnCall.run(call)
+    with_flag(|thread| &thread.cuda.is_own, call)
 }
 
 /// Whether the calling thread is in such a call.
 #[cfg(feature = "foreign")]
 #[inline]
 pub(crate) fn is_own_call() -> bool {
-    Mode::OwnCall.is_on()
+    THREAD.with(|thread| thread.cuda.is_own.get())
 }
 
 /// What this crate has from the driver's allocator, by address.
