@@ -112,6 +112,12 @@ impl Block {
         self.0.used_by(stream);
     }
 
+    /// Tells the cache that served it that it is freed on another stream than its own.
+    #[cfg(feature = "foreign")]
+    pub fn note_freed_elsewhere(&self) {
+        self.0.home().door.into_iter().for_each(|door| door.note_freed_elsewhere());
+    }
+
     /// Memory that somebody else allocated, and that `view` releases when it is dropped.
     #[cfg(feature = "cuda")]
     pub fn adopt(stream: &Stream, request: &Request<'_>, address: u64, view: Box<dyn View>) -> Block {

@@ -19,7 +19,10 @@ pub(super) fn note(memory: &Arc<Memory>) {
     }
 }
 
-/// Those that are there now.
-pub(super) fn every() -> Vec<Arc<Memory>> {
-    known().iter().filter_map(Weak::upgrade).collect()
+impl Memory {
+    /// The memories of all devices of the process, in the order in which their first streams came.
+    #[doc(hidden)]
+    pub fn every() -> Vec<Arc<Memory>> {
+        known().iter().filter_map(Weak::upgrade).collect()
+    }
 }

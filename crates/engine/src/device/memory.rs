@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use super::meter::Meter;
 use super::unknown::UnknownWork;
 use super::virtual_memory::VirtualMemory;
-use super::{every, process, quota};
+use super::{process, quota};
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, OnceLock};
 
@@ -130,12 +130,6 @@ impl Memory {
             host_side: OnceLock::new(),
             unknown_work: None,
         }
-    }
-
-    /// The memories of all devices of the process, in the order in which their first streams came.
-    #[doc(hidden)]
-    pub fn every() -> Vec<Arc<Memory>> {
-        every::every()
     }
 
     /// As it is, for a device that others may give work without a word.

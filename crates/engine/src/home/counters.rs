@@ -361,8 +361,7 @@ impl Counters {
         let part = match served == positions {
             true => bytes,
             false => {
-                let part = u128::from(bytes) * u128::from(served) / u128::from(positions.max(1));
-                u64::try_from(part).unwrap_or(u64::MAX)
+                u64::try_from(u128::from(bytes) * u128::from(served) / u128::from(positions.max(1))).unwrap_or(u64::MAX)
             }
         };
         self.accumulate(Counter::PlanServedBytes, part);
