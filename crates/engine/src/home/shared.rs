@@ -22,7 +22,7 @@ use crate::record::Generation;
 pub(crate) struct Shared {
     pub(crate) generations: Generations,
     devices: Devices,
-    /// When the scope was entered last, by the clock of [`Age`](crate::pressure::reclaim::Age); 0 once its thread has ended.
+    /// When the scope was entered last, by the clock of [`now`](crate::pressure::reclaim::now); 0 once its thread has ended.
     entered: AtomicU64,
     pub(crate) returns: Returns,
     pub(crate) counters: Counters,
