@@ -63,7 +63,7 @@ pub(crate) trait Holder: Sync {
     /// The name of its scope.
     fn name(&self) -> Option<Arc<str>>;
 
-    /// An allocation of its scope climbed the ladder.
+    /// An allocation of its scope found no memory, and took the reclaim steps.
     fn count_climb(&'static self, climb: &Climbs, is_limited: bool);
 
     /// Where its scope was made.
