@@ -7,7 +7,6 @@
 
 mod backend;
 mod event;
-mod every;
 mod exit;
 mod host;
 mod mark;
