@@ -137,9 +137,10 @@ unsafe extern "C" fn loaded_memory_info(free: *mut usize, total: *mut usize) -> 
 }
 
 /// # Safety
-/// There is room for a number at each address.
+/// Each address is null, or there is room for a number.
 unsafe fn memory_info(entrance: Entrance, free: *mut usize, total: *mut usize) -> CUresult {
-    if is_probe(entrance) {
+    // SAFETY: what the caller promises.
+    if unsafe { is_probe(entrance, free, total) } {
         return CUresult::CUDA_SUCCESS;
     }
     guarded(|driver| {

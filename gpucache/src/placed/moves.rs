@@ -1,11 +1,12 @@
 //! What moved between a device and the host, counted.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::PoisonError;
 use std::time::Duration;
 
-use super::speed::{Speed, add, nanoseconds};
+use super::speed::Speed;
 use gpucache_engine::base::amounts::{Bytes, Count};
+use gpucache_engine::base::sync::{Mutex, MutexGuard};
 
 /// What arrays that may rest on the host did so far: on a device, of [`placed_stats`](super::placed_stats), or in the entries of a
 /// scope, of [`placed_stats_of`](super::placed_stats_of).
@@ -45,10 +46,10 @@ pub struct PlacedStats {
     /// a move beside work counts nothing. What is not over yet is not in it, nor what a device does whose
     /// [`Backend::mark`](crate::device::Backend::mark) tells no time.
     ///
-    /// An entry that goes by a known order is timed in the first two by the same moves, and then in one of sixteen; those between count
-    /// as much as the last one that was timed, and no more than the time from their begin to that of the next one.
+    /// Of the entries that go by a known order the first two by the same moves are timed, and then one of sixteen. Each of these counts
+    /// for the entries since the one that was timed before it.
     pub waited: Duration,
-    /// How long all copies took: those that were not timed as long as others did before, by their bytes.
+    /// How long the copies took, counted in the same entries.
     pub copying: Duration,
     /// Uses that were not the expected ones. What follows in the same entry is written down anew; an entry that ends before all
     /// that was expected has one.
@@ -160,62 +161,34 @@ impl fmt::Display for PlacedStats {
     }
 }
 
-/// The counters behind [`PlacedStats`].
+/// What is counted for a device or for a scope.
 #[derive(Debug, Default)]
-pub(super) struct Moves {
-    pub(super) bytes_in: AtomicU64,
-    pub(super) bytes_out: AtomicU64,
-    pub(super) evictions: AtomicU64,
-    pub(super) shifted: AtomicU64,
-    pub(super) demanded: AtomicU64,
-    pub(super) bytes_demanded: AtomicU64,
-    pub(super) prefetched: AtomicU64,
-    pub(super) mispredictions: AtomicU64,
-    pub(super) scheduled_bytes: AtomicU64,
-    pub(super) bound_bytes: AtomicU64,
-    pub(super) resident: AtomicU64,
+pub(super) struct Moves(Mutex<Counted>);
+
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    pub(super) stats: PlacedStats,
+    /// The copies that were timed; none of a scope.
     pub(super) speed: Speed,
-    /// How much may be on the device before more is told to be needed.
-    pub(super) most_told: AtomicU64,
-    /// In nanoseconds.
-    waited: AtomicU64,
-    copying: AtomicU64,
-    layout: AtomicU64,
 }
 
 impl Moves {
-    pub(super) fn add_waited(&self, time: Duration) {
-        add(&self.waited, nanoseconds(time));
-    }
-
-    pub(super) fn add_layout(&self, time: Duration) {
-        add(&self.layout, nanoseconds(time));
-    }
-
-    pub(super) fn add_copying(&self, time: Duration) {
-        add(&self.copying, nanoseconds(time));
+    pub(super) fn lock(&self) -> MutexGuard<'_, Counted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Without what is held of the host's memory.
     pub(super) fn read(&self) -> PlacedStats {
-        let of = |count: &AtomicU64| count.load(Relaxed);
-        PlacedStats {
-            bytes_in: of(&self.bytes_in),
-            bytes_out: of(&self.bytes_out),
-            evictions: of(&self.evictions),
-            shifted_bytes: of(&self.shifted),
-            demanded: of(&self.demanded),
-            bytes_demanded: of(&self.bytes_demanded),
-            prefetched: of(&self.prefetched),
-            waited: Duration::from_nanos(of(&self.waited)),
-            copying: Duration::from_nanos(of(&self.copying)),
-            mispredictions: of(&self.mispredictions),
-            scheduled_bytes: of(&self.scheduled_bytes),
-            bound_bytes: of(&self.bound_bytes),
-            layout_time: Duration::from_nanos(of(&self.layout)),
-            resident_bytes: of(&self.resident),
-            host_bytes: 0,
-            pageable_bytes: 0,
-        }
+        self.lock().stats
     }
+
+    /// Changes a count.
+    pub(super) fn count(&self, count: impl FnOnce(&mut PlacedStats)) {
+        count(&mut self.lock().stats);
+    }
+}
+
+/// Adds to a sum, which stays at the largest number.
+pub(super) fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
 }

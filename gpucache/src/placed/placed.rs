@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 
 use super::guard::{Ending, Fetched, FetchedMut};
-use super::placement::{self, Placement};
+use super::placement::Placement;
 use super::recorder::{self, Noted};
 use super::slot::{Slot, gone};
 use super::yard::Rests;
@@ -60,7 +60,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn new(array: Array<T, D>) -> Result<Self> {
-        let placed = Placed::with(array, placement::of_thread());
+        let placed = Placed::with(array, recorder::placement());
         if placed.placement() == Placement::Host {
             placed.slot.evict()?;
         }
@@ -89,7 +89,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     pub fn zeros(device: &D, shape: impl Shape) -> Result<Self> {
         let dims = shape.dims();
         Placed::<T, D>::make_way_for(device, dims);
-        Ok(Placed::with(Array::zeros_of_no_scope(device, dims)?, placement::of_thread()))
+        Ok(Placed::with(Array::zeros_of_no_scope(device, dims)?, recorder::placement()))
     }
 
     /// The array on its device, to be read: as long as the guard lives it stays. Several threads may read it at once.

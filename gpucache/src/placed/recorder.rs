@@ -13,7 +13,8 @@ mod learned;
 mod pacer;
 mod timetable;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::mem::{ManuallyDrop, replace, take};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,14 +22,18 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 
+use self::ahead::Ahead;
 use self::followed::Followed;
 use self::learned::Learned;
-use super::accounts;
-use super::moves::Moves;
-use super::sampling;
+use super::moves::{Moves, PlacedStats};
+use super::placement::{self, Placement};
+use super::sampling::Timing;
 use super::yard::{Rests, Tag, Yard};
+use super::yards;
+use crate::device::Stream;
 use gpucache_engine::base::held::Held;
 use gpucache_engine::cache::Entry;
+use gpucache_engine::device::{Span, StreamInside};
 use gpucache_plan::offload::{Access, What};
 
 /// An array of an entry: its slot's number, or with [`BORN`] its place among those that the entry made.
@@ -46,7 +51,33 @@ pub(super) struct Seen {
 /// Entries that any thread has begun; 0 stands for none.
 static ENTRIES: AtomicU64 = AtomicU64::new(1);
 
-/// What a thread knows.
+/// All that this room has of a thread.
+struct Thread {
+    /// The placement that the innermost scope asks for, of those that ask for one.
+    placement: Cell<Option<Placement>>,
+    /// Bytes that the thread has moved so far, in and out.
+    moved: Cell<u64>,
+    /// The stream whose wait is timed: a move within another one is a part of that.
+    watched: Cell<u64>,
+    ahead: Ahead,
+    /// `None` before the thread's first use of an array in a scope, and once the thread has ended. It has no destructor, with which each look
+    /// at this value would cost more: the scopes' own state of the thread, without which there is no entry, ends it ([`end_thread`]).
+    recorder: ManuallyDrop<RefCell<Option<Recorder>>>,
+}
+
+thread_local! {
+    static THREAD: Thread = const {
+        Thread {
+            placement: Cell::new(None),
+            moved: Cell::new(0),
+            watched: Cell::new(0),
+            ahead: Ahead::new(),
+            recorder: ManuallyDrop::new(RefCell::new(None)),
+        }
+    };
+}
+
+/// What a thread knows of its entries.
 struct Recorder {
     /// The entry that it is in.
     entry: Option<Entry>,
@@ -57,7 +88,9 @@ struct Recorder {
     now: Now,
     /// What is counted of the scope.
     account: Account,
-    scopes: HashMap<usize, Scope>,
+    /// Whether the last moves of the entry are made, in whatever scope the thread is by now.
+    is_ending: bool,
+    scopes: HashMap<usize, History>,
     left: Left,
 }
 
@@ -85,17 +118,19 @@ enum Now {
     Following(Box<Followed>),
 }
 
+impl Default for Now {
+    fn default() -> Now {
+        Now::Recording(Learned::default())
+    }
+}
+
 /// What is known of a scope's entries.
 #[derive(Default)]
-struct Scope {
+struct History {
     /// The last entry that was written down.
     last: Option<Learned>,
     /// What the next one is expected to do.
     known: Option<Box<Followed>>,
-}
-
-thread_local! {
-    static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
 }
 
 /// A use that was written down, and is under way: of an entry, the place.
@@ -105,11 +140,81 @@ pub(super) struct Noted {
     place: u32,
 }
 
+/// The innermost scope of the thread that says where arrays rest says this, or none does.
+#[inline]
+pub(crate) fn set_scoped(placement: Option<Placement>) {
+    THREAD.with(|thread| thread.placement.set(placement));
+}
+
+/// Where an array rests that the thread places now.
+pub(super) fn placement() -> Placement {
+    THREAD.with(|thread| thread.placement.get()).unwrap_or_else(placement::of_process)
+}
+
+/// The thread ends, and has left all scopes: what is dropped here may be code of the program.
+pub(crate) fn end_thread() {
+    drop(THREAD.with(|thread| thread.recorder.take()));
+}
+
 /// A use of an array is about to be made. Whether that is all that there is to say: outside of all scopes, where nothing is known of
 /// what comes next, and where it is the next use by a known order. It is to be told ([`note`]) otherwise.
 #[inline(always)]
 pub(super) fn is_known(tag: &Tag, access: Access) -> bool {
-    ahead::passes(tag, access)
+    let Some(entry) = Entry::outermost() else { return true };
+    THREAD.with(|thread| thread.ahead.passes(entry, tag, access))
+}
+
+/// Looks at the recorder, if there is one.
+fn look<R>(act: impl FnOnce(&Recorder) -> Option<R>) -> Option<R> {
+    THREAD.with(|thread| act(thread.recorder.try_borrow().ok()?.as_ref()?))
+}
+
+/// What the calling thread's moves count for, beside the device: the outermost scope that it is in.
+fn account() -> Account {
+    let entry = Entry::outermost();
+    let known = look(|recorder| {
+        let is_current = recorder.is_ending || recorder.entry.is_some() && recorder.entry == entry;
+        is_current.then(|| recorder.account.clone())
+    });
+    known.unwrap_or_else(|| Entry::outermost_name().map(yards::account))
+}
+
+/// Counts something for the device, and for the scope that the thread is in.
+pub(super) fn count(yard: &Yard, count: impl Fn(&mut PlacedStats)) {
+    account().as_deref().into_iter().chain([&*yard.moves]).for_each(|moves| moves.count(&count));
+}
+
+/// What moves of the calling thread are timed for now; `None` where they are not timed.
+pub(super) fn timing() -> Option<Timing> {
+    let known = look(|recorder| match &recorder.now {
+        Now::Following(followed) if recorder.entry == Entry::outermost() => Some(followed.timing()),
+        _ => None,
+    });
+    known.map_or(Some(None), |sample| sample.map(Some))
+}
+
+/// Makes a move that work of `stream` may have to wait for, and times for how long it does.
+pub(super) fn watch<R>(yard: &Yard, stream: &Stream, act: impl FnOnce() -> R) -> R {
+    let Some(timing) = timing() else { return act() };
+    let watched = |id| THREAD.with(|thread| thread.watched.replace(id));
+    let outer = watched(stream.id());
+    if outer == stream.id() {
+        return act();
+    }
+    let (answer, span) = Span::around(stream, act);
+    watched(outer);
+    if let Some(span) = span {
+        yard.waits.add_wait(&yard.moves, span, timing, account());
+    }
+    answer
+}
+
+/// A copy of so many bytes was put on a lane, and takes as long as `span` where that is timed.
+pub(super) fn note_copy(yard: &Yard, span: Option<Span>, bytes: u64) {
+    THREAD.with(|thread| thread.moved.set(thread.moved.get().saturating_add(bytes)));
+    if let Some((span, timing)) = span.zip(timing()) {
+        yard.waits.add_copy(&yard.moves, span, timing, account(), bytes);
+    }
 }
 
 /// A use of `slot` is about to be made that is not known yet. Its end is to be told ([`ended`]) if it was written down.
@@ -141,25 +246,33 @@ pub(super) fn gone(tag: &Tag) {
     with(|recorder| recorder.lose(tag));
 }
 
-/// A thread that ends notes nothing. `act` reaches no code that could come back here: it calls no code of the program, and what it lets go
-/// of is dropped once the recorder is not borrowed any more.
+/// Runs `act` with the recorder, if there is one. `act` reaches no code that could come back here: it calls no code of the program, and
+/// what it lets go of is dropped once the recorder is not borrowed any more. So no use is lost.
 #[inline]
 fn with<R>(act: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
-    let act = |recorder: &RefCell<Option<Recorder>>| {
-        let Ok(mut recorder) = recorder.try_borrow_mut() else {
+    let (answer, left) = THREAD.with(|thread| {
+        let Ok(mut recorder) = thread.recorder.try_borrow_mut() else {
             debug_assert!(false, "the recorder is asked from within");
             return None;
         };
         let _held = Held::begin();
-        let recorder = recorder.get_or_insert_with(Recorder::new);
-        recorder.catch_up();
-        Some((act(recorder), std::mem::take(&mut recorder.left)))
-    };
-    let (answer, left) = RECORDER.try_with(act).ok().flatten()?;
+        let recorder = recorder.as_mut()?;
+        recorder.catch_up(thread);
+        Some((act(recorder), take(&mut recorder.left)))
+    })?;
     if let Some(yard) = &left.apart {
         tidy(yard);
     }
     Some(answer)
+}
+
+/// The thread has a recorder from now on.
+fn begin_thread() {
+    THREAD.with(|thread| {
+        if let Ok(mut recorder) = thread.recorder.try_borrow_mut() {
+            recorder.get_or_insert_with(Recorder::new);
+        }
+    });
 }
 
 /// Lays the arrays of a yard side by side, after which the entry that is under way begins to count.
@@ -181,15 +294,16 @@ fn with_entry<R>(entry: Entry, act: impl FnOnce(&mut Recorder, Entry) -> R) -> O
         let answer = act(recorder, entry);
         (answer, recorder.take_due())
     };
+    begin_thread();
     let first = with(|recorder| match recorder.last_moves(entry) {
         None => Ok(act(recorder)),
         Some(last) => Err((last, act)),
     });
     let (answer, due) = match first? {
         Ok(done) => done,
-        Err(((account, due), act)) => {
+        Err((last, act)) => {
             // It ended before the thread came to where it is now.
-            accounts::acting_for(account, || make(due));
+            make(last);
             with(act)?
         }
     };
@@ -197,11 +311,20 @@ fn with_entry<R>(entry: Entry, act: impl FnOnce(&mut Recorder, Entry) -> R) -> O
     Some(answer)
 }
 
-/// Makes moves. One that meets a shortage may call handlers of the program.
+/// Makes moves. One that meets a shortage may call handlers of the program. What fails is made up for when the array is asked for.
 fn make(due: Due) {
     for (slot, what) in due {
-        // What fails is made up for when the array is asked for.
-        let _ = followed::carry_out(&*slot, what);
+        match what {
+            What::WriteBack => _ = slot.write_back(),
+            // It may have been given that place since.
+            What::Evict if slot.tag().placement.get() == Placement::Device => {}
+            What::Evict => _ = slot.evict(),
+            What::Prefetch => {
+                if slot.bring().is_ok_and(|came| came) {
+                    count(slot.yard(), |stats| stats.prefetched += 1);
+                }
+            }
+        }
     }
 }
 
@@ -213,10 +336,9 @@ pub(super) fn born(slot: &Arc<impl Rests + 'static>) {
     }
 }
 
-/// Nothing is known of the entry that begins.
-fn record_anew() -> Now {
-    sampling::time_all();
-    Now::Recording(Learned::default())
+/// Bytes that the calling thread has moved so far, in and out.
+fn moved() -> u64 {
+    THREAD.with(|thread| thread.moved.get())
 }
 
 /// How an array goes in the entry of a number.
@@ -228,28 +350,28 @@ fn name_of(tag: &Tag, number: u64) -> Name {
 
 impl Recorder {
     fn new() -> Recorder {
-        let now = Now::Recording(Learned::default());
-        let scopes = HashMap::new();
         Recorder {
             entry: None,
             number: 0,
             begun: Instant::now(),
             born: 0,
-            now,
+            now: Now::default(),
             account: None,
-            scopes,
+            is_ending: false,
+            scopes: HashMap::new(),
             left: Left::default(),
         }
     }
 
-    /// The account of the entry before, and the moves that are due behind its last use, if another entry is under way by now.
-    fn last_moves(&mut self, entry: Entry) -> Option<(Account, Due)> {
+    /// The moves that are due behind the last use of the entry before, if another entry is under way by now.
+    fn last_moves(&mut self, entry: Entry) -> Option<Due> {
         if self.entry == Some(entry) {
             return None;
         }
         let Now::Following(followed) = &mut self.now else { return None };
         followed.pass_end();
-        Some((self.account.clone(), followed.take_due()))
+        self.is_ending = true;
+        Some(followed.take_due())
     }
 
     fn take_due(&mut self) -> Due {
@@ -272,9 +394,9 @@ impl Recorder {
     }
 
     /// Hears of the uses that were made of those that it laid out.
-    fn catch_up(&mut self) {
+    fn catch_up(&mut self, thread: &Thread) {
         if let Now::Following(followed) = &mut self.now
-            && let Some(place) = ahead::place()
+            && let Some(place) = thread.ahead.place()
         {
             followed.go_on_to(place);
         }
@@ -289,7 +411,7 @@ impl Recorder {
             && followed.passes(seen)
         {
             let (place, uses) = followed.ahead();
-            ahead::lay_out(entry, self.number, place, uses);
+            THREAD.with(|thread| thread.ahead.lay_out(entry, self.number, place, uses));
             return None;
         }
         self.record(seen, slot)
@@ -321,43 +443,44 @@ impl Recorder {
     #[cold]
     fn begin(&mut self, entry: Entry) {
         self.end();
-        self.entry = Some(entry);
+        (self.entry, self.is_ending) = (Some(entry), false);
         self.number = ENTRIES.fetch_add(1, Relaxed);
         (self.begun, self.born) = (Instant::now(), 0);
-        self.account = accounts::of_thread();
+        self.account = Entry::outermost_name().map(yards::account);
         let known = self.scopes.entry(entry.scope()).or_default().known.take();
-        self.now = record_anew();
         if let Some(mut followed) = known {
-            let is_followed = followed.begin(entry, self.account.clone());
+            let is_followed = followed.begin(self.account.clone(), moved());
             let now = Now::Following(followed);
-            self.left.entries.extend(if is_followed { Some(std::mem::replace(&mut self.now, now)) } else { Some(now) });
+            self.left.entries.push(if is_followed { replace(&mut self.now, now) } else { now });
         }
     }
 
     fn end(&mut self) {
-        ahead::clear();
+        THREAD.with(|thread| thread.ahead.clear());
         let Some(entry) = self.entry.take() else { return };
-        let (scope, left) = (self.scopes.entry(entry.scope()).or_default(), &mut self.left.entries);
-        match std::mem::replace(&mut self.now, Now::Recording(Learned::default())) {
+        let (history, left) = (self.scopes.entry(entry.scope()).or_default(), &mut self.left.entries);
+        match take(&mut self.now) {
             Now::Following(mut followed) => {
-                let is_whole = followed.end();
+                let is_whole = followed.end(moved());
                 self.left.apart = followed.take_apart();
                 if is_whole {
-                    left.extend(scope.known.replace(followed).map(Now::Following));
+                    left.extend(history.known.replace(followed).map(Now::Following));
                 } else {
-                    followed.count(|moves| _ = moves.mispredictions.fetch_add(1, Relaxed));
+                    followed.count(|stats| stats.mispredictions += 1);
                     left.push(Now::Following(followed));
                 }
             }
             Now::Recording(mut learned) => {
                 learned.end(self.begun.elapsed());
-                if scope.last.as_ref().is_some_and(|last| last.is_like(&learned)) {
+                if let Some(yard) = &learned.yard
+                    && history.last.as_ref().is_some_and(|last| last.is_like(&learned))
+                {
                     // Alive until the recorder is not borrowed, whoever drops them meanwhile.
                     self.left.slots.extend(learned.alive());
-                    let followed = Box::new(Followed::new(&learned, self.account.clone()));
-                    left.extend(scope.known.replace(followed).map(Now::Following));
+                    let followed = Box::new(Followed::new(&learned, yard.clone(), self.account.clone()));
+                    left.extend(history.known.replace(followed).map(Now::Following));
                 }
-                left.extend(scope.last.replace(learned).map(Now::Recording));
+                left.extend(history.last.replace(learned).map(Now::Recording));
             }
         }
     }
@@ -365,12 +488,11 @@ impl Recorder {
     /// A use that nothing was known of, or another one than was expected.
     #[cold]
     fn record(&mut self, seen: Seen, slot: &Arc<impl Rests + 'static>) -> Option<Noted> {
-        ahead::clear();
+        THREAD.with(|thread| thread.ahead.clear());
         if let Now::Following(followed) = &self.now {
-            followed.count(|moves| _ = moves.mispredictions.fetch_add(1, Relaxed));
+            followed.count(|stats| stats.mispredictions += 1);
             let so_far = followed.so_far();
-            sampling::time_all();
-            self.left.entries.push(std::mem::replace(&mut self.now, Now::Recording(so_far)));
+            self.left.entries.push(replace(&mut self.now, Now::Recording(so_far)));
         }
         let Now::Recording(learned) = &mut self.now else { return None };
         let place = learned.note(seen, slot)?;

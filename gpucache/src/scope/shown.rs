@@ -16,22 +16,22 @@ pub(super) struct Shown {
     #[cfg(feature = "cuda")]
     _range: Option<nvtx::Range>,
     /// Who catches a panic of the scope's block sees nothing of the span that could be half done.
-    _span: AssertUnwindSafe<Inside>,
+    _span: AssertUnwindSafe<InSpan>,
 }
 
 /// Inside of a span until this is dropped. Not `tracing`'s own type, which stays on its thread as the guard does by itself: a mistake with
 /// the guard would be told twice.
 #[derive(Debug)]
-struct Inside(Span);
+struct InSpan(Span);
 
-impl Inside {
-    fn of(span: Span) -> Inside {
+impl InSpan {
+    fn of(span: Span) -> InSpan {
         span.with_subscriber(|(id, subscriber)| subscriber.enter(id));
-        Inside(span)
+        InSpan(span)
     }
 }
 
-impl Drop for Inside {
+impl Drop for InSpan {
     fn drop(&mut self) {
         assert_nothing_held();
         self.0.with_subscriber(|(id, subscriber)| subscriber.exit(id));
@@ -57,7 +57,7 @@ impl Shown {
         Shown {
             #[cfg(feature = "cuda")]
             _range: nvtx::Range::begin(name),
-            _span: AssertUnwindSafe(Inside::of(span)),
+            _span: AssertUnwindSafe(InSpan::of(span)),
         }
     }
 }

@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 
 #[cfg(feature = "tracing")]
 use super::shown::Shown;
-use crate::placed::{Placement, set_scoped};
+use crate::placed::{Placement, end_thread, set_scoped};
 use crate::report;
 use gpucache_engine::base::opened::Opened;
 use gpucache_engine::cache::{Cache, Current, NamedCaches, Terms};
@@ -313,5 +313,6 @@ impl Drop for Stack {
         drop(self.last.take());
         let caches = std::mem::take(&mut *self.caches.borrow_mut());
         caches.into_values().for_each(|known| known.scope.orphan(known.cache));
+        end_thread();
     }
 }

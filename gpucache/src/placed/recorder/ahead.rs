@@ -13,7 +13,7 @@ use gpucache_plan::offload::Access;
 /// How many uses are laid out at most.
 const MOST: usize = 64;
 
-struct Ahead {
+pub(super) struct Ahead {
     /// The entry that they are of, and its number among those that were recorded.
     entry: Cell<Entry>,
     number: Cell<u64>,
@@ -28,8 +28,8 @@ struct Ahead {
 /// What no fetch is: it fills nothing.
 const NONE: Seen = Seen { name: 0, access: Access::Fill };
 
-thread_local! {
-    static AHEAD: Ahead = const {
+impl Ahead {
+    pub(super) const fn new() -> Ahead {
         Ahead {
             entry: Cell::new(Entry::NONE),
             number: Cell::new(0),
@@ -37,46 +37,41 @@ thread_local! {
             made: Cell::new(0),
             uses: [const { Cell::new(NONE) }; MOST],
         }
-    };
-}
+    }
 
-/// Whether a use that is about to be made is the next one that is laid out, or one outside of all scopes: it is done with then.
-#[inline(always)]
-pub(super) fn passes(tag: &Tag, access: Access) -> bool {
-    let Some(entry) = Entry::outermost() else { return true };
-    AHEAD.with(|ahead| {
-        let made = ahead.made.get();
-        let seen = Seen { name: name_of(tag, ahead.number.get()), access };
-        let passes = ahead.entry.get() == entry && ahead.uses.get(made).is_some_and(|next| next.get() == seen);
+    /// Whether a use in an entry that is about to be made is the next one that is laid out: it is done with then.
+    #[inline(always)]
+    pub(super) fn passes(&self, entry: Entry, tag: &Tag, access: Access) -> bool {
+        let made = self.made.get();
+        let seen = Seen { name: name_of(tag, self.number.get()), access };
+        let passes = self.entry.get() == entry && self.uses.get(made).is_some_and(|next| next.get() == seen);
         if passes {
-            ahead.made.set(made + 1);
+            self.made.set(made + 1);
         }
         passes
-    })
-}
+    }
 
-/// Lays out the uses of an entry that begin at a place in its order, in the stead of all others.
-pub(super) fn lay_out(entry: Entry, number: u64, base: usize, uses: impl Iterator<Item = Seen>) {
-    AHEAD.with(|ahead| {
-        ahead.entry.set(entry);
-        ahead.number.set(number);
-        ahead.base.set(base);
-        ahead.made.set(0);
+    /// Lays out the uses of an entry that begin at a place in its order, in the stead of all others.
+    pub(super) fn lay_out(&self, entry: Entry, number: u64, base: usize, uses: impl Iterator<Item = Seen>) {
+        self.entry.set(entry);
+        self.number.set(number);
+        self.base.set(base);
+        self.made.set(0);
         let mut laid = 0;
-        for (cell, seen) in ahead.uses.iter().zip(uses) {
+        for (cell, seen) in self.uses.iter().zip(uses) {
             cell.set(seen);
             laid += 1;
         }
-        ahead.uses.get(laid).into_iter().for_each(|end| end.set(NONE));
-    });
-}
+        self.uses.get(laid).into_iter().for_each(|end| end.set(NONE));
+    }
 
-/// Nothing is laid out any more.
-pub(super) fn clear() {
-    AHEAD.with(|ahead| ahead.entry.set(Entry::NONE));
-}
+    /// Nothing is laid out any more.
+    pub(super) fn clear(&self) {
+        self.entry.set(Entry::NONE);
+    }
 
-/// The place in the order that was come to, if any of it is laid out.
-pub(super) fn place() -> Option<usize> {
-    AHEAD.with(|ahead| (ahead.entry.get() != Entry::NONE).then(|| ahead.base.get() + ahead.made.get()))
+    /// The place in the order that was come to, if any of it is laid out.
+    pub(super) fn place(&self) -> Option<usize> {
+        (self.entry.get() != Entry::NONE).then(|| self.base.get() + self.made.get())
+    }
 }

@@ -32,6 +32,11 @@ impl Timetable {
         Timetable { order, room, spared: 0, found: None, least: None, bound: None }
     }
 
+    /// The array of a use.
+    pub(super) fn array(&self, place: usize) -> usize {
+        self.order.uses[place].array as usize
+    }
+
     pub(super) fn moves(&self) -> &[Move] {
         self.found.as_ref().map_or(&[], |found| &found.moves)
     }

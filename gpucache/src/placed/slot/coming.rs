@@ -3,15 +3,13 @@
 //! One thread has it come, and others that ask for it wait. Where that thread runs a handler of the shortage that it met they do not, as
 //! the handler may wait for them: each tries by itself, and without handlers.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::{Locked, Slot, gone};
 use crate::array::{Array, Element, Room};
 use crate::device::Device;
-use crate::placed::sampling;
-use crate::placed::speed::add;
-use crate::placed::told::telling;
+use crate::placed::moves::add;
+use crate::placed::recorder;
 use gpucache_engine::base::errand::Turn;
 use gpucache_engine::pressure::without_handlers;
 use gpucache_engine::{Error, Result};
@@ -36,7 +34,7 @@ impl<T: Element, D: Device> Slot<T, D> {
     /// the device or a shortage says.
     #[cold]
     pub(in crate::placed) fn come(&self) -> Result<()> {
-        telling(|| self.watch(|| self.come_now()))
+        self.watch(|| self.come_now())
     }
 
     fn come_now(&self) -> Result<()> {
@@ -46,9 +44,9 @@ impl<T: Element, D: Device> Slot<T, D> {
             return Err(Error::unavailable("a fetch", detail, "have the handler use other arrays"));
         }
         let Some(turn) = self.coming.begin() else { return Ok(()) };
-        self.yard.count(|moves| {
-            moves.demanded.fetch_add(1, Relaxed);
-            add(&moves.bytes_demanded, self.tag.bytes);
+        recorder::count(&self.yard, |stats| {
+            stats.demanded += 1;
+            add(&mut stats.bytes_demanded, self.tag.bytes);
         });
         match self.copy_in(turn, &dims) {
             // It may be the other thread that has the memory.
@@ -95,13 +93,13 @@ impl<T: Element, D: Device> Slot<T, D> {
         else {
             return Ok(false);
         };
-        let Some(came) = away.copy_in(&lanes.inward, &mut room, sampling::current().is_some())? else {
+        let Some(came) = away.copy_in(&lanes.inward, &mut room, recorder::timing().is_some())? else {
             return Ok(false);
         };
         (state.here, state.arrival, state.is_clean) = (Some(came.copy), Some(came.fence), true);
         drop(state);
         self.yard.came(self.tag.bytes);
-        self.moved(came.span, |moves| &moves.bytes_in);
+        self.moved(came.span, |stats| &mut stats.bytes_in);
         self.tell("in");
         Ok(true)
     }
@@ -121,42 +119,37 @@ impl<T: Element, D: Device> Slot<T, D> {
     /// Has the array come for somebody who writes it, and gives the host's copy of it up.
     #[cold]
     pub(in crate::placed) fn come_to_be_written(&self) -> Result<()> {
-        telling(|| {
-            loop {
-                let mut state = self.lock();
-                if state.here.is_some() {
-                    if state.arrival.is_some() || state.departure.is_some() {
-                        self.watch(|| state.settle())?;
-                    }
-                    state.is_clean = false;
-                    // Out of date: the host's memory is for what is away. It goes back behind the lock.
-                    let outdated = state.away.take();
-                    drop(state);
-                    drop(outdated);
-                    return Ok(());
-                }
-                drop(state);
-                self.watch(|| self.come_now())?;
-            }
-        })
+        let mut state = self.lock_here()?;
+        if state.arrival.is_some() || state.departure.is_some() {
+            self.watch(|| state.settle())?;
+        }
+        state.is_clean = false;
+        // Out of date: the host's memory is for what is away. It goes back behind the lock.
+        let outdated = state.away.take();
+        drop(state);
+        drop(outdated);
+        Ok(())
     }
 
     /// The array is the program's from now on, or gone.
     pub(in crate::placed) fn take(&self) -> Result<Option<Array<T, D>>> {
-        telling(|| {
-            loop {
-                let mut state = self.lock();
-                if state.here.is_none() {
-                    drop(state);
-                    self.watch(|| self.come_now())?;
-                    continue;
-                }
-                self.watch(|| state.settle())?;
-                let array = state.here.take();
-                drop(state);
-                self.yard.went(self.tag.bytes);
-                return Ok(array);
+        let mut state = self.lock_here()?;
+        self.watch(|| state.settle())?;
+        let array = state.here.take();
+        drop(state);
+        self.yard.went(self.tag.bytes);
+        Ok(array)
+    }
+
+    /// The state, locked, once the array is on the device.
+    fn lock_here(&self) -> Result<Locked<'_, T, D>> {
+        loop {
+            let state = self.lock();
+            if state.here.is_some() {
+                return Ok(state);
             }
-        })
+            drop(state);
+            self.watch(|| self.come_now())?;
+        }
     }
 }
