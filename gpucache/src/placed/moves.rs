@@ -54,11 +54,7 @@ pub struct PlacedStats {
     /// Uses that were not the expected ones. What follows in the same entry is written down anew; an entry that ends before all
     /// that was expected has one.
     pub mispredictions: u64,
-    /// Bytes that moved, in and out, in entries that went by a schedule from begin to end, but for the first by each.
-    pub scheduled_bytes: u64,
-    /// The fewest bytes that any schedule of those entries could move, or less, in the room that there was.
-    pub bound_bytes: u64,
-    /// Time spent on computing schedules, and their bounds.
+    /// Time spent on computing schedules.
     pub layout_time: Duration,
     /// Bytes on the device now; none of a scope.
     pub resident_bytes: u64,
@@ -96,8 +92,6 @@ impl PlacedStats {
             waited: self.waited.saturating_sub(earlier.waited),
             copying: self.copying.saturating_sub(earlier.copying),
             mispredictions: self.mispredictions.saturating_sub(earlier.mispredictions),
-            scheduled_bytes: self.scheduled_bytes.saturating_sub(earlier.scheduled_bytes),
-            bound_bytes: self.bound_bytes.saturating_sub(earlier.bound_bytes),
             layout_time: self.layout_time.saturating_sub(earlier.layout_time),
             ..*self
         }
@@ -122,25 +116,6 @@ impl PlacedStats {
         let copying = self.copying.as_secs_f64();
         (copying > 0.0).then(|| (1.0 - self.waited.as_secs_f64() / copying).clamp(0.0, 1.0))
     }
-
-    /// What moved by schedules over the fewest bytes that could, from 1 upwards; `None` where nothing had to. Arrays whose
-    /// [`Placement`](crate::Placement) is `Host` move whether they have to or not.
-    ///
-    /// ```
-    /// use gpucache::{device::Virtual, placed_stats};
-    ///
-    /// assert!(placed_stats(&Virtual::new(1 << 30)).moved_over_bound().is_none());
-    /// ```
-    pub fn moved_over_bound(&self) -> Option<f64> {
-        (self.bound_bytes > 0).then(|| self.scheduled_bytes as f64 / self.bound_bytes as f64)
-    }
-
-    fn write_schedules(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mispredictions = Count(self.mispredictions, "misprediction", "mispredictions");
-        write!(f, "; {mispredictions}, {:.1?} of layout", self.layout_time)?;
-        let over = self.moved_over_bound();
-        over.map_or(Ok(()), |over| write!(f, ", {over:.3} of the least moved"))
-    }
 }
 
 impl fmt::Display for PlacedStats {
@@ -152,7 +127,8 @@ impl fmt::Display for PlacedStats {
         if let Some(share) = self.hidden_share() {
             write!(f, " of {:.1?}, {:.0}% hidden", self.copying, 100.0 * share)?;
         }
-        self.write_schedules(f)?;
+        let mispredictions = Count(self.mispredictions, "misprediction", "mispredictions");
+        write!(f, "; {mispredictions}, {:.1?} of layout", self.layout_time)?;
         if self.resident_bytes > 0 || self.host_bytes > 0 {
             write!(f, "; {} on the device, {} of the host held", Bytes(self.resident_bytes), Bytes(self.host_bytes))?;
         }

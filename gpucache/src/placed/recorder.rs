@@ -55,8 +55,6 @@ static ENTRIES: AtomicU64 = AtomicU64::new(1);
 struct Thread {
     /// The placement that the innermost scope asks for, of those that ask for one.
     placement: Cell<Option<Placement>>,
-    /// Bytes that the thread has moved so far, in and out.
-    moved: Cell<u64>,
     /// The stream whose wait is timed: a move within another one is a part of that.
     watched: Cell<u64>,
     ahead: Ahead,
@@ -69,7 +67,6 @@ thread_local! {
     static THREAD: Thread = const {
         Thread {
             placement: Cell::new(None),
-            moved: Cell::new(0),
             watched: Cell::new(0),
             ahead: Ahead::new(),
             recorder: ManuallyDrop::new(RefCell::new(None)),
@@ -211,7 +208,6 @@ pub(super) fn watch<R>(yard: &Yard, stream: &Stream, act: impl FnOnce() -> R) ->
 
 /// A copy of so many bytes was put on a lane, and takes as long as `span` where that is timed.
 pub(super) fn note_copy(yard: &Yard, span: Option<Span>, bytes: u64) {
-    THREAD.with(|thread| thread.moved.set(thread.moved.get().saturating_add(bytes)));
     if let Some((span, timing)) = span.zip(timing()) {
         yard.waits.add_copy(&yard.moves, span, timing, account(), bytes);
     }
@@ -336,11 +332,6 @@ pub(super) fn born(slot: &Arc<impl Rests + 'static>) {
     }
 }
 
-/// Bytes that the calling thread has moved so far, in and out.
-fn moved() -> u64 {
-    THREAD.with(|thread| thread.moved.get())
-}
-
 /// How an array goes in the entry of a number.
 #[inline(always)]
 fn name_of(tag: &Tag, number: u64) -> Name {
@@ -449,7 +440,7 @@ impl Recorder {
         self.account = Entry::outermost_name().map(yards::account);
         let known = self.scopes.entry(entry.scope()).or_default().known.take();
         if let Some(mut followed) = known {
-            let is_followed = followed.begin(self.account.clone(), moved());
+            let is_followed = followed.begin(self.account.clone());
             let now = Now::Following(followed);
             self.left.entries.push(if is_followed { replace(&mut self.now, now) } else { now });
         }
@@ -461,7 +452,7 @@ impl Recorder {
         let (history, left) = (self.scopes.entry(entry.scope()).or_default(), &mut self.left.entries);
         match take(&mut self.now) {
             Now::Following(mut followed) => {
-                let is_whole = followed.end(moved());
+                let is_whole = followed.end();
                 self.left.apart = followed.take_apart();
                 if is_whole {
                     left.extend(history.known.replace(followed).map(Now::Following));

@@ -53,8 +53,8 @@ pub struct ScopeGuard {
 struct Entry {
     /// `None` outside of all scopes.
     inside: Option<Inside>,
-    /// Its place among those that say where arrays rest.
-    placing: Option<usize>,
+    /// Where what is placed inside rests, if this entry says it, or the one that it began in. Outside of all scopes nobody says it.
+    placement: Option<Placement>,
 }
 
 /// An entry of a scope, and what its cache knows it by.
@@ -69,8 +69,6 @@ struct Open {
     entries: Opened<Entry>,
     /// The place of the outermost entry of a scope, and its cache.
     outermost: Option<(usize, &'static Cache)>,
-    /// Where what is placed inside rests, of each entry that says it; an entry outside of all scopes says that no scope does.
-    placing: Opened<Option<Placement>>,
 }
 
 #[derive(Default)]
@@ -263,8 +261,8 @@ impl Stack {
 impl Open {
     fn push(&mut self, inside: Option<Inside>, placement: Option<Placement>) -> usize {
         let cache = inside.as_ref().map(|inside| inside.current.cache);
-        let placing = (cache.is_none() || placement.is_some()).then(|| self.placing.push(placement));
-        let place = self.entries.push(Entry { inside, placing });
+        let placement = placement.or_else(|| self.placement().filter(|_| cache.is_some()));
+        let place = self.entries.push(Entry { inside, placement });
         if self.outermost.is_none() {
             self.outermost = cache.map(|cache| (place, cache));
         }
@@ -276,11 +274,7 @@ impl Open {
         if self.outermost.is_some_and(|(outermost, _)| outermost == place) {
             self.outermost = self.next_inside(place);
         }
-        let Entry { inside, placing } = self.entries.remove(place)?;
-        if let Some(placing) = placing {
-            self.placing.remove(placing);
-        }
-        Some(inside)
+        self.entries.remove(place).map(|entry| entry.inside)
     }
 
     /// The entry of a scope that came next after this one. Those outside of all scopes that are passed over are never looked at again,
@@ -296,7 +290,7 @@ impl Open {
 
     /// Where what is placed now rests, if a scope says it.
     fn placement(&self) -> Option<Placement> {
-        self.placing.newest().copied().flatten()
+        self.entries.newest()?.placement
     }
 }
 

@@ -7,7 +7,7 @@ use super::learned::Learned;
 use super::pacer::Pacer;
 use super::timetable::{LINK, SPARE_SHARE, Timetable};
 use super::{Account, Due, Name, Seen};
-use crate::placed::moves::{PlacedStats, add};
+use crate::placed::moves::PlacedStats;
 use crate::placed::sampling::{Sampling, Timing};
 use crate::placed::yard::{Rests, Yard};
 
@@ -50,8 +50,6 @@ pub(super) struct Followed {
     entries: u32,
     /// How often an array had to come when it was asked for, before this entry.
     demanded: u64,
-    /// Bytes that the thread had moved before this entry.
-    moved: u64,
     /// Moves that are due, to be made once the recorder is not borrowed.
     due_moves: Due,
 }
@@ -80,7 +78,6 @@ impl Followed {
             evictions,
             entries: 0,
             demanded: 0,
-            moved: 0,
             due_moves: Vec::new(),
         };
         if learned.is_short(SPARE_SHARE) {
@@ -128,10 +125,10 @@ impl Followed {
         self.sampling.sample.clone()
     }
 
-    /// An entry begins on a thread that has moved so many bytes. Whether it is to be followed: not where arrays had to leave meanwhile, of
+    /// An entry begins. Whether it is to be followed: not where arrays had to leave meanwhile, of
     /// which no move knows.
-    pub(super) fn begin(&mut self, account: Account, moved: u64) -> bool {
-        (self.place, self.next, self.moved) = (0, 0, moved);
+    pub(super) fn begin(&mut self, account: Account) -> bool {
+        (self.place, self.next) = (0, 0);
         // A cache whose name is forgotten serves another one.
         self.account = account;
         self.yard.settle();
@@ -225,23 +222,13 @@ impl Followed {
         self.place == self.uses.len()
     }
 
-    /// The entry has ended on a thread that has moved so many bytes, and its last moves are made. Whether it went as expected to its end.
-    pub(super) fn end(&mut self, moved: u64) -> bool {
+    /// The entry has ended, and its last moves are made. Whether it went as expected to its end.
+    pub(super) fn end(&mut self) -> bool {
         let is_whole = self.is_whole();
         if is_whole && self.entries > 1 && !self.table.moves().is_empty() {
-            self.compare_to_bound(moved.saturating_sub(self.moved));
             self.make_do();
         }
         is_whole
-    }
-
-    /// Counts what moved in an entry beside the least that could. In the first one by some moves arrays are where others left them.
-    fn compare_to_bound(&self, moved: u64) {
-        let Some(bound) = self.table.bound else { return };
-        self.count(|stats| {
-            add(&mut stats.scheduled_bytes, moved);
-            add(&mut stats.bound_bytes, bound);
-        });
     }
 
     /// Less room has to do where arrays had to be asked for in an entry that went by these moves from its begin.
