@@ -44,12 +44,11 @@ pub(super) fn arrival() -> Option<Entrance> {
     [Entrance::Linked, Entrance::Loaded].into_iter().find(|entrance| answer == QUESTION + 1 + *entrance as usize)
 }
 
-/// Whether a call of [`arrival`] is what came, by this way: it is answered then.
-///
-/// # Safety
-/// Each address is null, or has a number.
-pub(super) unsafe fn is_probe(entrance: Entrance, free: *mut usize, total: *mut usize) -> bool {
-    // SAFETY: the caller says that there is a number, unless it is null.
-    let question = unsafe { free.as_mut() }.filter(|number| free == total && **number == QUESTION);
-    question.map(|answer| *answer += 1 + entrance as usize).is_some()
+/// Answers a question of [`arrival`], which came by this way. Whether it was one.
+pub(super) fn answer(question: &mut usize, entrance: Entrance) -> bool {
+    let is_question = *question == QUESTION;
+    if is_question {
+        *question += 1 + entrance as usize;
+    }
+    is_question
 }

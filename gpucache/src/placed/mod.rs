@@ -16,6 +16,7 @@
 //! | `slot` | where an array is, and how it leaves |
 //! | `slot::coming` | how it comes |
 //! | `recorder` | what the thread knows: which entry a use is of, and whether it goes as expected |
+//! | `recorder::thread` | all that there is of a thread, and what is counted and timed by it |
 //! | `recorder::learned` | an entry that is written down |
 //! | `recorder::followed` | an entry that goes by a known order, and makes the moves that are due |
 //! | `recorder::ahead` | the next uses by that order, where a fetch sees them |

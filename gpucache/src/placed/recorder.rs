@@ -11,10 +11,10 @@ mod ahead;
 mod followed;
 mod learned;
 mod pacer;
+mod thread;
 mod timetable;
 
-use std::cell::{Cell, RefCell};
-use std::mem::{ManuallyDrop, replace, take};
+use std::mem::{replace, take};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,19 +22,18 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 
-use self::ahead::Ahead;
 use self::followed::Followed;
 use self::learned::Learned;
-use super::moves::{Moves, PlacedStats};
-use super::placement::{self, Placement};
-use super::sampling::Timing;
+use self::thread::{THREAD, Thread, begin_thread, with};
+use super::moves::Moves;
+use super::placement::Placement;
 use super::yard::{Rests, Tag, Yard};
 use super::yards;
-use crate::device::Stream;
-use gpucache_engine::base::held::Held;
 use gpucache_engine::cache::Entry;
-use gpucache_engine::device::{Span, StreamInside};
 use gpucache_plan::offload::{Access, What};
+
+pub(super) use self::thread::{count, is_known, note_copy, placement, timing, watch};
+pub(crate) use self::thread::{end_thread, set_scoped};
 
 /// An array of an entry: its slot's number, or with [`BORN`] its place among those that the entry made.
 pub(super) type Name = u64;
@@ -50,29 +49,6 @@ pub(super) struct Seen {
 
 /// Entries that any thread has begun; 0 stands for none.
 static ENTRIES: AtomicU64 = AtomicU64::new(1);
-
-/// All that this room has of a thread.
-struct Thread {
-    /// The placement that the innermost scope asks for, of those that ask for one.
-    placement: Cell<Option<Placement>>,
-    /// The stream whose wait is timed: a move within another one is a part of that.
-    watched: Cell<u64>,
-    ahead: Ahead,
-    /// `None` before the thread's first use of an array in a scope, and once the thread has ended. It has no destructor, with which each look
-    /// at this value would cost more: the scopes' own state of the thread, without which there is no entry, ends it ([`end_thread`]).
-    recorder: ManuallyDrop<RefCell<Option<Recorder>>>,
-}
-
-thread_local! {
-    static THREAD: Thread = const {
-        Thread {
-            placement: Cell::new(None),
-            watched: Cell::new(0),
-            ahead: Ahead::new(),
-            recorder: ManuallyDrop::new(RefCell::new(None)),
-        }
-    };
-}
 
 /// What a thread knows of its entries.
 struct Recorder {
@@ -137,82 +113,6 @@ pub(super) struct Noted {
     place: u32,
 }
 
-/// The innermost scope of the thread that says where arrays rest says this, or none does.
-#[inline]
-pub(crate) fn set_scoped(placement: Option<Placement>) {
-    THREAD.with(|thread| thread.placement.set(placement));
-}
-
-/// Where an array rests that the thread places now.
-pub(super) fn placement() -> Placement {
-    THREAD.with(|thread| thread.placement.get()).unwrap_or_else(placement::of_process)
-}
-
-/// The thread ends, and has left all scopes: what is dropped here may be code of the program.
-pub(crate) fn end_thread() {
-    drop(THREAD.with(|thread| thread.recorder.take()));
-}
-
-/// A use of an array is about to be made. Whether that is all that there is to say: outside of all scopes, where nothing is known of
-/// what comes next, and where it is the next use by a known order. It is to be told ([`note`]) otherwise.
-#[inline(always)]
-pub(super) fn is_known(tag: &Tag, access: Access) -> bool {
-    let Some(entry) = Entry::outermost() else { return true };
-    THREAD.with(|thread| thread.ahead.passes(entry, tag, access))
-}
-
-/// Looks at the recorder, if there is one.
-fn look<R>(act: impl FnOnce(&Recorder) -> Option<R>) -> Option<R> {
-    THREAD.with(|thread| act(thread.recorder.try_borrow().ok()?.as_ref()?))
-}
-
-/// What the calling thread's moves count for, beside the device: the outermost scope that it is in.
-fn account() -> Account {
-    let entry = Entry::outermost();
-    let known = look(|recorder| {
-        let is_current = recorder.is_ending || recorder.entry.is_some() && recorder.entry == entry;
-        is_current.then(|| recorder.account.clone())
-    });
-    known.unwrap_or_else(|| Entry::outermost_name().map(yards::account))
-}
-
-/// Counts something for the device, and for the scope that the thread is in.
-pub(super) fn count(yard: &Yard, count: impl Fn(&mut PlacedStats)) {
-    account().as_deref().into_iter().chain([&*yard.moves]).for_each(|moves| moves.count(&count));
-}
-
-/// What moves of the calling thread are timed for now; `None` where they are not timed.
-pub(super) fn timing() -> Option<Timing> {
-    let known = look(|recorder| match &recorder.now {
-        Now::Following(followed) if recorder.entry == Entry::outermost() => Some(followed.timing()),
-        _ => None,
-    });
-    known.map_or(Some(None), |sample| sample.map(Some))
-}
-
-/// Makes a move that work of `stream` may have to wait for, and times for how long it does.
-pub(super) fn watch<R>(yard: &Yard, stream: &Stream, act: impl FnOnce() -> R) -> R {
-    let Some(timing) = timing() else { return act() };
-    let watched = |id| THREAD.with(|thread| thread.watched.replace(id));
-    let outer = watched(stream.id());
-    if outer == stream.id() {
-        return act();
-    }
-    let (answer, span) = Span::around(stream, act);
-    watched(outer);
-    if let Some(span) = span {
-        yard.waits.add_wait(&yard.moves, span, timing, account());
-    }
-    answer
-}
-
-/// A copy of so many bytes was put on a lane, and takes as long as `span` where that is timed.
-pub(super) fn note_copy(yard: &Yard, span: Option<Span>, bytes: u64) {
-    if let Some((span, timing)) = span.zip(timing()) {
-        yard.waits.add_copy(&yard.moves, span, timing, account(), bytes);
-    }
-}
-
 /// A use of `slot` is about to be made that is not known yet. Its end is to be told ([`ended`]) if it was written down.
 #[inline(never)]
 pub(super) fn note(slot: &Arc<impl Rests + 'static>, access: Access) -> Option<Noted> {
@@ -240,35 +140,6 @@ pub(super) fn make_way() {
 /// An array is gone.
 pub(super) fn gone(tag: &Tag) {
     with(|recorder| recorder.lose(tag));
-}
-
-/// Runs `act` with the recorder, if there is one. `act` reaches no code that could come back here: it calls no code of the program, and
-/// what it lets go of is dropped once the recorder is not borrowed any more. So no use is lost.
-#[inline]
-fn with<R>(act: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
-    let (answer, left) = THREAD.with(|thread| {
-        let Ok(mut recorder) = thread.recorder.try_borrow_mut() else {
-            debug_assert!(false, "the recorder is asked from within");
-            return None;
-        };
-        let _held = Held::begin();
-        let recorder = recorder.as_mut()?;
-        recorder.catch_up(thread);
-        Some((act(recorder), take(&mut recorder.left)))
-    })?;
-    if let Some(yard) = &left.apart {
-        tidy(yard);
-    }
-    Some(answer)
-}
-
-/// The thread has a recorder from now on.
-fn begin_thread() {
-    THREAD.with(|thread| {
-        if let Ok(mut recorder) = thread.recorder.try_borrow_mut() {
-            recorder.get_or_insert_with(Recorder::new);
-        }
-    });
 }
 
 /// Lays the arrays of a yard side by side, after which the entry that is under way begins to count.
