@@ -161,7 +161,7 @@ unsafe fn memory_info(entrance: Entrance, free: *mut usize, total: *mut usize) -
         let answer = (driver.info)(free, total);
         if answer == CUresult::CUDA_SUCCESS
             && !Handle::is_own_call()
-            && let Some((free, total)) = free.as_mut().zip(total.as_ref().copied())
+            && let Some((total, free)) = total.as_ref().copied().zip(free.as_mut())
         {
             *free = free.saturating_add(info::idle()).min(total);
         }
