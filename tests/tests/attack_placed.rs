@@ -140,7 +140,6 @@ fn another_array_in_its_place_keeps_its_own_shape() {
         *placed.fetch_mut().unwrap() = Array::from_slice(&host, 3, &[1, 2, 3]).unwrap();
         placed.set_placement(placement).unwrap();
         assert_eq!(placed.to_vec().unwrap(), [1, 2, 3]);
-        assert!(placed.reshape(1024).unwrap_err().is_invalid_shape(), "{placement:?}");
     }
 }
 

@@ -16,10 +16,9 @@
 //! | `slot` | where an array is, and how it leaves |
 //! | `slot::coming` | how it comes |
 //! | `recorder` | what the thread knows: which entry a use is of, and whether it goes as expected |
-//! | `recorder::thread` | all that there is of a thread, and what is counted and timed by it |
+//! | `recorder::thread` | all that there is of a thread: the next uses by a known order, where a fetch sees them; what is counted and timed |
 //! | `recorder::learned` | an entry that is written down |
 //! | `recorder::followed` | an entry that goes by a known order, and makes the moves that are due |
-//! | `recorder::ahead` | the next uses by that order, where a fetch sees them |
 //! | `recorder::timetable` | those moves, and how they become better |
 //! | `recorder::pacer` | how long the work of an entry takes |
 //! | `yards` | the devices and scopes that anything is counted of: [`placed_stats`], [`placed_stats_of`], [`limit_host`] |

@@ -309,28 +309,6 @@ impl<T: Element, D: Device> Placed<T, D> {
         self.slot.take()?.ok_or_else(gone)
     }
 
-    /// The same elements under another shape, wherever they rest; nothing moves.
-    ///
-    /// # Errors
-    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if the shape does not have exactly as many elements; the array is dropped
-    /// then.
-    ///
-    /// ```
-    /// use gpucache::{Placed, prelude::*};
-    ///
-    /// let placed = Placed::new(Host::new().zeros::<f32>([2, 3])?)?.reshape([3, 2])?;
-    /// assert_eq!((placed.shape(), placed.fetch()?.shape()), (&[3, 2][..], &[3, 2][..]));
-    /// assert!(placed.reshape(7).unwrap_err().is_invalid_shape());
-    /// # Ok::<(), gpucache::Error>(())
-    /// ```
-    pub fn reshape(mut self, shape: impl Shape) -> Result<Self> {
-        // Asked once: what safe code answers the second time may be another shape.
-        let dims = shape.dims();
-        self.slot.reshape(dims)?;
-        self.dims = dims.to_vec();
-        Ok(self)
-    }
-
     /// A copy of it, placed as it is.
     ///
     /// # Errors

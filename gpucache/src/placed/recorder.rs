@@ -7,7 +7,6 @@
 //!
 //! Arrays that are made in an entry are other ones in each: they go by their number among those.
 
-mod ahead;
 mod followed;
 mod learned;
 mod pacer;

@@ -18,7 +18,7 @@ use super::moves::{PlacedStats, add};
 use super::placement::{Chosen, Placement};
 use super::recorder;
 use super::yard::{Rests, Tag, Yard};
-use crate::array::{Array, Away, Element, Room, same_elements};
+use crate::array::{Array, Away, Element, Room};
 use crate::device::{Device, Stream};
 use gpucache_engine::base::errand::Errand;
 use gpucache_engine::base::held::Held;
@@ -218,30 +218,12 @@ impl<T: Element, D: Device> Slot<T, D> {
             && !state.is_clean
             && let Some(left) = here.copy_out(&self.yard.lanes()?.outward, room, recorder::timing().is_some())?
         {
-            (state.away, state.departure) = (Some(left.copy), Some(left.fence));
-            state.is_clean = true;
-            self.moved(left.span, |stats| &mut stats.bytes_out);
+            let (away, fence, span) = left;
+            (state.away, state.departure, state.is_clean) = (Some(away), Some(fence), true);
+            self.moved(span, |stats| &mut stats.bytes_out);
             return Ok(true);
         }
         Ok(false)
-    }
-
-    /// Gives the elements another shape.
-    ///
-    /// # Errors
-    /// [`is_invalid_shape`](Error::is_invalid_shape) for a shape of another number of them; the array is as it was then.
-    pub(super) fn reshape(&self, dims: &[usize]) -> Result<()> {
-        let state = &mut *self.lock();
-        // Of the array that is there now: another one may have been put in its place by way of a guard.
-        let before = state.here.as_ref().map(|here| here.shape()).or(state.away.as_ref().map(|away| away.shape()));
-        same_elements::<T>(dims, before.ok_or_else(gone)?)?;
-        if let Some(here) = state.here.take() {
-            state.here = Some(here.reshape(dims)?);
-        }
-        if let Some(away) = &mut state.away {
-            away.reshape(dims);
-        }
-        Ok(())
     }
 
     /// Has the array leave. Returns the bytes that are free then.

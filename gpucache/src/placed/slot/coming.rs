@@ -93,13 +93,13 @@ impl<T: Element, D: Device> Slot<T, D> {
         else {
             return Ok(false);
         };
-        let Some(came) = away.copy_in(&lanes.inward, &mut room, recorder::timing().is_some())? else {
+        let Some((array, fence, span)) = away.copy_in(&lanes.inward, &mut room, recorder::timing().is_some())? else {
             return Ok(false);
         };
-        (state.here, state.arrival, state.is_clean) = (Some(came.copy), Some(came.fence), true);
+        (state.here, state.arrival, state.is_clean) = (Some(array), Some(fence), true);
         drop(state);
         self.yard.came(self.tag.bytes);
-        self.moved(came.span, |stats| &mut stats.bytes_in);
+        self.moved(span, |stats| &mut stats.bytes_in);
         self.tell("in");
         Ok(true)
     }
