@@ -19,8 +19,8 @@
 //! | add a kind of device | [`device::Backend`], [`device::Device`], [`device::VirtualMemory`] |
 //! | borrow streams and answer calls of other libraries | `device::Handle`, `device::GpuStream` (CUDA) |
 //!
-//! [`device::StreamInside`], [`device::MemoryInside`] and [`pressure::MemoryPressure`] are traits, so that a front end hands streams and
-//! memories on to its users without them.
+//! A [`device::Stream`] and a [`device::Memory`] are handed on to users of a front end. Methods that only front ends need are hidden in
+//! their documentation.
 //!
 //! # The folders, from the top
 //!

@@ -11,7 +11,7 @@ use super::driver::Driver;
 use super::streams::{self, Unknown};
 use crate::device::Stream;
 use gpucache_engine::cache::{Block, Current, Entry};
-use gpucache_engine::device::{Handle, StreamInside, process_exits};
+use gpucache_engine::device::{Handle, process_exits};
 use gpucache_engine::home::ForeignCounters;
 use gpucache_engine::pressure::retry_call;
 use gpucache_engine::record::Request;

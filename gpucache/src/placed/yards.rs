@@ -10,7 +10,6 @@ use crate::device::{Device, Memory, Stream};
 use gpucache_engine::Result;
 use gpucache_engine::base::sync::{LazyLock, Mutex, MutexGuard};
 use gpucache_engine::cache::NamedCaches;
-use gpucache_engine::device::{MemoryInside, StreamInside};
 use gpucache_engine::pressure::{MemoryPressure, on_spill};
 
 /// A device's memory, whether arrays of it are placed now or not.

@@ -7,7 +7,6 @@ use crate::device::{Device, Memory, MemoryUse, OrderUse};
 use crate::placed::{PlacedStats, placed_stats_of_memory};
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::base::table::{Align, Table};
-use gpucache_engine::device::{MemoryInside, StreamInside};
 use gpucache_engine::pressure::{Climbs, MemoryPressure};
 use gpucache_engine::range::DeviceRange;
 

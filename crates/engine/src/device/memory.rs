@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use super::meter::Meter;
 use super::unknown::UnknownWork;
 use super::virtual_memory::VirtualMemory;
-use super::{process, quota};
+use super::{every, process, quota};
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, OnceLock};
 
@@ -93,12 +93,14 @@ impl Memory {
 
     /// The host's memory for what leaves this device, made of chunks. It lasts as long as the device, as ranges give nothing back by
     /// themselves. The limit in the environment is one of the device, and does not count here.
-    pub(crate) fn host_side(&self) -> &Arc<Memory> {
+    #[doc(hidden)]
+    pub fn host_side(&self) -> &Arc<Memory> {
         self.host_side.get_or_init(|| Memory::unlimited(RangeMemory::Chunks).into())
     }
 
     /// The same, if anything ever left.
-    pub(crate) fn known_host_side(&self) -> Option<&Arc<Memory>> {
+    #[doc(hidden)]
+    pub fn known_host_side(&self) -> Option<&Arc<Memory>> {
         self.host_side.get()
     }
 
@@ -127,6 +129,12 @@ impl Memory {
         }
     }
 
+    /// The memories of all devices of the process, in the order in which their first streams came.
+    #[doc(hidden)]
+    pub fn every() -> Vec<Arc<Memory>> {
+        every::every()
+    }
+
     /// As it is, for a device that others may give work without a word.
     #[cfg(feature = "cuda")]
     pub(super) fn with_unknown_work(self, work: impl UnknownWork + 'static) -> Memory {
@@ -139,7 +147,8 @@ impl Memory {
     }
 
     /// Somebody gets an address of this memory, and does not tell on which stream it is used.
-    pub(crate) fn note_unknown_work(&self) {
+    #[doc(hidden)]
+    pub fn note_unknown_work(&self) {
         self.unknown_work.iter().for_each(|work| work.note());
     }
 
@@ -154,7 +163,8 @@ impl Memory {
         !matches!(self.range_memory, RangeMemory::Plain)
     }
 
-    pub(crate) fn meter(&self) -> &Arc<Meter> {
+    #[doc(hidden)]
+    pub fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
 
@@ -166,7 +176,8 @@ impl Memory {
     }
 
     /// How many bytes the device has, if it tells.
-    pub(crate) fn capacity(&self) -> Option<u64> {
+    #[doc(hidden)]
+    pub fn capacity(&self) -> Option<u64> {
         self.pages()?.capacity()
     }
 
@@ -184,7 +195,8 @@ impl Memory {
     }
 
     /// The most bytes that an allocation could have of the device, were nothing else held: by its size and by the limits.
-    pub(crate) fn most(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn most(&self) -> u64 {
         let capacity = self.capacity().unwrap_or(u64::MAX);
         capacity.min(self.meter.limit()).min(process::limit())
     }
@@ -198,8 +210,9 @@ impl Memory {
     }
 
     /// Names the device, for the life of the process.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn id(&self) -> u64 {
+    pub fn id(&self) -> u64 {
         self.id
     }
 

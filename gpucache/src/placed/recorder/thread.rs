@@ -15,7 +15,7 @@ use crate::placed::yard::{Tag, Yard};
 use crate::placed::yards;
 use gpucache_engine::base::held::Held;
 use gpucache_engine::cache::Entry;
-use gpucache_engine::device::{Span, StreamInside};
+use gpucache_engine::device::Span;
 use gpucache_plan::offload::Access;
 
 /// All that this room has of a thread.
