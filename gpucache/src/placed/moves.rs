@@ -139,28 +139,25 @@ impl fmt::Display for PlacedStats {
 
 /// What is counted for a device or for a scope.
 #[derive(Debug, Default)]
-pub(super) struct Moves(Mutex<Counted>);
-
-#[derive(Debug, Default)]
-pub(super) struct Counted {
-    pub(super) stats: PlacedStats,
+pub(super) struct Moves {
+    stats: Mutex<PlacedStats>,
     /// The copies that were timed; none of a scope.
-    pub(super) speed: Speed,
+    speed: Mutex<Speed>,
 }
 
 impl Moves {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Counted> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Without what is held of the host's memory.
     pub(super) fn read(&self) -> PlacedStats {
-        self.lock().stats
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes a count.
     pub(super) fn count(&self, count: impl FnOnce(&mut PlacedStats)) {
-        count(&mut self.lock().stats);
+        count(&mut self.stats.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(super) fn speed(&self) -> MutexGuard<'_, Speed> {
+        self.speed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -68,7 +68,7 @@ impl Pending {
         });
         take_over(&mut self.copies, |timed, length| {
             timed.count(device, length, |stats| &mut stats.copying);
-            device.lock().speed.note(timed.what, length);
+            device.speed().note(timed.what, length);
         });
     }
 

@@ -58,10 +58,7 @@ struct Entry {
 }
 
 /// An entry of a scope, and what its cache knows it by.
-struct Inside {
-    current: Current,
-    entry: usize,
-}
+type Inside = (Current, usize);
 
 /// The entries that are open.
 #[derive(Default)]
@@ -113,7 +110,7 @@ impl ScopeGuard {
             if Current::is_traced() {
                 cache.note_entered();
             }
-            stack.push(Some(Inside { current: Current { cache, terms }, entry }), placement)
+            stack.push(Some((Current { cache, terms }, entry)), placement)
         });
         #[cfg(feature = "tracing")]
         let guard = guard.showing(shown);
@@ -226,7 +223,7 @@ impl Stack {
 
     fn push(&self, inside: Option<Inside>, placement: Option<Placement>) -> usize {
         let mut open = self.open.borrow_mut();
-        let top = inside.as_ref().map(|inside| inside.current);
+        let top = inside.map(|(current, _)| current);
         let place = open.push(inside, placement);
         self.serve_from(open, top);
         place
@@ -237,7 +234,7 @@ impl Stack {
         let Some(left) = open.remove(place) else { return };
         let top = open.innermost();
         self.serve_from(open, top);
-        if let Some(Inside { current: Current { cache, .. }, entry }) = left {
+        if let Some((Current { cache, .. }, entry)) = left {
             cache.leave(entry);
             if Current::is_traced() {
                 cache.note_left();
@@ -260,7 +257,7 @@ impl Stack {
 
 impl Open {
     fn push(&mut self, inside: Option<Inside>, placement: Option<Placement>) -> usize {
-        let cache = inside.as_ref().map(|inside| inside.current.cache);
+        let cache = inside.map(|(current, _)| current.cache);
         let placement = placement.or_else(|| self.placement().filter(|_| cache.is_some()));
         let place = self.entries.push(Entry { inside, placement });
         if self.outermost.is_none() {
@@ -281,11 +278,11 @@ impl Open {
     /// since the outermost entry is newer than they are from now on.
     fn next_inside(&self, place: usize) -> Option<(usize, &'static Cache)> {
         let mut newer = std::iter::successors(self.entries.after(place), |&place| self.entries.after(place));
-        newer.find_map(|place| Some((place, self.entries.get(place)?.inside.as_ref()?.current.cache)))
+        newer.find_map(|place| Some((place, self.entries.get(place)?.inside?.0.cache)))
     }
 
     fn innermost(&self) -> Option<Current> {
-        self.entries.newest()?.inside.as_ref().map(|inside| inside.current)
+        self.entries.newest()?.inside.map(|(current, _)| current)
     }
 
     /// Where what is placed now rests, if a scope says it.

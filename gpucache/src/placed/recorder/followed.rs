@@ -89,7 +89,7 @@ impl Followed {
     /// Computes moves, for a link as it was measured.
     fn lay_out<R>(&mut self, compute: impl FnOnce(&mut Timetable, Option<f64>) -> R) -> R {
         let begun = Instant::now();
-        let measured = self.yard.moves.lock().speed.bytes_per_second();
+        let measured = self.yard.moves.speed().bytes_per_second();
         let answer = compute(&mut self.table, measured);
         let took = begun.elapsed();
         self.count(|stats| stats.layout_time = stats.layout_time.saturating_add(took));

@@ -18,14 +18,6 @@ use gpucache_engine::{Error, Result};
 /// long as an allocation waits for what is free in a moment. The handler may wait for this very thread.
 const HANDLER: Duration = Duration::from_millis(250);
 
-/// Where an array is that somebody asks for.
-enum Found {
-    /// On the device, or somebody has it locked, so that it is to be looked for again.
-    Here,
-    /// Away, with this shape.
-    Away(Box<[usize]>),
-}
-
 impl<T: Element, D: Device> Slot<T, D> {
     /// Has the array come for somebody who asks for it now, or waits for another thread that does. Where it is then is to be looked at.
     ///
@@ -38,7 +30,7 @@ impl<T: Element, D: Device> Slot<T, D> {
     }
 
     fn come_now(&self) -> Result<()> {
-        let Found::Away(dims) = self.find()? else { return Ok(()) };
+        let Some(dims) = self.find_away()? else { return Ok(()) };
         if self.coming.is_mine() {
             let detail = "a pressure handler fetches the array that is already being fetched";
             return Err(Error::unavailable("a fetch", detail, "have the handler use other arrays"));
@@ -66,15 +58,16 @@ impl<T: Element, D: Device> Slot<T, D> {
         }
     }
 
-    /// Where the array is. Its stream comes behind the copy by which it came.
-    fn find(&self) -> Result<Found> {
+    /// The shape of the array, if it is away. `None` if it is on the device, where its stream comes behind the copy by which it came, or if
+    /// somebody has it locked, so that it is to be looked for again.
+    fn find_away(&self) -> Result<Option<Box<[usize]>>> {
         let Some(mut state) = self.try_lock() else {
             std::thread::yield_now();
-            return Ok(Found::Here);
+            return Ok(None);
         };
         match (&state.here, &state.away) {
-            (Some(_), _) => state.arrive().map(|()| Found::Here),
-            (None, Some(away)) => Ok(Found::Away(away.shape().into())),
+            (Some(_), _) => state.arrive().map(|()| None),
+            (None, Some(away)) => Ok(Some(away.shape().into())),
             (None, None) => Err(gone()),
         }
     }
