@@ -10,7 +10,7 @@ use crate::device::{Device, Memory, Stream};
 use gpucache_engine::Result;
 use gpucache_engine::base::sync::{LazyLock, Mutex, MutexGuard};
 use gpucache_engine::cache::NamedCaches;
-use gpucache_engine::pressure::{MemoryPressure, on_spill};
+use gpucache_engine::pressure::on_spill;
 
 /// A device's memory, whether arrays of it are placed now or not.
 struct DeviceMoves {
@@ -138,5 +138,5 @@ pub fn placed_stats_of(name: impl AsRef<str>) -> Option<PlacedStats> {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn limit_host(device: &impl Device, bytes: u64) {
-    MemoryPressure::limit(&**device.stream_handle().memory().host_side(), bytes);
+    device.stream_handle().memory().host_side().set_limit(bytes);
 }

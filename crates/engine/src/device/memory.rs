@@ -45,6 +45,8 @@ pub struct Memory {
     refusal: Mutex<Option<Error>>,
     /// What the layer above keeps for the device.
     range: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// What the layer that reclaims memory keeps for the device.
+    attached: OnceLock<Box<dyn Any + Send + Sync>>,
     /// The host's memory for what leaves the device.
     host_side: OnceLock<Arc<Memory>>,
     /// Work of which nobody tells; `None` where every use is told.
@@ -124,6 +126,7 @@ impl Memory {
             range_memory,
             refusal,
             range: OnceLock::new(),
+            attached: OnceLock::new(),
             host_side: OnceLock::new(),
             unknown_work: None,
         }
@@ -185,7 +188,8 @@ impl Memory {
     ///
     /// # Errors
     /// [`is_unavailable`](Error::is_unavailable) where it does not tell how much that is, and for what is no share.
-    pub(crate) fn share(&self, share: f64) -> Result<u64> {
+    #[doc(hidden)]
+    pub fn share(&self, share: f64) -> Result<u64> {
         let refused = |detail: String, remedy| Err(Error::unavailable("a share of a device", detail, remedy));
         match self.capacity() {
             _ if !(0.0..=1.0).contains(&share) => refused(format!("it is {share}"), "give a number from 0 to 1"),
@@ -225,5 +229,10 @@ impl Memory {
     #[inline]
     pub(crate) fn range<R: Any + Send + Sync>(&self, make: impl FnOnce() -> R) -> Option<&R> {
         self.range.get_or_init(|| Box::new(make())).downcast_ref()
+    }
+
+    /// What the layer that reclaims memory keeps for the device.
+    pub(crate) fn attached<T: Any + Send + Sync + Default>(&self) -> Option<&T> {
+        self.attached.get_or_init(|| Box::<T>::default()).downcast_ref()
     }
 }
