@@ -36,7 +36,7 @@ pub use cuda::nvtx::NvtxRange;
 #[cfg(feature = "foreign")]
 pub use cuda::{Borrowed, Handle};
 #[cfg(feature = "cuda")]
-pub use cuda::{EventHandle, EventRef, GpuStream, OwnEvent, Peer, RawStream};
+pub use cuda::{EventHandle, EventRef, GpuStream, OwnEvent, Peer};
 pub use event::Event;
 pub use host::HostStream;
 pub use mark::Mark;
