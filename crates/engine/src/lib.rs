@@ -14,7 +14,7 @@
 //! | have streams follow each other's uses | [`cache::Block`], [`record::Fence`], [`record::View`] |
 //! | move bytes between a device and its host | [`device::Lane`], [`cache::Crossing`], [`device::Span`] |
 //! | limit and reclaim memory | [`pressure`], [`range::DeviceRange`] |
-//! | read statistics, and facts for a diagnosis | [`ScopeStats`], [`PlanStats`], [`cache::Known`], [`home::Facts`] |
+//! | read statistics, and facts for a diagnosis | [`ScopeStats`], [`PlanStats`], [`cache::ScopeFacts`], [`home::Facts`] |
 //! | trace a run | [`trace`] |
 //! | add a kind of device | [`device::Backend`], [`device::Device`], [`device::VirtualMemory`] |
 //! | borrow streams and answer calls of other libraries | `device::Handle`, `device::GpuStream` (CUDA) |

@@ -12,7 +12,7 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::key::{self, Key};
-use crate::record::{Place, Record, Request};
+use crate::record::{ListPlace, Record, Request};
 
 #[derive(Default)]
 pub(super) struct Lists {
@@ -113,14 +113,14 @@ impl Lists {
     }
 
     /// Where a new block of this key returns to, with a list of its own if the key had none.
-    pub(super) fn place_of(&mut self, request: &Request<'_>, stream: u64) -> Place {
+    pub(super) fn place_of(&mut self, request: &Request<'_>, stream: u64) -> ListPlace {
         // A pop that found the list empty has just been here.
         let here = self.lists.get(self.last as usize).is_some_and(|list| list.key.matches(request, stream));
         let known = if here { Some(self.last) } else { self.find(request, stream) };
         let list = known.unwrap_or_else(|| self.add(Key::new(request, stream)));
         let known = &mut self.lists[list as usize];
         (known.out, known.was_missed) = (known.out.wrapping_add(1), true);
-        Place { list, key: known.number }
+        ListPlace { list, key: known.number }
     }
 
     /// Gives a new key a list.
@@ -172,7 +172,7 @@ impl Lists {
 
     /// Whether a block that returns to this place still has its list there; it counts as returned.
     #[inline]
-    pub(super) fn expects(&mut self, place: Place) -> bool {
+    pub(super) fn expects(&mut self, place: ListPlace) -> bool {
         match self.lists.get_mut(place.list as usize) {
             Some(list) if list.number == place.key => {
                 list.out = list.out.wrapping_sub(1);

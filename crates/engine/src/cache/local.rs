@@ -14,8 +14,8 @@ use crate::home::{PlanStats, ScopeStats, Shared};
 use crate::planner::{Begin, Planner};
 use crate::pressure::demand::Told;
 use crate::pressure::reclaim::Idle;
-use crate::range::Taken;
-use crate::record::{Door, Generation, Home, Origin, Place, Record, Request};
+use crate::range::Obtained;
+use crate::record::{Door, Generation, Home, ListPlace, Origin, Record, Request};
 
 /// So many spare records are kept in any case: they take 16 KB, and spare a step with as many supplies the heap.
 const SPARES: usize = 64;
@@ -213,7 +213,7 @@ impl Local {
         let generation = if keeps { shared.generation() } else { Generation::NEVER_KEPT };
         // Blocks without memory are all alike.
         let has_list = keeps && request.bytes > 0;
-        let place = if has_list { self.lists.place_of(request, stream) } else { Place::default() };
+        let place = if has_list { self.lists.place_of(request, stream) } else { ListPlace::default() };
         record.set_home(Home { door: Some(door), generation }, place);
         shared.counters.allocated(record.bytes(), taken, matches!(record.origin, Origin::Device));
         match keeps {
@@ -389,5 +389,5 @@ pub(super) struct Fresh<'a> {
     pub(super) request: &'a Request<'a>,
     pub(super) stream: u64,
     pub(super) keeps: bool,
-    pub(super) taken: Taken,
+    pub(super) taken: Obtained,
 }

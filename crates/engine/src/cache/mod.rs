@@ -62,7 +62,7 @@ mod upkeep;
 pub use access::Crossing;
 pub use block::Block;
 pub use current::{Current, Entry};
-pub use noting::Known;
+pub use noting::ScopeFacts;
 pub use owner::Cache;
 pub use policy::{Recycle, Terms};
 pub use registry::NamedCaches;

@@ -10,12 +10,12 @@ use super::supply::{self, Supplied};
 use crate::base::error::Result;
 use crate::device::Stream;
 use crate::home::{Fact, Facts, PlanStats, Sample, ScopeStats};
-use crate::range::Taken;
+use crate::range::Obtained;
 use crate::record::{Record, Request};
 
 /// What is known of a scope on one thread.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct ScopeFacts {
     /// What is counted.
     pub stats: ScopeStats,
     /// What plans did.
@@ -38,14 +38,14 @@ pub struct Known {
 
 impl Cache {
     /// What is known of it. While another thread is inside the scope, as of its last entry.
-    pub fn known(&'static self) -> Known {
+    pub fn known(&'static self) -> ScopeFacts {
         let (stats, plans) = (self.stats(), self.plan_stats());
         let own = self.owner().map(|owner| owner.with(|local, _| local.known()));
         let (clock, limit, repeats) = own.or_else(|| self.known_from_outside()).unwrap_or((stats.entries, None, 1));
         let (facts, keeps_all) = (self.shared.facts().clone(), self.shared.keeps_all());
         let carried_now = self.shared.counters.plan.ring_blocks.get();
         let site = self.title().map(|(_, site)| site);
-        Known { stats, plans, facts, clock, repeats, keeps_all, carried_now, limit, site }
+        ScopeFacts { stats, plans, facts, clock, repeats, keeps_all, carried_now, limit, site }
     }
 
     fn known_from_outside(&'static self) -> Option<(u64, Option<u64>, u64)> {
@@ -84,7 +84,7 @@ impl Owner {
         let record = supply::from_device(stream, request, Some(**self))?;
         // Again, as above.
         self.make_allowance(stream, request)?;
-        let taken = if request.bytes > 0 { Taken::ALLOCATION } else { Taken::default() };
+        let taken = if request.bytes > 0 { Obtained::ALLOCATION } else { Obtained::default() };
         let supplied = Supplied { record, taken };
         Ok(self.adopt(stream, request, supplied, false))
     }

@@ -7,10 +7,10 @@ use super::owner::Owner;
 use crate::base::few::Few;
 use crate::device::{Stream, softly};
 use crate::home::Fact;
-use crate::planner::Growth;
+use crate::planner::RingGrowth;
 use crate::pressure::lease::{Leased, Piece};
 use crate::pressure::transit::{InNeed, Transit};
-use crate::range::{Cut, DeviceRange, Limit, Occupancy, Taken};
+use crate::range::{Cut, DeviceRange, Limit, Obtained, RangeUse};
 use crate::record::{Record, Request};
 
 /// What a ring got.
@@ -18,7 +18,7 @@ struct Grown {
     /// Where a new block begins; `None` if the last one became longer.
     address: Option<u64>,
     bytes: u64,
-    taken: Taken,
+    taken: Obtained,
 }
 
 impl Owner {
@@ -51,7 +51,7 @@ impl Owner {
         served
     }
 
-    fn grow_ring(&self, growth: &Growth) -> bool {
+    fn grow_ring(&self, growth: &RingGrowth) -> bool {
         let Some(range) = DeviceRange::of(&growth.stream) else { return false };
         // The lease is without its blocks for a moment.
         let _transit = Transit::begin();
@@ -73,7 +73,7 @@ impl Owner {
         grown.is_some()
     }
 
-    fn may_grow(&self, range: &DeviceRange, growth: &Growth) -> bool {
+    fn may_grow(&self, range: &DeviceRange, growth: &RingGrowth) -> bool {
         let may = !InNeed::is_any() && !growth.stream.is_capturing();
         may && self.allows_whole(range, growth.bytes.unwrap_or(0).max(growth.more))
     }
@@ -93,9 +93,9 @@ impl Owner {
 
 /// Lengthens the last block, or adds one. What fails leaves all as it was: the request goes beside the ring, and meets a failure of
 /// the device there.
-fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Option<Grown> {
-    let Growth { stream, more, bytes, whole, held, room } = growth;
-    let Occupancy { reserved, granule, .. } = range.occupancy();
+fn grow(range: &DeviceRange, growth: &RingGrowth, leased: &mut Option<Leased>) -> Option<Grown> {
+    let RingGrowth { stream, more, bytes, whole, held, room } = growth;
+    let RangeUse { reserved, granule, .. } = range.occupancy();
     let limit = Limit { cut: Cut::IfIdle, ..Limit::aiming_at(reserved) };
     let last = leased.as_ref().and_then(|leased| leased.pieces.last());
     if let Some(Piece { block, room: Some(room) }) = last

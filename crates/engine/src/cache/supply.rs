@@ -8,13 +8,13 @@ use crate::device::{Stream, softly};
 use crate::pressure::ask::{Ask, Asked};
 use crate::pressure::climb::insist;
 use crate::pressure::reclaim::{self, Holder, Idle};
-use crate::range::{Carved, Clearing, DeviceRange, Limit, Occupancy, Taken};
+use crate::range::{Carved, Clearing, DeviceRange, Limit, Obtained, RangeUse};
 use crate::record::{Origin, Record, Request};
 
 /// A record with memory, and what was taken from the device for it.
 pub(super) struct Supplied {
     pub(super) record: Box<Record>,
-    pub(super) taken: Taken,
+    pub(super) taken: Obtained,
 }
 
 /// What a cache has for a block from the range.
@@ -127,7 +127,7 @@ pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store, h
     let Store { spare, moves } = store;
     let bytes = request.bytes as u64;
     let (address, origin, taken) = match DeviceRange::of(stream) {
-        _ if bytes == 0 => (0, Origin::Nowhere, Taken::default()),
+        _ if bytes == 0 => (0, Origin::Nowhere, Obtained::default()),
         Some(range) => {
             let Carved { block, address, taken, .. } = carve(range, asked(stream, request, holder), moves)?;
             (address, Origin::Range(block), taken)
@@ -135,7 +135,7 @@ pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store, h
         None => {
             let plainly = Plainly { stream, bytes: request.bytes };
             let address = insist(asked(stream, request, holder), 0, &plainly)?;
-            (address, Origin::Device, Taken::ALLOCATION)
+            (address, Origin::Device, Obtained::ALLOCATION)
         }
     };
     let record = match spare {
@@ -159,7 +159,7 @@ fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> 
     if let Some(carved) = reclaimed(range, stream, bytes)? {
         return Ok(carved);
     }
-    let Occupancy { reserved, frees, .. } = range.occupancy();
+    let RangeUse { reserved, frees, .. } = range.occupancy();
     if let Some(carved) = moved(range, stream, bytes, reserved, moves) {
         return Ok(carved);
     }

@@ -8,7 +8,7 @@ use super::returns::Returns;
 use super::scope_stats::ScopeStats;
 use super::served::{Amount, InUse, ServedCounters};
 use crate::base::amounts::total;
-use crate::range::Taken;
+use crate::range::Obtained;
 
 /// The numbers behind [`ScopeStats`], written by the cache's owner alone and read by everyone.
 #[derive(Default)]
@@ -77,7 +77,7 @@ impl Counters {
     }
 
     /// Counts a block that was supplied, for which so much was taken from the device; whether it came straight from there.
-    pub(crate) fn allocated(&self, bytes: usize, taken: Taken, is_direct: bool) {
+    pub(crate) fn allocated(&self, bytes: usize, taken: Obtained, is_direct: bool) {
         self.supplied.add(1);
         self.served.supplied(bytes as u64, is_direct);
         self.misses.add(u64::from(taken.is_any()));
@@ -186,7 +186,7 @@ impl Counters {
         self.held_bytes.subtract(bytes as u64);
     }
 
-    fn took(&self, Taken { allocations, pieces }: Taken) {
+    fn took(&self, Obtained { allocations, pieces }: Obtained) {
         self.device_allocations.add(allocations);
         self.mapped_pieces.add(pieces);
     }
@@ -202,7 +202,7 @@ impl Counters {
     }
 
     /// Counts a plan's block, for which so much was taken from the device. What is needed beside it counts from now on.
-    pub(crate) fn installed(&self, bytes: u64, positions: u64, taken: Taken) {
+    pub(crate) fn installed(&self, bytes: u64, positions: u64, taken: Obtained) {
         self.took(taken);
         self.held_blocks.add(positions);
         self.held_bytes.add(bytes);
@@ -226,7 +226,7 @@ impl Counters {
     }
 
     /// Counts more memory of a ring, for which so much was taken from the device.
-    pub(crate) fn ring_grew(&self, bytes: u64, taken: Taken) {
+    pub(crate) fn ring_grew(&self, bytes: u64, taken: Obtained) {
         self.took(taken);
         self.misses.add(u64::from(taken.is_any()));
         [&self.supplied, &self.plan.grown].into_iter().for_each(|counter| counter.add(1));

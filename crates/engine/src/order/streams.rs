@@ -5,16 +5,16 @@
 use std::sync::Arc;
 
 use super::epochs::Epoch;
-use super::slot::Slot;
+use super::slot::StreamSlot;
 use super::tag::{Tag, Users};
-use super::unknown::{Moment, Unknown};
+use super::unknown::{FreeMoment, Unknown};
 use crate::base::error::{Error, Result};
 use crate::device::{Backend, Meter, Stream};
 
 /// The streams that share a range, and what each of them has waited for.
 #[derive(Debug)]
 pub(crate) struct Streams {
-    slots: Vec<Slot>,
+    slots: Vec<StreamSlot>,
     /// How often memory was freed.
     frees: u64,
     /// How often a thread came for memory.
@@ -28,9 +28,9 @@ pub(crate) struct Streams {
 
 /// A stream among those that share memory, until another one is attended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(usize);
+pub(crate) struct Member(usize);
 
-impl Place {
+impl Member {
     /// Whether the stream freed memory of this tag itself, and no other one uses it.
     #[inline]
     pub(crate) fn owns(self, tag: Tag) -> bool {
@@ -51,7 +51,7 @@ enum Means {
 }
 
 impl Means {
-    fn of(leader: &Slot, follower: &Slot, epoch: Epoch) -> Means {
+    fn of(leader: &StreamSlot, follower: &StreamSlot, epoch: Epoch) -> Means {
         match (leader.is_capturing(), follower.is_capturing()) {
             (_, true) => Means::Refused,
             (true, false) if leader.is_open(epoch) => Means::Refused,
@@ -101,7 +101,7 @@ impl Streams {
         }
     }
 
-    fn claim_of(&mut self, me: Place, slot: usize, epoch: Epoch) -> Result<()> {
+    fn claim_of(&mut self, me: Member, slot: usize, epoch: Epoch) -> Result<()> {
         let owner = &self.slots[slot];
         if owner.is_reserved && slot != me.0 {
             return Err(Error::unavailable(
@@ -117,7 +117,7 @@ impl Streams {
     ///
     /// # Errors
     /// A failure of the device.
-    pub(crate) fn claim_all(&mut self, me: Place) -> Result<()> {
+    pub(crate) fn claim_all(&mut self, me: Member) -> Result<()> {
         for slot in 0..self.slots.len() {
             match self.claim_of(me, slot, self.slots[slot].freed) {
                 // Its memory may not be used then, and what the others freed may.
@@ -139,7 +139,7 @@ impl Streams {
     /// Whether a stream may use memory of this tag at once, as far as is known: nobody does any more, or it comes behind
     /// whoever does.
     #[inline]
-    pub(crate) fn may_use(&self, me: Place, tag: Tag) -> bool {
+    pub(crate) fn may_use(&self, me: Member, tag: Tag) -> bool {
         match tag.users() {
             Users::Nobody => true,
             Users::One(slot, epoch) => self.is_behind(me, slot, epoch),
@@ -153,7 +153,7 @@ impl Streams {
     /// # Errors
     /// What the work met.
     #[inline]
-    pub(crate) fn may_use_now(&mut self, me: Place, tag: Tag) -> Result<bool> {
+    pub(crate) fn may_use_now(&mut self, me: Member, tag: Tag) -> Result<bool> {
         Ok(self.may_use(me, tag) || self.glance(tag)? && self.may_use(me, tag))
     }
 
@@ -176,7 +176,7 @@ impl Streams {
         Ok(any)
     }
 
-    fn is_behind(&self, me: Place, slot: usize, epoch: Epoch) -> bool {
+    fn is_behind(&self, me: Member, slot: usize, epoch: Epoch) -> bool {
         let owner = &self.slots[slot];
         let mine = &self.slots[me.0];
         // What the same queue does next comes behind.
@@ -209,19 +209,19 @@ impl Streams {
 
     /// The calling thread works on `stream`: ends its open epoch if another one asked for that.
     #[inline]
-    pub(crate) fn attend(&mut self, stream: &Stream) -> Place {
+    pub(crate) fn attend(&mut self, stream: &Stream) -> Member {
         self.visits += 1;
         let place = self.slot(stream);
         self.slots[place].attend();
         if self.slots[place].take_wish() {
             self.end_epochs(place);
         }
-        Place(place)
+        Member(place)
     }
 
     /// Ends the epoch of `stream` now: what is put on it later is none that others wait for with what is there.
     pub(crate) fn seal(&mut self, stream: &Stream) {
-        let Place(place) = self.attend(stream);
+        let Member(place) = self.attend(stream);
         self.end_epochs(place);
     }
 
@@ -254,7 +254,7 @@ impl Streams {
     }
 
     /// What was freed at this moment or before is used by no work of which nobody tells.
-    pub(crate) fn settled(&self) -> Moment {
+    pub(crate) fn settled(&self) -> FreeMoment {
         self.unknown.settled()
     }
 
@@ -265,7 +265,7 @@ impl Streams {
 
     /// What is pending was waited for in vain, as for a stream that waits for the host: nobody does again until it is done.
     pub(crate) fn give_up(&mut self) {
-        self.slots.iter_mut().for_each(Slot::give_up);
+        self.slots.iter_mut().for_each(StreamSlot::give_up);
         self.unknown.give_up();
     }
 
@@ -277,7 +277,7 @@ impl Streams {
 
     /// What is pending was not done in a moment.
     pub(crate) fn were_slow(&mut self) {
-        self.slots.iter_mut().for_each(Slot::was_slow);
+        self.slots.iter_mut().for_each(StreamSlot::was_slow);
     }
 
     /// Whether some stream's work uses free memory, as far as is known, whose end can be asked for.
@@ -348,7 +348,7 @@ impl Streams {
         self.retire();
         let place = self.slots.iter().position(|slot| slot.stream.is_none()).unwrap_or(self.slots.len());
         if place == self.slots.len() {
-            self.slots.push(Slot::default());
+            self.slots.push(StreamSlot::default());
         }
         self.slots[place].begin(stream);
         place

@@ -10,7 +10,7 @@ use crate::device::Stream;
 use crate::home::Shared;
 use crate::pressure::lease::{Leased, Piece};
 use crate::pressure::transit::Transit;
-use crate::range::{self, Carved, Taken};
+use crate::range::{self, Carved, Obtained};
 use crate::record::{ArenaId, Door, DropPath, Generation, Record};
 
 /// The block in which the plans lie.
@@ -24,7 +24,7 @@ pub(super) struct Arena {
 #[derive(Default)]
 pub(super) struct Escaped {
     /// By arena and position: its memory, and its generation.
-    places: HashMap<(ArenaId, u32), (range::Block, Generation)>,
+    places: HashMap<(ArenaId, u32), (range::RangeBlock, Generation)>,
     /// Waits before what outlived its entry is taken out of an arena again: that costs the arena, and a layout.
     waits: Backoff,
 }
@@ -49,10 +49,10 @@ impl Planner {
         shared: &Shared,
         found: Option<Carved>,
         bytes: u64,
-    ) -> Option<range::Block> {
+    ) -> Option<range::RangeBlock> {
         let (block, base, taken) = match found {
             Some(Carved { block, address, taken, .. }) => (Some(block), address, taken),
-            None => (None, 0, Taken::default()),
+            None => (None, 0, Obtained::default()),
         };
         let Some(stream) = self.plans.stream().filter(|_| self.plans.bytes() == bytes).cloned() else {
             return block;
@@ -104,7 +104,7 @@ impl Planner {
     }
 
     /// The memory of what was live in an arena that was vacated, by position.
-    pub(crate) fn note_escaped(&mut self, shared: &Shared, arena: ArenaId, places: Vec<(u32, range::Block)>) {
+    pub(crate) fn note_escaped(&mut self, shared: &Shared, arena: ArenaId, places: Vec<(u32, range::RangeBlock)>) {
         let generation = shared.generation();
         let own = |(position, block)| ((arena, position), (block, generation));
         self.escaped.places.extend(places.into_iter().map(own));

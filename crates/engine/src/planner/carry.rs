@@ -12,10 +12,10 @@ use super::Planner;
 use super::backoff::Backoff;
 use crate::device::Stream;
 use crate::home::Shared;
-use crate::record::{ArenaId, DropPath, Record, Request, Stack};
+use crate::record::{ArenaId, DropPath, Record, RecordStack, Request};
 use gpucache_plan::entries::{Envelope, Ring, Turns};
 use shortening::Shortening;
-pub(crate) use size::Growth;
+pub(crate) use size::RingGrowth;
 use size::{LOOK_IN, PATIENCE};
 use worth::Worth;
 
@@ -26,7 +26,7 @@ pub(super) struct Carry {
     /// So many bytes may be in use in the arena before it has to be noted how much is, with what is in use in the ring now. Far
     /// below 0 where that is not known.
     slack: i64,
-    records: Stack,
+    records: RecordStack,
     ring: Ring,
     /// Names the ring among all arenas.
     id: Option<ArenaId>,
@@ -62,7 +62,7 @@ impl Default for Carry {
         Carry {
             path: DropPath::NOBODYS,
             slack: UNKNOWN,
-            records: Stack::default(),
+            records: RecordStack::default(),
             ring: Ring::default(),
             id: None,
             wanted: None,
@@ -166,7 +166,7 @@ impl Carry {
     }
 
     /// All records that wait for their next use. They are the caller's to drop.
-    pub(super) fn take_records(&mut self) -> Stack {
+    pub(super) fn take_records(&mut self) -> RecordStack {
         std::mem::take(&mut self.records)
     }
 }

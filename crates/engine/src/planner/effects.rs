@@ -8,7 +8,7 @@ use crate::device::Stream;
 use crate::home::{Deviations, Sample};
 use crate::pressure::lease::Leased;
 use crate::pressure::transit::Transit;
-use crate::record::{ArenaId, Stack};
+use crate::record::{ArenaId, RecordStack};
 use gpucache_plan::entries::Evicted;
 
 use super::refused::Refused;
@@ -35,7 +35,7 @@ pub(crate) struct Effects {
     /// What is behind so many bytes of the ring goes back to the range.
     pub(crate) shorten: Option<u64>,
     /// To be dropped.
-    pub(crate) records: Vec<Stack>,
+    pub(crate) records: Vec<RecordStack>,
     /// To be dropped after all else.
     pub(crate) streams: Vec<Stream>,
     pub(crate) may_trim: Option<Trim>,

@@ -49,12 +49,12 @@ use std::mem::offset_of;
 
 use crate::device::Stream;
 use crate::home::Shared;
-use crate::record::{ArenaId, Door, DropPath, Stack};
+use crate::record::{ArenaId, Door, DropPath, RecordStack};
 use gpucache_plan::entries::Cursor;
 
 use arena::{Arena, Escaped};
 use carry::Carry;
-pub(crate) use carry::Growth;
+pub(crate) use carry::RingGrowth;
 #[cfg(feature = "tracing")]
 pub(crate) use effects::News;
 pub(crate) use effects::{Begin, Effects, Trim, Vacated};
@@ -72,7 +72,7 @@ use watch::Watch;
 pub(crate) struct Planner {
     hot: Hot,
     carry: Carry,
-    entry: Entry,
+    entry: EntryState,
     plans: Plans,
     arena: Option<Arena>,
     escaped: Escaped,
@@ -103,7 +103,7 @@ struct Hot {
     /// As many bytes may be in use by the plan before that is to be noted.
     room: u64,
     /// Records for what the cursor serves.
-    records: Stack,
+    records: RecordStack,
     /// Where records return to.
     door: Option<&'static Door>,
     /// The stream that is served.
@@ -119,7 +119,7 @@ const _: () = assert!(offset_of!(Hot, cursor) == 64 && offset_of!(Planner, hot) 
 
 /// What happened in the entry that is under way.
 #[derive(Default)]
-struct Entry {
+struct EntryState {
     /// Counts entries; 0 for none.
     number: u64,
     /// Whether a plan serves it, or did until its arena was needed elsewhere.
@@ -145,7 +145,7 @@ impl Default for Hot {
             fast_path: DropPath::NOBODYS,
             base: 0,
             room: 0,
-            records: Stack::default(),
+            records: RecordStack::default(),
             door: None,
             stream: NO_STREAM,
             arena: None,
@@ -158,7 +158,7 @@ impl Planner {
     /// Begins an entry.
     pub(crate) fn begin(&mut self, shared: &Shared) -> Begin {
         let number = self.entry.number + 1;
-        self.entry = Entry { number, ..Entry::default() };
+        self.entry = EntryState { number, ..EntryState::default() };
         self.learning.begin(self.plans.is_empty());
         if shared.lease.live() == 0 {
             self.plans.predict(&mut self.hot.cursor);

@@ -58,12 +58,12 @@ use range::{Range, RangeError};
 
 pub use clearing::Clearing;
 pub(crate) use cut::Cut;
-pub(crate) use fit::Block;
+pub(crate) use fit::RangeBlock;
 pub(crate) use gather::Limit;
-pub(crate) use ordered::{Carved, Taken};
+pub(crate) use ordered::{Carved, Obtained};
 pub use patience::Patience;
-pub(crate) use room::Room;
-pub use shared::{DeviceRange, Occupancy};
+pub(crate) use room::GrowthRoom;
+pub use shared::{DeviceRange, RangeUse};
 pub(crate) use short::{await_elsewhere, devices_but, give_back_elsewhere};
 pub(crate) use trim::trim_all;
 
@@ -71,7 +71,7 @@ pub(crate) use trim::trim_all;
 use {
     crate::device::{Pages, Unfinished},
     range::{Backing, Stats},
-    spans::{Span, SpanState},
+    spans::{RangeSpan, SpanState},
 };
 
 /// Every block starts at a multiple of this many bytes, and its size is rounded up to one.

@@ -5,7 +5,7 @@
 
 use super::fit::EVERY_SPAN;
 use super::range::Backing;
-use super::{Block, Range, RangeError};
+use super::{Range, RangeBlock, RangeError};
 use crate::base::error::{Error, Result};
 use crate::device::{Pages, Source, Stream};
 use crate::order::{Streams, Tag};
@@ -13,28 +13,28 @@ use crate::order::{Streams, Tag};
 /// Memory carved out of a range.
 #[derive(Debug)]
 pub(crate) struct Carved {
-    pub(crate) block: Block,
+    pub(crate) block: RangeBlock,
     pub(crate) address: u64,
     /// Handles that were mapped for it, and unmapped elsewhere.
     pub(crate) calls: u64,
-    pub(crate) taken: Taken,
+    pub(crate) taken: Obtained,
 }
 
 /// How often the device was asked for memory, and gave it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct Obtained {
     /// Calls of its allocator.
     pub(crate) allocations: u64,
     /// Pieces of memory mapped.
     pub(crate) pieces: u64,
 }
 
-impl Taken {
+impl Obtained {
     /// One allocation.
-    pub(crate) const ALLOCATION: Taken = Taken { allocations: 1, pieces: 0 };
+    pub(crate) const ALLOCATION: Obtained = Obtained { allocations: 1, pieces: 0 };
 
     pub(crate) fn is_any(self) -> bool {
-        self != Taken::default()
+        self != Obtained::default()
     }
 }
 
@@ -79,7 +79,7 @@ impl Ordered {
         before.into_iter().for_each(|backend| self.streams.let_go(backend));
     }
 
-    pub(super) fn free(&mut self, stream: &Stream, block: Block) {
+    pub(super) fn free(&mut self, stream: &Stream, block: RangeBlock) {
         let tag = self.streams.free(stream);
         self.range.free(block, tag);
     }
@@ -160,7 +160,7 @@ impl Ordered {
             &mut Range<Source>,
             &dyn Fn(Tag) -> bool,
             &dyn Fn(Tag) -> bool,
-        ) -> Result<Option<Block>, RangeError<Error>>,
+        ) -> Result<Option<RangeBlock>, RangeError<Error>>,
     ) -> Result<Moved<Carved>> {
         let Ordered { range, streams, .. } = self;
         let me = streams.attend(stream);
@@ -180,10 +180,10 @@ impl Ordered {
     }
 
     /// A block for which so many handles were mapped, and unmapped.
-    pub(super) fn carved(&self, block: Block, mapped: u64, unmapped: u64) -> Carved {
+    pub(super) fn carved(&self, block: RangeBlock, mapped: u64, unmapped: u64) -> Carved {
         let taken = match self.range.backing {
-            Backing::Span => Taken { allocations: 0, pieces: mapped },
-            Backing::Chunks => Taken { allocations: mapped, pieces: 0 },
+            Backing::Span => Obtained { allocations: 0, pieces: mapped },
+            Backing::Chunks => Obtained { allocations: mapped, pieces: 0 },
         };
         Carved { address: self.range.pages().address(block.offset()), block, calls: mapped + unmapped, taken }
     }

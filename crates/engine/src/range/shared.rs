@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, TryLockError, Weak};
 use super::fit::EVERY_SPAN;
 use super::ordered::{Carved, Ordered};
 use super::patience::{LONG, SHORT, patiently};
-use super::{Block, Limit, Range, Room};
+use super::{GrowthRoom, Limit, Range, RangeBlock};
 use crate::base::error::Result;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Memory, Source, Stream};
@@ -21,7 +21,7 @@ use crate::order::{Epoch, Streams, Unknown};
 pub struct DeviceRange {
     inner: Mutex<Ordered>,
     /// Blocks that came back while another thread had the lock; it is held for a moment only.
-    late: Mutex<Vec<(Stream, Block)>>,
+    late: Mutex<Vec<(Stream, RangeBlock)>>,
     has_late: AtomicBool,
 }
 
@@ -43,7 +43,7 @@ const FREES_PER_CALL: u64 = 16;
 
 /// How much of a range is in use, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Occupancy {
+pub struct RangeUse {
     /// Held from the device.
     pub reserved: u64,
     /// In blocks.
@@ -167,7 +167,7 @@ impl DeviceRange {
     /// # Errors
     /// As for [`gather`](DeviceRange::gather).
     pub(crate) fn exchange(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
-        let Occupancy { reserved, live, peak_live, frees, exchanged, granule, .. } = self.occupancy();
+        let RangeUse { reserved, live, peak_live, frees, exchanged, granule, .. } = self.occupancy();
         let due = peak_live.max(live.saturating_add(bytes));
         // Where there is little memory, blocks and pages are of like size, and lie apart by whole pages.
         let aim = due.saturating_add((due / APART_SHARE).max(APART_GRANULES * granule));
@@ -191,7 +191,7 @@ impl DeviceRange {
         bytes: u64,
         room: u64,
         limit: Limit,
-    ) -> Result<Option<(Carved, u64, Room)>> {
+    ) -> Result<Option<(Carved, u64, GrowthRoom)>> {
         let Some(room) = self.inner().range.open_room(bytes, room) else { return Ok(None) };
         match self.grow_in(stream, &room, None, bytes, limit) {
             Ok(Some((carved, bytes))) => Ok(Some((carved, bytes, room))),
@@ -210,8 +210,8 @@ impl DeviceRange {
     pub(crate) fn grow_in(
         &self,
         stream: &Stream,
-        room: &Room,
-        block: Option<&Block>,
+        room: &GrowthRoom,
+        block: Option<&RangeBlock>,
         bytes: u64,
         limit: Limit,
     ) -> Result<Option<(Carved, u64)>> {
@@ -231,24 +231,24 @@ impl DeviceRange {
     }
 
     /// Nothing grows in a room any more: its addresses are the next one's, once nothing lies there.
-    pub(crate) fn close_room(&self, room: Room) {
+    pub(crate) fn close_room(&self, room: GrowthRoom) {
         self.inner().range.close_room(room);
     }
 
     /// Takes a block apart that `stream` orders: each of `pieces`, given by its offset in the block and its bytes,
     /// becomes a block; the rest is free. Pieces are in order, apart from each other and within the block, at multiples
     /// of 256. The first that is not so ends them: only those before it are returned, one block each.
-    pub(crate) fn split(&self, stream: &Stream, block: Block, pieces: &[(u64, u64)]) -> Vec<Block> {
+    pub(crate) fn split(&self, stream: &Stream, block: RangeBlock, pieces: &[(u64, u64)]) -> Vec<RangeBlock> {
         let inner = &mut *self.inner();
         let tag = inner.streams.free(stream);
         inner.range.split(block, pieces, tag)
     }
 
     /// What is reserved, and in use.
-    pub fn occupancy(&self) -> Occupancy {
+    pub fn occupancy(&self) -> RangeUse {
         let inner = self.inner();
         let stats = inner.range.stats();
-        Occupancy {
+        RangeUse {
             reserved: stats.reserved,
             live: stats.live,
             peak_live: stats.peak_live,
@@ -273,7 +273,7 @@ impl DeviceRange {
     }
 
     /// Takes memory back that `stream` orders. Never waits: where another thread has the lock, that one takes it.
-    pub(crate) fn free(&self, stream: &Stream, block: Block) {
+    pub(crate) fn free(&self, stream: &Stream, block: RangeBlock) {
         match self.inner.try_lock() {
             Ok(mut inner) => inner.free(stream, block),
             Err(TryLockError::Poisoned(inner)) => inner.into_inner().free(stream, block),

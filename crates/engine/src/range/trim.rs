@@ -11,7 +11,7 @@ use super::shared::memories;
 use super::{DeviceRange, Range};
 use crate::base::error::Result;
 use crate::device::{Memory, Source};
-use crate::order::{Due, Moment};
+use crate::order::{Due, FreeMoment};
 
 /// Kept of a device whose range a trim is to leave alone.
 const EVERYTHING: u64 = u64::MAX;
@@ -22,7 +22,7 @@ struct Left {
     /// Work of streams.
     to_streams: bool,
     /// Work of which nobody tells, on memory that was freed until this moment.
-    to_unknown: Option<Moment>,
+    to_unknown: Option<FreeMoment>,
 }
 
 const NOBODY: Left = Left { to_streams: false, to_unknown: None };
@@ -126,7 +126,7 @@ impl DeviceRange {
     }
 
     /// How far unknown work is that may use what was freed until `moment`. Has its end marked where that is due.
-    fn settle_now(&self, moment: Moment) -> Result<Settling> {
+    fn settle_now(&self, moment: FreeMoment) -> Result<Settling> {
         let due = self.inner().streams.unknown.due(moment)?;
         let (work, marked) = match due {
             Due::Nothing => return Ok(Settling::Done),

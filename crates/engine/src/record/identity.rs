@@ -13,7 +13,7 @@ pub(crate) struct Generation(u64);
 
 /// The list of a key, to which the key's blocks return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ListPlace {
     pub(crate) list: u32,
     /// The key's number; 0 for a block that returns to no list.
     pub(crate) key: u64,

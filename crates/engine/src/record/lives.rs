@@ -74,7 +74,7 @@ impl Record {
     }
 
     /// Lets a record of an arena go its own way: from now on it has memory of the range.
-    pub(crate) fn leave_arena(&mut self, block: range::Block, generation: Generation) {
+    pub(crate) fn leave_arena(&mut self, block: range::RangeBlock, generation: Generation) {
         self.origin = Origin::Range(block);
         self.home.generation = generation;
     }

@@ -45,9 +45,9 @@ use crate::base::sync::OnceLock;
 
 pub(crate) use drop_path::DropPath;
 pub use fence::Fence;
-pub(crate) use identity::{ArenaId, Generation, Place};
+pub(crate) use identity::{ArenaId, Generation, ListPlace};
 pub use outcome::{Failure, Outcome};
-pub(crate) use record::{Dims, Origin, Record, Stack};
+pub(crate) use record::{Dims, Origin, Record, RecordStack};
 pub use request::Request;
 pub use view::View;
 

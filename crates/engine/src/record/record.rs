@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 use super::drop_path::DropPath;
-use super::identity::{ArenaId, Place};
+use super::identity::{ArenaId, ListPlace};
 use super::last_write::LastWrite;
 use super::uses::Uses;
 use super::view::View;
@@ -23,7 +23,7 @@ pub(crate) struct Record {
     pub(crate) bytes: usize,
     /// A [`DropPath`].
     pub(super) path: AtomicU64,
-    /// The record under it in a [`Stack`].
+    /// The record under it in a [`RecordStack`].
     pub(super) below: Option<Box<Record>>,
     /// Its position in the plan that serves it.
     pub(super) position: u32,
@@ -60,7 +60,7 @@ const _: () = assert!(size_of::<Record>() == 256 && std::mem::offset_of!(Record,
 pub(crate) enum Origin {
     /// Back to the stream's backend.
     Device,
-    Range(range::Block),
+    Range(range::RangeBlock),
     /// It is a position in an arena.
     Arena(ArenaId),
     /// It has none, or somebody else has it.
@@ -79,7 +79,7 @@ pub(crate) struct Dims {
 
 /// Records without memory, the one that came last on top: its lines are the likeliest to be in the processor's cache.
 #[derive(Default)]
-pub(crate) struct Stack(Option<Box<Record>>);
+pub(crate) struct RecordStack(Option<Box<Record>>);
 
 /// Dimensions kept in place: as many as any array of a model has; a record with them is four lines of the processor's cache.
 const INLINE: usize = 8;
@@ -158,11 +158,11 @@ impl Record {
 
     /// The place in its home's lists, for a record of no arena.
     #[inline]
-    pub(crate) fn place(&self) -> Place {
-        Place { list: self.list, key: self.key }
+    pub(crate) fn place(&self) -> ListPlace {
+        ListPlace { list: self.list, key: self.key }
     }
 
-    pub(crate) fn set_home(&mut self, home: Home, place: Place) {
+    pub(crate) fn set_home(&mut self, home: Home, place: ListPlace) {
         (self.home, self.list, self.key) = (home, place.list, place.key);
     }
 
@@ -182,7 +182,7 @@ impl Record {
     }
 }
 
-impl Stack {
+impl RecordStack {
     #[inline]
     pub(crate) fn push(&mut self, mut record: Box<Record>) {
         let nothing = std::mem::replace(&mut record.below, self.0.take());
@@ -213,7 +213,7 @@ impl Stack {
     }
 }
 
-impl Drop for Stack {
+impl Drop for RecordStack {
     fn drop(&mut self) {
         // One by one, not one within the other.
         while self.pop().is_some() {}

@@ -9,12 +9,12 @@ use crate::planner::Planner;
 use crate::planner::backoff::Pace;
 use crate::planner::effects::{Effects, Vacated};
 use crate::pressure::transit::Transit;
-use crate::range::Taken;
+use crate::range::Obtained;
 use crate::record::{ArenaId, DropPath};
 
 /// More memory that a ring is to have.
 #[derive(Clone, Debug)]
-pub(crate) struct Growth {
+pub(crate) struct RingGrowth {
     pub(crate) stream: Stream,
     /// What the last block lacks at its end.
     pub(crate) more: u64,
@@ -50,7 +50,7 @@ const MOST_REGIONS: usize = 8;
 
 impl Planner {
     /// What the ring has to grow by for the request that it could not serve, if that may be tried.
-    pub(crate) fn wanted_growth(&mut self, shared: &Shared) -> Option<Growth> {
+    pub(crate) fn wanted_growth(&mut self, shared: &Shared) -> Option<RingGrowth> {
         let wanted = self.carry.wanted?;
         let stream = self.plans.stream().filter(|_| self.may_grow())?.clone();
         let (in_use, all) = (self.in_use(shared, wanted), self.held(shared));
@@ -72,7 +72,7 @@ impl Planner {
             lacking => own.max(lacking),
         };
         let bytes = (wanted <= left).then_some(own);
-        Some(Growth { stream, more, bytes, whole, held, room })
+        Some(RingGrowth { stream, more, bytes, whole, held, room })
     }
 
     /// Whether the ring may become larger in this entry.
@@ -127,7 +127,7 @@ impl Planner {
     }
 
     /// The ring's last block got so many bytes more, for which so much was taken from the device.
-    pub(crate) fn ring_grew(&mut self, shared: &Shared, bytes: u64, taken: Taken) {
+    pub(crate) fn ring_grew(&mut self, shared: &Shared, bytes: u64, taken: Obtained) {
         let last = self.carry.ring.regions().saturating_sub(1);
         self.carry.ring.lengthen(last, bytes);
         self.carry.shortening.note_growth(self.entry.number, self.carry.ring.bytes());
@@ -135,7 +135,7 @@ impl Planner {
     }
 
     /// The ring has another block from now on, its first one if it had none.
-    pub(crate) fn add_to_ring(&mut self, shared: &Shared, address: u64, bytes: u64, taken: Taken) {
+    pub(crate) fn add_to_ring(&mut self, shared: &Shared, address: u64, bytes: u64, taken: Obtained) {
         if self.carry.id.is_none() {
             let id = ArenaId::next();
             self.carry.id = Some(id);

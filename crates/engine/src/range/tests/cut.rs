@@ -1,7 +1,7 @@
 //! Long handles of which a block needs a part.
 
 use super::super::handles::IdleHandle;
-use super::super::{Block, Cut, Limit, Range, Tag};
+use super::super::{Cut, Limit, Range, RangeBlock, Tag};
 use super::device::{Device, GRANULE};
 use super::failure::{consistent, picture};
 
@@ -11,7 +11,7 @@ const LONG: u64 = 64;
 const MEMORY: u64 = 1 << 40;
 
 /// So many blocks side by side, each in handles as long as it gets by then: the last ones in one each.
-fn blocks(number: usize) -> (Range<Device>, Vec<Block>) {
+fn blocks(number: usize) -> (Range<Device>, Vec<RangeBlock>) {
     let mut range = Range::span(Device::new(MEMORY), MEMORY);
     let blocks: Vec<_> = (0..number).map(|_| range.allocate(LONG * GRANULE).unwrap()).collect();
     let last = blocks.last().unwrap().offset();
@@ -19,7 +19,7 @@ fn blocks(number: usize) -> (Range<Device>, Vec<Block>) {
     (range, blocks)
 }
 
-fn free(range: &mut Range<Device>, blocks: impl IntoIterator<Item = Block>) {
+fn free(range: &mut Range<Device>, blocks: impl IntoIterator<Item = RangeBlock>) {
     blocks.into_iter().for_each(|block| assert_eq!(range.free(block, Tag::NOBODY), LONG * GRANULE));
 }
 

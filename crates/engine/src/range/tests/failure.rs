@@ -7,7 +7,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{Backing, Block, Cut, Limit, Range, Span, SpanState, Stats, Tag};
+use super::super::{Backing, Cut, Limit, Range, RangeBlock, RangeSpan, SpanState, Stats, Tag};
 use super::device::{Device, GRANULE};
 use super::model::{CAPACITY, by_address};
 use super::properties::{Op, granules, ops, over, pieces};
@@ -16,7 +16,7 @@ use super::properties::{Op, granules, ops, over, pieces};
 const MOST: usize = 24;
 
 /// Everything about a range that a failed allocation may not change.
-pub(super) fn picture(range: &Range<Device>) -> (Vec<Span>, Stats, Vec<(u64, u64)>) {
+pub(super) fn picture(range: &Range<Device>) -> (Vec<RangeSpan>, Stats, Vec<(u64, u64)>) {
     let stats = Stats { map_calls: 0, unmap_calls: 0, peak_reserved: 0, ..range.stats() };
     let mapped = range.pages().mapped.iter().map(|(offset, bytes)| (*offset, *bytes)).collect();
     (by_address(range), stats, mapped)
@@ -33,7 +33,7 @@ pub(super) fn consistent(range: &Range<Device>) {
     assert_eq!(backed, range.stats().reserved);
 }
 
-fn live(spans: &[Span]) -> Vec<Span> {
+fn live(spans: &[RangeSpan]) -> Vec<RangeSpan> {
     spans.iter().filter(|span| span.state == SpanState::Live).copied().collect()
 }
 
@@ -42,7 +42,7 @@ fn run(backing: Backing, granule: u64, ops: &[Op], fails: std::ops::Range<u64>) 
     let mut range = over(backing, Device { granule, ..Device::new(CAPACITY) });
     let can_roll_back = fails.end.saturating_sub(fails.start) <= 1;
     range.pages.fails = fails;
-    let mut blocks: Vec<Block> = Vec::new();
+    let mut blocks: Vec<RangeBlock> = Vec::new();
     for op in ops {
         let (before, unmaps) = (picture(&range), range.stats().unmap_calls);
         match *op {
@@ -109,7 +109,7 @@ proptest! {
 
 /// A range over `addresses` with a block, a hole of 8 granules, 4 free ones, another hole of 8, and a block that ends
 /// at `end`.
-fn two_holes(addresses: u64, end: u64) -> (Range<Device>, [Block; 2]) {
+fn two_holes(addresses: u64, end: u64) -> (Range<Device>, [RangeBlock; 2]) {
     let mut range = Range::span(Device::new(addresses), addresses);
     let mut next = |granules| range.allocate(granules * GRANULE).unwrap();
     let (first, hole, middle, other) = (next(4), next(8), next(4), next(8));

@@ -1,6 +1,6 @@
 //! Large blocks out of fragmented memory: where the pages come from, and what stays.
 
-use super::super::{Backing, Block, Limit, Range, RangeError, SpanState, Tag};
+use super::super::{Backing, Limit, Range, RangeBlock, RangeError, SpanState, Tag};
 use super::device::{Device, GRANULE, Refusal};
 use super::failure::{consistent, picture};
 use super::model::by_address;
@@ -9,7 +9,7 @@ use super::properties::range;
 const MEMORY: u64 = 64 * GRANULE;
 
 /// 12 places of 2 granules each, every other one free, and the blocks in between. A handle is 1 granule.
-fn fragmented() -> (Range<Device>, Vec<Block>) {
+fn fragmented() -> (Range<Device>, Vec<RangeBlock>) {
     let mut range = range(Backing::Span, MEMORY);
     let blocks: Vec<_> = (0..12).map(|_| range.allocate(2 * GRANULE).unwrap()).collect();
     let (free, pinned): (Vec<_>, Vec<_>) =

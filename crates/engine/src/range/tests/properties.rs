@@ -12,7 +12,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{ALIGN, Backing, Block, Cut, Limit, Range, RangeError, Tag};
+use super::super::{ALIGN, Backing, Cut, Limit, Range, RangeBlock, RangeError, Tag};
 use super::device::{Device, GRANULE, Refusal};
 use super::model::{CAPACITY, Model};
 
@@ -93,7 +93,7 @@ pub(super) fn granules() -> impl Strategy<Value = u64> {
 struct Pair {
     range: Range<Device>,
     model: Model,
-    blocks: Vec<Block>,
+    blocks: Vec<RangeBlock>,
 }
 
 impl Pair {
@@ -124,7 +124,7 @@ impl Pair {
         let got = self.range.allocate(bytes);
         let after = self.range.pages();
         if let Some(offset) = best {
-            assert_eq!(got.as_ref().map(Block::offset), Ok(offset), "best fit for {bytes} bytes");
+            assert_eq!(got.as_ref().map(RangeBlock::offset), Ok(offset), "best fit for {bytes} bytes");
             assert_eq!(after.calls, before.calls, "a call though mapped memory fits");
         } else if self.model.backing == Backing::Span {
             self.expect_growth(bytes, &got, least, &before);
@@ -141,14 +141,20 @@ impl Pair {
     }
 
     /// Takes in a block that was asked for as one of `bytes`.
-    fn take(&mut self, block: Block, bytes: u64) {
+    fn take(&mut self, block: RangeBlock, bytes: u64) {
         let rounded = bytes.max(1).next_multiple_of(ALIGN);
         assert_eq!(self.range.fit.bytes(&block), Some(rounded));
         self.model.take(self.range.pages(), block.offset(), rounded);
         self.blocks.push(block);
     }
 
-    fn expect_growth(&self, bytes: u64, got: &Result<Block, RangeError<Refusal>>, least: Option<u64>, before: &Device) {
+    fn expect_growth(
+        &self,
+        bytes: u64,
+        got: &Result<RangeBlock, RangeError<Refusal>>,
+        least: Option<u64>,
+        before: &Device,
+    ) {
         let mapped = self.range.pages().used() - before.used();
         match (got, least) {
             (Ok(_), Some(least)) => {

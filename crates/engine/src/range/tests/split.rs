@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{ALIGN, Backing, Block, Range, SpanState, Tag};
+use super::super::{ALIGN, Backing, Range, RangeBlock, SpanState, Tag};
 use super::device::{Device, GRANULE};
 use super::model::by_address;
 use super::properties::{Cuts, cuts, pieces, range};
@@ -10,7 +10,11 @@ use super::properties::{Cuts, cuts, pieces, range};
 const MEMORY: u64 = 64 * GRANULE;
 
 /// A block of `granules` granules: behind it what is free, before it another block, or free memory too.
-fn beside_free(backing: Backing, granules: u64, is_after_free: bool) -> (Range<Device>, Block, Option<Block>) {
+fn beside_free(
+    backing: Backing,
+    granules: u64,
+    is_after_free: bool,
+) -> (Range<Device>, RangeBlock, Option<RangeBlock>) {
     let mut range = range(backing, MEMORY);
     let whole = range.allocate((granules + 4) * GRANULE).unwrap();
     range.free(whole, Tag::NOBODY);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::super::{ALIGN, Backing, Block, Limit, Range};
+use super::super::{ALIGN, Backing, Limit, Range, RangeBlock};
 use super::device::{Device, GRANULE, Refusal};
 use super::model::Model;
 use super::properties::range;
 use crate::device::{Device as _, Memory, Stream, Virtual};
-use crate::order::{Place, Streams};
+use crate::order::{Member, Streams};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -39,7 +39,7 @@ struct Program {
     model: Model,
     streams: Streams,
     handles: Vec<Stream>,
-    blocks: Vec<(Block, u64, usize)>,
+    blocks: Vec<(RangeBlock, u64, usize)>,
     /// Who used memory last, by 256 bytes, since it was mapped or all was known to be done.
     users: BTreeMap<u64, usize>,
 }
@@ -54,7 +54,7 @@ impl Program {
 
     fn allocate(&mut self, stream: usize, bytes: u64, gathers: bool) {
         let Program { range, streams, handles, .. } = self;
-        let me: Place = streams.attend(&handles[stream]);
+        let me: Member = streams.attend(&handles[stream]);
         let may_use = |tag| streams.may_use(me, tag);
         let found = match gathers {
             true => range.gather(bytes, Limit::at(MEMORY), may_use, |_| false).unwrap_or(None),
