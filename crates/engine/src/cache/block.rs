@@ -10,6 +10,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use super::owner::Cache;
 use super::{current, supply, traced};
 use crate::base::error::Result;
 use crate::base::held::assert_nothing_held;
@@ -17,7 +18,7 @@ use crate::base::held::assert_nothing_held;
 use crate::base::sync::OnceLock;
 use crate::device::Stream;
 use crate::range::Clearing;
-use crate::record::{Fence, Outcome, Record, Request};
+use crate::record::{Door, Fence, Outcome, Record, Request};
 #[cfg(feature = "cuda")]
 use crate::record::{Origin, View};
 
@@ -325,40 +326,54 @@ fn give_back(record: Box<Record>) {
     }
 }
 
+/// Who gets a dropped record that goes back by no plan.
+enum WayBack {
+    /// The innermost scope, which served it.
+    Here(&'static Cache),
+    /// Its uses on other streams end first, or a device is told.
+    Care,
+    /// The cache that served it, wherever that is. A trace is told.
+    Home(&'static Door),
+    /// Nobody: its memory is released. A trace is told.
+    Nobody,
+}
+
+impl WayBack {
+    #[inline(always)]
+    fn of(record: &Record) -> WayBack {
+        match (current::keeping_untraced(), record.home().door) {
+            _ if record.needs_care() => WayBack::Care,
+            (Some(cache), Some(door)) if std::ptr::eq(cache.door(), door) => WayBack::Here(cache),
+            (_, Some(door)) => WayBack::Home(door),
+            (_, None) => WayBack::Nobody,
+        }
+    }
+}
+
 #[inline(never)]
 fn give_back_unplanned(record: Box<Record>) {
     // A scope may end a plan by it, of which a subscriber is told.
     assert_nothing_held();
-    if record.needs_care() {
-        return give_back_with_care(record);
-    }
-    if let Some(record) = current::give_back(record) {
-        give_back_beside(record);
+    match WayBack::of(&record) {
+        WayBack::Here(cache) => current::owner(cache).put(record),
+        WayBack::Care => give_back_with_care(record),
+        WayBack::Home(door) => {
+            traced::freed(&record);
+            door.take_back(record);
+        }
+        WayBack::Nobody => {
+            traced::freed(&record);
+            drop(record);
+        }
     }
 }
 
-/// There are reservations that it was used in, or others use it.
+/// Reservations that it was used in keep it. Otherwise the device is told, and its cache ends its uses.
 #[cold]
 #[inline(never)]
 fn give_back_with_care(record: Box<Record>) {
-    if let Some(record) = keep(record) {
-        traced::freed(&record);
-        give_back_home(record);
-    }
-}
-
-/// No scope keeps blocks, or it is another one's, or a trace is on, or was.
-#[inline(never)]
-fn give_back_beside(record: Box<Record>) {
+    let Some(record) = keep(record) else { return };
     traced::freed(&record);
-    if let Some(record) = current::take_back_beside(record) {
-        give_back_home(record);
-    }
-}
-
-/// It is of another scope than the innermost one, or of none.
-#[inline]
-fn give_back_home(record: Box<Record>) {
     if record.stream().watches() {
         record.stream().taken_back(record.address, record.bytes);
     }

@@ -119,14 +119,9 @@ pub(super) fn refused(error: Error, request: &Request<'_>) -> Error {
 /// What the plan of the innermost scope expects next, if this is it; nothing while a trace is on.
 #[inline(always)]
 pub(super) fn serve_planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
-    serve_by_plan(PLANNING.get()?, stream, dims, bytes)
-}
-
-/// The cache has to stand in `PLANNING` or `CURRENT`.
-#[inline(always)]
-fn serve_by_plan(cache: &'static Cache, stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
-    // SAFETY: a cache that stands in `PLANNING` or `CURRENT` was entered by this thread, which so owns it, and serving a position
-    // touches plain data alone, which comes back to no cache.
+    let cache = PLANNING.get()?;
+    // SAFETY: a cache that stands in `PLANNING` was entered by this thread, which so owns it, and serving a position touches plain
+    // data alone, which comes back to no cache.
     unsafe { cache.local.owned(|local| local.planner.serve(&cache.shared, stream, dims, bytes)) }
 }
 
@@ -135,53 +130,23 @@ fn serve_by_plan(cache: &'static Cache, stream: &Stream, dims: &[usize], bytes: 
 #[inline(always)]
 pub(super) fn take_back_planned(record: Box<Record>) -> Option<Box<Record>> {
     let Some(cache) = PLANNING.get() else { return Some(record) };
-    take_back_by_plan(cache, record)
-}
-
-/// The cache has to stand in `PLANNING` or `CURRENT`.
-#[inline(always)]
-fn take_back_by_plan(cache: &'static Cache, record: Box<Record>) -> Option<Box<Record>> {
-    // SAFETY: a cache that stands in `PLANNING` or `CURRENT` was entered by this thread, which so owns it, and taking a position
-    // back touches plain data alone: the record goes on a stack, and is not dropped.
+    // SAFETY: a cache that stands in `PLANNING` was entered by this thread, which so owns it, and taking a position back touches
+    // plain data alone: the record goes on a stack, and is not dropped.
     unsafe { cache.local.owned(|local| local.planner.take_back(&cache.shared, record)) }
 }
 
-/// Takes back what the innermost scope served, if a trace that is on, or was, let nothing stand in `KEEPING`; hands out any other
-/// record.
+/// The cache of the innermost scope, if it keeps blocks and no trace is on.
 #[inline(always)]
-pub(super) fn take_back_beside(record: Box<Record>) -> Option<Box<Record>> {
-    let Some(current) = CURRENT.get() else { return Some(record) };
-    let record = match current.planning() {
-        Some(cache) => take_back_by_plan(cache, record)?,
-        None => record,
-    };
-    give_back_to(current.keeping(), record)
-}
-
-/// Takes back what the innermost scope served; hands out any other record.
-#[inline]
-pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
-    give_back_to(KEEPING.get(), record)
+pub(super) fn keeping_untraced() -> Option<&'static Cache> {
+    KEEPING.get()
 }
 
 /// The proof for one call. The cache has to stand in `KEEPING` or `CURRENT`.
 #[inline(always)]
-fn owner(cache: &'static Cache) -> Owner {
+pub(super) fn owner(cache: &'static Cache) -> Owner {
     // SAFETY: a cache that stands in `KEEPING` or `CURRENT` was entered by this thread, which so owns it, and the proof is gone when
     // the one call that it is made for returns, before a guard of the thread can leave the scope.
     unsafe { Owner::assume(cache) }
-}
-
-/// The cache has to stand in `KEEPING` or `CURRENT`.
-#[inline(always)]
-fn give_back_to(keeping: Option<&'static Cache>, record: Box<Record>) -> Option<Box<Record>> {
-    match keeping {
-        Some(cache) if record.returns_to(cache.door()) => {
-            owner(cache).put(record);
-            None
-        }
-        _ => Some(record),
-    }
 }
 
 /// An entry of a scope, to be told from others.
@@ -237,14 +202,7 @@ pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Option<Result<
     KEEPING.get().map(|cache| owner(cache).allocate(stream, request))
 }
 
-/// What the plan of the innermost scope expects next, if this is it, where [`allocate`] has none.
-#[inline(always)]
-pub(super) fn planned_beside(stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
-    serve_by_plan(CURRENT.get()?.planning()?, stream, request.dims, request.bytes)
-}
-
-/// What that does not serve: from the innermost scope, or straight from the device where there is none.
-#[inline(always)]
+/// A record for a request that [`allocate`] has none for: from the innermost scope, or straight from the device where there is none.
 pub(super) fn find_beside(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
     let Some(current) = CURRENT.get() else { return supply::from_device(stream, request, None) };
     let owner = owner(current.cache);

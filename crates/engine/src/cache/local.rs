@@ -11,7 +11,7 @@ use super::policy::{Recycle, Terms, Use};
 use super::supply::{Moves, Store};
 use crate::device::{Stream, WeakStream};
 use crate::home::{PlanStats, ScopeStats, Shared};
-use crate::planner::{Begin, Planner};
+use crate::planner::{Begin, Planner, Resolved};
 use crate::pressure::demand::Told;
 use crate::pressure::reclaim::Idle;
 use crate::range::Obtained;
@@ -95,29 +95,32 @@ impl Local {
         }
     }
 
-    /// What a plan expects next, or a hit if there is no plan to go by, unless the cache was invalidated meanwhile.
+    /// A block from the lists if there is no plan to go by, unless the cache was invalidated meanwhile.
     #[inline]
-    pub(super) fn serve(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
-        if shared.is_stale() {
-            return None;
-        }
-        match self.planner.is_serving(stream.id()) {
-            true => self.planner.serve_expected(shared, request, stream),
-            false => self.hit(shared, request, stream.id()),
-        }
+    pub(super) fn serve(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
+        let is_listed = !shared.is_stale() && !self.planner.is_serving(stream);
+        if is_listed { self.hit(shared, request, stream) } else { None }
     }
 
-    /// Once what other threads returned has been taken in: what the plan has a place for, else a hit; neither where the plan's
-    /// ring is to grow for it.
-    pub(super) fn pop(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
+    /// What the plan has for a request, or else the lists. While blocks are on their way back it is not settled what there is: the
+    /// lists are not asked then, and of the plan the expected position alone.
+    pub(super) fn resolve(
+        &mut self,
+        shared: &Shared,
+        request: &Request<'_>,
+        stream: &Stream,
+        is_settled: bool,
+    ) -> Resolved {
         if shared.is_stale() {
-            return None;
+            return Resolved::Nothing;
         }
-        let planned = self.planner.serve_any(shared, request, stream);
-        if planned.is_some() || self.planner.wants_growth() {
-            return planned;
+        if self.planner.is_serving(stream.id()) {
+            match self.planner.resolve(shared, request, stream, is_settled) {
+                Resolved::Nothing => {}
+                resolved => return resolved,
+            }
         }
-        self.hit(shared, request, stream.id())
+        if is_settled { self.hit(shared, request, stream.id()).into() } else { Resolved::Nothing }
     }
 
     /// A block from the lists.

@@ -40,19 +40,12 @@ impl Cache {
     /// What is known of it. While another thread is inside the scope, as of its last entry.
     pub fn known(&'static self) -> ScopeFacts {
         let (stats, plans) = (self.stats(), self.plan_stats());
-        let own = self.owner().map(|owner| owner.with(|local, _| local.known()));
-        let (clock, limit, repeats) = own.or_else(|| self.known_from_outside()).unwrap_or((stats.entries, None, 1));
+        let own = self.briefly(|owner| owner.with(|local, _| local.known()));
+        let (clock, limit, repeats) = own.unwrap_or((stats.entries, None, 1));
         let (facts, keeps_all) = (self.shared.facts().clone(), self.shared.keeps_all());
         let carried_now = self.shared.counters.plan.ring_blocks.get();
         let site = self.title().map(|(_, site)| site);
         ScopeFacts { stats, plans, facts, clock, repeats, keeps_all, carried_now, limit, site }
-    }
-
-    fn known_from_outside(&'static self) -> Option<(u64, Option<u64>, u64)> {
-        let owner = self.hold_unless_entered()?;
-        let known = owner.with(|local, _| local.known());
-        owner.exit();
-        Some(known)
     }
 }
 

@@ -23,6 +23,7 @@ use crate::device::Stream;
 use crate::home::ForeignCounters;
 use crate::home::hold::{Duties, Hold};
 use crate::home::{Fact, Shared, Visit};
+use crate::planner::Resolved;
 use crate::pressure::{age, limits};
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
@@ -146,11 +147,6 @@ impl Cache {
         self.is_mine().then_some(Owner { cache: self, stays_here: PhantomData })
     }
 
-    /// Has the calling thread own the cache, if no thread is inside the scope. Waits for others that hold it for a moment.
-    pub(super) fn try_to_hold(&self) -> bool {
-        self.local.hold_unless_entered(claim_token())
-    }
-
     /// A drop by a thread that is not inside the scope: at once if nobody is, else when the owner looks.
     #[cold]
     fn give_back_from_outside(&'static self, record: Box<Record>) {
@@ -246,18 +242,13 @@ impl Owner {
         unsafe { self.cache.local.depth() }
     }
 
-    /// Has the next [`exit`](Owner::exit) undo all entries at once.
+    /// Has the next [`exit_after`](Owner::exit_after) undo all entries at once.
     pub(super) fn make_last(self) {
         // SAFETY: the thread owns the cache as long as it has this `Owner`, and one entry is left, by which it still does.
         unsafe { self.cache.local.set_depth(1) };
     }
 
-    /// Undoes one entry or hold.
-    pub(super) fn exit(self) {
-        self.exit_after(|_| ());
-    }
-
-    /// The same once `act` is done, also where that panics.
+    /// Undoes one entry or hold once `act` is done, also where that panics.
     pub(super) fn exit_after(self, act: impl FnOnce(&Owner)) {
         let last = || {
             act(&self);
@@ -275,7 +266,7 @@ impl Owner {
     /// A block from the lists, else from where the device's memory is kept.
     #[inline]
     pub(super) fn allocate(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-        match self.with(|local, shared| local.serve(shared, request, stream)) {
+        match self.with(|local, shared| local.serve(shared, request, stream.id())) {
             Some(record) => Ok(record),
             None => self.supply(stream, request),
         }
@@ -284,15 +275,16 @@ impl Owner {
     /// As [`allocate`](Owner::allocate), once the lists have nothing or there is a plan to go by.
     #[inline(never)]
     fn supply(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+        match self.resolve(stream, request) {
+            Resolved::Record(record) => return Ok(record),
+            Resolved::RingIsShort => {
+                if let Some(record) = self.grow_and_carry(stream, request) {
+                    return Ok(record);
+                }
+            }
+            Resolved::Nothing => {}
+        }
         stream.check_kept()?;
-        if self.shared.is_behind() {
-            self.catch_up();
-        }
-        self.take_deferred();
-        let kept = self.with(|local, shared| local.pop(shared, request, stream));
-        if let Some(record) = kept.or_else(|| self.carry(stream, request)) {
-            return Ok(record);
-        }
         let is_new = self.with(|local, _| local.watch(stream));
         if is_new && stream.captures_unannounced() {
             return Err(supply::unannounced());
@@ -303,6 +295,23 @@ impl Owner {
         // Again, as a handler of the program may have allocated in the scope meanwhile.
         self.make_allowance(stream, request)?;
         Ok(self.adopt(stream, request, supplied, true))
+    }
+
+    /// What the scope has for a request. Asks twice only where blocks came back that were not taken in.
+    fn resolve(&self, stream: &Stream, request: &Request<'_>) -> Resolved {
+        let is_settled = !self.shared.is_behind() && self.with(|local, _| local.deferred.is_empty());
+        match self.with(|local, shared| local.resolve(shared, request, stream, is_settled)) {
+            Resolved::Nothing if !is_settled => {}
+            resolved => return resolved,
+        }
+        self.settle();
+        self.with(|local, shared| local.resolve(shared, request, stream, true))
+    }
+
+    /// Takes in what came back, by other threads and by other streams.
+    pub(super) fn settle(&self) {
+        self.catch_up();
+        self.take_deferred();
     }
 
     /// Takes a supplied record into account.

@@ -7,7 +7,7 @@ use super::owner::Owner;
 use crate::base::few::Few;
 use crate::device::{Stream, softly};
 use crate::home::Fact;
-use crate::planner::RingGrowth;
+use crate::planner::{Resolved, RingGrowth};
 use crate::pressure::lease::{Leased, Piece};
 use crate::pressure::transit::{InNeed, Transit};
 use crate::range::{Cut, DeviceRange, Limit, Obtained, RangeUse};
@@ -22,24 +22,19 @@ struct Grown {
 }
 
 impl Owner {
-    /// What is carried, if the ring has just had no room for the request: once it has grown, or else a hit.
-    #[inline]
-    pub(super) fn carry(&self, stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
-        if self.with(|local, _| local.planner.wants_growth()) { self.grow_and_carry(stream, request) } else { None }
-    }
-
+    /// Serves a request for which the ring has no room: once the ring has grown, or from the lists.
     #[cold]
-    fn grow_and_carry(&self, stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
-        let growth = self.with(|local, shared| local.planner.wanted_growth(shared));
+    pub(super) fn grow_and_carry(&self, stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
+        let growth = self.with(|local, shared| local.planner.wanted_growth(shared, request.bytes as u64));
         let has_grown = growth.is_some_and(|growth| self.grow_ring(&growth));
         self.note(Fact::RingGrew, u64::from(has_grown), 0);
         self.note_holding();
         let carried = self.with(|local, shared| {
-            let carried = if has_grown { local.planner.carry(shared, request, stream) } else { None };
-            if carried.is_none() {
-                local.planner.carry_aside(shared, request.bytes as u64);
+            if has_grown && let Resolved::Record(record) = local.planner.carry(shared, request, stream) {
+                return Some(record);
             }
-            carried
+            local.planner.carry_aside(shared, request.bytes as u64);
+            None
         });
         // A ring that was given up serves the request as memory of the range.
         self.perform(self.with(|local, _| local.planner.take_effects()));

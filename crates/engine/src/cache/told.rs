@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::owner::{Cache, claim_token};
+use super::owner::{Cache, Owner, claim_token};
 use crate::home::{PlanStats, ScopeStats};
 use crate::pressure::Climbs;
 
@@ -38,10 +38,7 @@ impl Cache {
     /// Has peaks be what is in use now: at once, or where another thread is inside, when that one leaves.
     pub(super) fn reset_peaks(&'static self) {
         self.shared.ask_for_reset();
-        if let Some(owner) = self.hold_unless_entered() {
-            owner.catch_up();
-            owner.exit();
-        }
+        self.briefly(Owner::catch_up);
     }
 
     /// Serves the calling thread from now on.

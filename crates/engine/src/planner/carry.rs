@@ -8,8 +8,8 @@ mod shortening;
 mod size;
 mod worth;
 
-use super::Planner;
 use super::backoff::Backoff;
+use super::{Planner, Resolved};
 use crate::device::Stream;
 use crate::home::Shared;
 use crate::record::{ArenaId, DropPath, Record, RecordStack, Request};
@@ -30,8 +30,6 @@ pub(super) struct Carry {
     ring: Ring,
     /// Names the ring among all arenas.
     id: Option<ArenaId>,
-    /// What a request lacks that was not served.
-    wanted: Option<u64>,
     /// Waits before more memory is asked for again.
     waits: Backoff,
     /// Entries since what the plans carry is known.
@@ -65,7 +63,6 @@ impl Default for Carry {
             records: RecordStack::default(),
             ring: Ring::default(),
             id: None,
-            wanted: None,
             waits: Backoff::default(),
             entries: 0,
             lately: 0,
@@ -101,12 +98,6 @@ impl Carry {
         self.ring.begin();
         self.served_before = self.ring.served();
         self.path = self.id.filter(|_| !is_noted).map_or(DropPath::NOBODYS, DropPath::of_arena);
-    }
-
-    /// Another request comes.
-    #[inline]
-    pub(super) fn forget_wanted(&mut self) {
-        self.wanted = None;
     }
 
     /// Another entry goes by the plan.
@@ -222,28 +213,26 @@ impl Planner {
         Some(record)
     }
 
-    /// Serves a request whose position was stepped over from the ring. If that has no room, `None`: it may grow then
-    /// ([`wanted_growth`](Planner::wanted_growth)), and be asked again.
-    pub(crate) fn carry(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
+    /// Serves a request whose position was stepped over from the ring.
+    pub(crate) fn carry(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Resolved {
         let bytes = request.bytes as u64;
         let served = self.carry.ring.serve_anywhere(bytes);
         let Some((id, (slot, address))) = self.carry.id.zip(served) else {
-            self.carry.wanted = Some(bytes);
-            return None;
+            return if self.carry.entries > PATIENCE { Resolved::RingIsShort } else { Resolved::Nothing };
         };
         let before = shared.ring.live();
         let live = before + bytes;
         if !shared.ring.insist(before, live) {
             self.carry.ring.take_back(slot);
             self.lose_ring(shared);
-            return None;
+            return Resolved::Nothing;
         }
         let mut record = self.carry.records.pop().unwrap_or_else(|| Record::of_arena(stream, self.hot.door, id));
         record.serve_position(request.bytes, address, slot);
         record.shape.assign(request.dims);
         self.note_use(shared);
         self.note(shared, &mut record, request);
-        Some(record)
+        Resolved::Record(record)
     }
 
     /// Takes back what the ring served.
@@ -259,11 +248,5 @@ impl Planner {
     /// Whether the record is one that the ring served.
     pub(super) fn is_carried(&self, record: &Record) -> bool {
         record.arena().is_some_and(|arena| Some(arena) == self.carry.id)
-    }
-
-    /// Whether the ring had no room for the request that was asked for last.
-    #[inline]
-    pub(crate) fn wants_growth(&self) -> bool {
-        self.carry.wanted.is_some() && self.carry.entries > PATIENCE
     }
 }

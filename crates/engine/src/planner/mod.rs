@@ -64,6 +64,7 @@ use footprint::{Footprint, Trimming};
 use noting::Noted;
 use plans::Plans;
 pub(crate) use refused::Refused;
+pub(crate) use serve::Resolved;
 use watch::Watch;
 
 /// Plans, the cursor of the active one, and what was learned for the next ones.

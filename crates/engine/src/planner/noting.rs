@@ -35,13 +35,12 @@ impl Planner {
         under_way.or(log).map_or(1, Log::rounds)
     }
 
-    /// An allocation came where the plan expected this position.
-    pub(super) fn note_odd_at(&mut self, deviation: Option<Deviation>, request: &Request<'_>, position: usize) {
-        match deviation {
-            None => {}
-            Some(Deviation::Blocked { .. }) => self.note_odd(request, position, true),
-            Some(_) => self.note_odd(request, position, false),
+    /// An allocation came where the plan expected this position. Counts how it deviates; not at all if it was planned to go beside.
+    pub(super) fn note_deviation(&mut self, deviation: Option<Deviation>, request: &Request<'_>, position: usize) {
+        if let Some(deviation) = deviation {
+            self.note_odd(request, position, matches!(deviation, Deviation::Blocked { .. }));
         }
+        self.count(deviation, request.bytes as u64);
     }
 
     /// The same of one that deviates, or whose place `is_blocked`.

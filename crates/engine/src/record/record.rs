@@ -5,12 +5,12 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
+use super::Home;
 use super::drop_path::DropPath;
 use super::identity::{ArenaId, ListPlace};
 use super::last_write::LastWrite;
 use super::uses::Uses;
 use super::view::View;
-use super::{Door, Home};
 use crate::base::sync::{Mutex, OnceLock};
 use crate::device::Stream;
 use crate::range;
@@ -135,13 +135,6 @@ impl Record {
 
     pub(crate) fn home(&self) -> Home {
         self.home
-    }
-
-    /// Whether it returns by this door.
-    #[inline(always)]
-    pub(crate) fn returns_to(&self, door: &Door) -> bool {
-        // As addresses: one comparison, none of which is a door's if there is none.
-        self.home.door.map_or(std::ptr::null(), std::ptr::from_ref) == std::ptr::from_ref(door)
     }
 
     /// The arena in which it has a position.

@@ -49,9 +49,8 @@ const FOLD: u64 = 3;
 const MOST_REGIONS: usize = 8;
 
 impl Planner {
-    /// What the ring has to grow by for the request that it could not serve, if that may be tried.
-    pub(crate) fn wanted_growth(&mut self, shared: &Shared) -> Option<RingGrowth> {
-        let wanted = self.carry.wanted?;
+    /// What the ring has to grow by for a request of so many bytes that it could not serve, if that may be tried.
+    pub(crate) fn wanted_growth(&mut self, shared: &Shared, wanted: u64) -> Option<RingGrowth> {
         let stream = self.plans.stream().filter(|_| self.may_grow())?.clone();
         let (in_use, all) = (self.in_use(shared, wanted), self.held(shared));
         let left = room(in_use).saturating_sub(all);
@@ -85,7 +84,6 @@ impl Planner {
     /// A request of so many bytes, which the ring had no room for, goes beside the ring. The ring is given up if the scope would have far too
     /// much memory then. The range can serve the request from what was idle in the ring.
     pub(crate) fn carry_aside(&mut self, shared: &Shared, bytes: u64) {
-        self.carry.wanted = None;
         self.carry.ring.pass();
         self.entry.aside += 1;
         if !self.carry.is_there() {
@@ -157,7 +155,7 @@ impl Planner {
         if let Some(leased) = shared.ring.end() {
             self.effects.vacated.push(Vacated { leased, arena, live, transit });
         }
-        (self.carry.path, self.carry.wanted) = (DropPath::NOBODYS, None);
+        self.carry.path = DropPath::NOBODYS;
         (self.carry.lately, self.carry.look_in) = (0, LOOK_IN);
         self.look_again();
         self.trimming.note_spare(shared.counters.times_taken());
