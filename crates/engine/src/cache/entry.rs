@@ -205,7 +205,7 @@ impl Owner {
 fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
     // Pages that are idle move before any are added.
     let gather = || softly(|| range.gather(stream, bytes, Limit { aim: 0, most, cut: Cut::OrWait })).ok().flatten();
-    let release = || reclaim::release_idle(supply::idle_for(range, stream, bytes), stream.memory_id(), 0);
+    let release = || reclaim::release_idle(supply::idle_for(&range.occupancy(), stream, bytes), stream.memory_id(), 0);
     gather().or_else(|| if release() > 0 { gather() } else { None })
 }
 

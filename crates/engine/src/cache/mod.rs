@@ -14,14 +14,13 @@
 //! | `entry` | the beginning and the end of an entry |
 //! | `upkeep` | invalidation, the end of a thread or a name, giving memory back |
 //! | `brief` | a cache that is held for a moment |
-//! | `deferred`, `resume` | blocks that came back while other streams may still use them |
+//! | `deferred` | blocks that came back while other streams may still use them |
 //! | `local` | the owner's side, as one |
 //! | `lists`, `key` | idle blocks by key |
 //! | `policy` | what a scope keeps: pure |
 //! | `supply` | the steps of a supply |
 //! | `traced` | what a trace is told |
 //! | `noting` | what is noted for a diagnosis |
-//! | `looks` | when an entry's end looks at something |
 //! | `open` | what the open entries of a scope say |
 //! | `heard` | what a subscriber of `tracing` is told |
 //! | `told` | what whoever asks is told: statistics, and whose the cache is |
@@ -43,14 +42,12 @@ mod heard;
 mod key;
 mod lists;
 mod local;
-mod looks;
 mod noting;
 mod open;
 mod owner;
 mod policy;
 #[cfg(any(feature = "cuda", test))]
 mod reservation;
-mod resume;
 mod ring;
 mod supply;
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
-use super::local::{Fresh, Local, Put};
+use super::local::{Local, Put};
 use super::policy::Terms;
 use super::supply::{self, Supplied};
 use crate::base::error::Result;
@@ -57,7 +57,7 @@ impl Deref for Owner {
 impl Cache {
     /// A new one, which lives as long as the process.
     pub(super) fn leak() -> &'static Cache {
-        let local = Hold::new(Local::default());
+        let local = Hold::new(Local::new());
         let (name, thread) = (Mutex::default(), Mutex::default());
         let new = Cache { shared: Shared::new(), local, door: Door::new(), name, thread };
         let cache: &'static Cache = Box::leak(Box::new(new));
@@ -316,16 +316,15 @@ impl Owner {
 
     /// Takes a supplied record into account.
     pub(super) fn adopt(&self, stream: &Stream, request: &Request<'_>, supplied: Supplied, keeps: bool) -> Box<Record> {
-        let Supplied { mut record, taken } = supplied;
+        let mut supplied = supplied;
         self.shared.devices().note(stream.memory_id());
-        if taken.is_any() {
+        if supplied.taken.is_any() {
             age::tick();
             self.note(Fact::Taken, 1, request.bytes as u64);
         }
-        let fresh = Fresh { record: &mut record, request, stream: stream.id(), keeps, taken };
-        self.with(|local, shared| local.adopt(self.cache.door(), shared, fresh));
+        self.with(|local, shared| local.adopt(shared, self.cache.door(), request, &mut supplied, keeps));
         self.note_holding();
-        record
+        supplied.record
     }
 
     /// Takes a block back.

@@ -38,29 +38,6 @@ impl Member {
     }
 }
 
-/// What brings a stream behind an epoch of another one that is not known to be complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Means {
-    /// A query of the epoch's event, if it has one, or else a wait.
-    QueryOrWait,
-    /// A wait alone, for an event that was recorded before the other stream's capture began: a captured stream is not queried.
-    Wait,
-    /// None: the one that waits is captured and can wait for nothing outside, or the event would become a part of the other's
-    /// graph.
-    Refused,
-}
-
-impl Means {
-    fn of(leader: &StreamSlot, follower: &StreamSlot, epoch: Epoch) -> Means {
-        match (leader.is_capturing(), follower.is_capturing()) {
-            (_, true) => Means::Refused,
-            (true, false) if leader.is_open(epoch) => Means::Refused,
-            (true, false) => Means::Wait,
-            (false, false) => Means::QueryOrWait,
-        }
-    }
-}
-
 impl Streams {
     /// For streams of the device whose calls `meter` counts.
     pub(crate) fn new(meter: Arc<Meter>) -> Streams {
@@ -320,11 +297,15 @@ impl Streams {
         if is_behind || leader.is_complete(epoch) {
             return Ok(());
         }
-        match Means::of(leader, follower, epoch) {
-            Means::Refused => return Err(captured()),
-            Means::Wait => {}
+        match (leader.is_capturing(), follower.is_capturing()) {
+            // It can wait for nothing outside.
+            (_, true) => return Err(captured()),
+            // The event would become a part of the leader's graph.
+            (true, false) if leader.is_open(epoch) => return Err(captured()),
+            // The event was recorded before the capture began. A captured stream is not queried.
+            (true, false) => {}
             // What is complete by that has no event to wait for any more.
-            Means::QueryOrWait => {
+            (false, false) => {
                 leader.ask(epoch, &self.meter)?;
             }
         }

@@ -33,13 +33,6 @@ impl RangeBlock {
 /// Leaves none of the free spans that fit out.
 pub(super) const EVERY_SPAN: usize = usize::MAX;
 
-/// An end of the range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    Low,
-    High,
-}
-
 #[derive(Debug)]
 pub(super) struct Fit {
     pub(super) spans: Spans,
@@ -110,10 +103,10 @@ impl Fit {
         Ok(None)
     }
 
-    /// Of all free spans of at least `bytes` whose tag `accepts`, the front of the lowest, or the end of the highest.
+    /// Of all free spans of at least `bytes` whose tag `accepts`, the front of the lowest, or the end of the highest if it `is_high`.
     pub(super) fn allocate_at(
         &mut self,
-        side: Side,
+        is_high: bool,
         bytes: u64,
         accepts: impl Fn(&Node) -> bool,
     ) -> Option<RangeBlock> {
@@ -127,14 +120,14 @@ impl Fit {
         .chain(tail)
         {
             let node = self.spans.at(id);
-            let is_better = |(_, other): &(u32, u64)| (node.offset > *other) == (side == Side::High);
+            let is_better = |(_, other): &(u32, u64)| (node.offset > *other) == is_high;
             if best.as_ref().is_none_or(is_better) && accepts(node) {
                 best = Some((id, node.offset));
             }
         }
         let (id, offset) = best?;
         let length = self.spans.at(id).bytes;
-        let offset = if side == Side::High { offset + length - bytes } else { offset };
+        let offset = if is_high { offset + length - bytes } else { offset };
         Some(self.carve(id, offset, bytes))
     }
 

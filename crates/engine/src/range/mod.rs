@@ -65,6 +65,7 @@ pub use patience::Patience;
 pub(crate) use room::GrowthRoom;
 pub use shared::{DeviceRange, RangeUse};
 pub(crate) use short::{await_elsewhere, devices_but, give_back_elsewhere};
+pub(crate) use supply::Reused;
 pub(crate) use trim::trim_all;
 
 #[cfg(test)]

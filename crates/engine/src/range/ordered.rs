@@ -5,6 +5,7 @@
 
 use super::fit::EVERY_SPAN;
 use super::range::Backing;
+use super::shared::RangeUse;
 use super::{Range, RangeBlock, RangeError};
 use crate::base::error::{Error, Result};
 use crate::device::{Pages, Source, Stream};
@@ -38,21 +39,9 @@ impl Obtained {
     }
 }
 
-/// What came of an attempt for which pages may move.
-pub(super) enum Moved<T> {
-    Done(Option<T>),
-    /// Nothing: pages are to move that work may use of which nobody tells.
-    Unsettled,
-}
-
-/// What becomes of an attempt if pages are to move that unknown work may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unsettled {
-    /// It ends, so that the work can be waited for.
-    IsAsked,
-    /// It does without those pages.
-    IsLeft,
-}
+/// What carves a block out of a range, given what its stream may use at once and what nobody uses.
+pub(super) type Carve<'a> = dyn Fn(&mut Range<Source>, &dyn Fn(Tag) -> bool, &dyn Fn(Tag) -> bool) -> Result<Option<RangeBlock>, RangeError<Error>>
+    + 'a;
 
 /// Free spans that a supply looks at for one that the stream may use at once. More of them find memory where many streams share a
 /// range, at a question to the device for each stream whose memory is met; the range looks at all before it grows.
@@ -120,9 +109,12 @@ impl Ordered {
         if let Some(carved) = self.reuse(stream, bytes, EVERY_SPAN)? {
             return Ok(carved);
         }
-        match self.carve(stream, Unsettled::IsAsked, |range, may_use, _| range.extend(bytes, may_use).map(Some))? {
-            Moved::Done(Some(carved)) => Ok(carved),
-            Moved::Done(None) | Moved::Unsettled => Err(exhausted(bytes, self.range.pages())),
+        match self.carve(stream, false, &|range, may_use, _| range.extend(bytes, may_use).map(Some)) {
+            Ok(Some(carved)) => Ok(carved),
+            Err(RangeError::Pages(error)) => Err(error),
+            Ok(None) | Err(RangeError::Exhausted { .. } | RangeError::Unsettled) => {
+                Err(exhausted(bytes, self.range.pages()))
+            }
         }
     }
 
@@ -150,33 +142,40 @@ impl Ordered {
         self.extend(stream, bytes)
     }
 
-    /// What `carve` makes of the range, given what `stream` may use of it at once and what nobody uses, with the calls that
-    /// it took.
+    /// What `carve` makes of the range for `stream`, with the calls that it took. If it `leaves_unsettled`, pages stay that unknown work
+    /// may use.
     pub(super) fn carve(
         &mut self,
         stream: &Stream,
-        unsettled: Unsettled,
-        carve: impl FnOnce(
-            &mut Range<Source>,
-            &dyn Fn(Tag) -> bool,
-            &dyn Fn(Tag) -> bool,
-        ) -> Result<Option<RangeBlock>, RangeError<Error>>,
-    ) -> Result<Moved<Carved>> {
+        leaves_unsettled: bool,
+        carve: &Carve<'_>,
+    ) -> Result<Option<Carved>, RangeError<Error>> {
         let Ordered { range, streams, .. } = self;
         let me = streams.attend(stream);
         let settled = streams.settled();
         range.settled = settled;
         let before = range.stats();
-        let is_idle = |tag: Tag| streams.is_idle(tag) && (unsettled == Unsettled::IsAsked || tag.freed() <= settled);
-        let block = match carve(range, &|tag| streams.may_use(me, tag), &is_idle) {
-            Ok(block) => block,
-            Err(RangeError::Unsettled) => return Ok(Moved::Unsettled),
-            Err(RangeError::Pages(error)) => return Err(error),
-            Err(RangeError::Exhausted { bytes }) => return Err(exhausted(bytes, range.pages())),
-        };
+        let is_idle = |tag: Tag| streams.is_idle(tag) && (!leaves_unsettled || tag.freed() <= settled);
+        let block = carve(range, &|tag| streams.may_use(me, tag), &is_idle)?;
         let after = range.stats();
         let (mapped, unmapped) = (after.map_calls - before.map_calls, after.unmap_calls - before.unmap_calls);
-        Ok(Moved::Done(block.map(|block| self.carved(block, mapped, unmapped))))
+        Ok(block.map(|block| self.carved(block, mapped, unmapped)))
+    }
+
+    /// What is reserved, and in use.
+    pub(super) fn occupancy(&self) -> RangeUse {
+        let stats = self.range.stats();
+        RangeUse {
+            reserved: stats.reserved,
+            live: stats.live,
+            peak_live: stats.peak_live,
+            peak_reserved: stats.peak_reserved,
+            frees: self.streams.frees(),
+            exchanged: self.exchanged,
+            granule: self.range.granule,
+            room: self.range.pages().room(),
+            is_shared: self.streams.are_several(),
+        }
     }
 
     /// A block for which so many handles were mapped, and unmapped.
@@ -190,7 +189,7 @@ impl Ordered {
 }
 
 /// There are not so many addresses side by side: fewer than the device has memory for, or fewer than were reserved.
-fn exhausted(bytes: u64, source: &Source) -> Error {
+pub(super) fn exhausted(bytes: u64, source: &Source) -> Error {
     let short = |of: &str| Error::out_of_memory(of, bytes as usize, "no free stretch of addresses is as long");
     match (source.capacity(), source.span()) {
         (capacity, _) if 0 < capacity && capacity < bytes => short("the device").of_capacity(capacity),

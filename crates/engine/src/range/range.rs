@@ -5,7 +5,7 @@
 //!   `stats.live` that of the blocks'.
 //! * A call that fails leaves everything as it was, counters of calls aside.
 
-use super::fit::{Fit, RangeBlock, Side};
+use super::fit::{Fit, RangeBlock};
 use super::handles::{Handles, IdleHandle};
 use super::sizing::Sizes;
 #[cfg(test)]
@@ -55,31 +55,6 @@ pub(super) enum RangeError<E> {
     Pages(E),
     /// Pages are to move that work may use of which nobody tells.
     Unsettled,
-}
-
-impl<E: std::fmt::Display> std::fmt::Display for RangeError<E> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Exhausted { bytes } => {
-                write!(f, "no {bytes} bytes of addresses are free side by side: free blocks, or reserve a longer span")
-            }
-            Self::Pages(error) => {
-                write!(f, "the device mapped no more memory: {error}; free blocks, or trim other ranges, and try again")
-            }
-            Self::Unsettled => {
-                write!(f, "unknown work may use free pages: wait for all work of the device, and try again")
-            }
-        }
-    }
-}
-
-impl<E: std::error::Error + 'static> std::error::Error for RangeError<E> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Exhausted { .. } | Self::Unsettled => None,
-            Self::Pages(error) => Some(error),
-        }
-    }
 }
 
 /// How the device gives memory to a range.
@@ -210,8 +185,8 @@ impl<P: Pages> Range<P> {
     /// otherwise. What large blocks leave so serves the next ones, as smaller ones do not lie between them.
     pub(super) fn reuse_at_its_end(&mut self, bytes: u64, accepts: impl Fn(&Node) -> bool) -> Option<RangeBlock> {
         let rounded = self.rounded(bytes)?;
-        let side = if rounded >= self.stats.reserved / AT_THE_END { Side::High } else { Side::Low };
-        let block = self.fit.allocate_at(side, rounded, accepts)?;
+        let is_high = rounded >= self.stats.reserved / AT_THE_END;
+        let block = self.fit.allocate_at(is_high, rounded, accepts)?;
         self.count(rounded);
         Some(block)
     }

@@ -58,6 +58,10 @@ pub struct RangeUse {
     pub(crate) exchanged: u64,
     /// The least that can be mapped.
     pub(crate) granule: u64,
+    /// How much more there can be at most, as far as is known of the device and its limit.
+    pub(crate) room: u64,
+    /// Whether several streams share the memory.
+    pub(crate) is_shared: bool,
 }
 
 impl DeviceRange {
@@ -97,15 +101,12 @@ impl DeviceRange {
         inner
     }
 
-    /// As [`reuse`](DeviceRange::reuse), where the range is to grow otherwise: looks at all that is free, and waits a moment
-    /// for those who may be done with it.
+    /// As [`reuse`](DeviceRange::reuse), where several streams share the range, and it is to grow otherwise: looks at all that is free,
+    /// and waits a moment for those who may be done with it.
     ///
     /// # Errors
     /// As for [`reuse`](DeviceRange::reuse).
     pub(crate) fn reuse_soon(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
-        if !self.inner().streams.are_several() {
-            return Ok(None);
-        }
         let found = patiently(SHORT, || {
             let inner = &mut *self.inner();
             inner.look()?;
@@ -136,11 +137,7 @@ impl DeviceRange {
 
     /// As [`gather`](DeviceRange::gather), but waits for no work except that of which nobody tells.
     pub(super) fn try_gather(&self, stream: &Stream, bytes: u64, limit: Limit) -> Result<Option<Carved>> {
-        self.settling(|inner, unsettled| {
-            inner.serve(stream);
-            inner.look()?;
-            inner.carve(stream, unsettled, |range, may_use, is_idle| range.gather(bytes, limit, may_use, is_idle))
-        })
+        self.settling(stream, &|range, may_use, is_idle| range.gather(bytes, limit, may_use, is_idle))
     }
 
     /// Waits for the work of `stream` so far, without the lock, if memory that it freed or used is not known to be idle: for a
@@ -162,12 +159,12 @@ impl DeviceRange {
     }
 
     /// Memory for `bytes` if the range would have to reserve far more than was in use at once: free pages make up for
-    /// those that are missing, as far as they can. `None` if it may grow without that, or pages moved too often.
+    /// those that are missing, as far as they can. `None` if by what was `seen` it may grow without that, or pages moved too often.
     ///
     /// # Errors
     /// As for [`gather`](DeviceRange::gather).
-    pub(crate) fn exchange(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
-        let RangeUse { reserved, live, peak_live, frees, exchanged, granule, .. } = self.occupancy();
+    pub(crate) fn exchange(&self, stream: &Stream, bytes: u64, seen: &RangeUse) -> Result<Option<Carved>> {
+        let RangeUse { reserved, live, peak_live, frees, exchanged, granule, .. } = *seen;
         let due = peak_live.max(live.saturating_add(bytes));
         // Where there is little memory, blocks and pages are of like size, and lie apart by whole pages.
         let aim = due.saturating_add((due / APART_SHARE).max(APART_GRANULES * granule));
@@ -216,16 +213,12 @@ impl DeviceRange {
         limit: Limit,
     ) -> Result<Option<(Carved, u64)>> {
         let added = Cell::new(0);
-        let carved = self.settling(|inner, unsettled| {
-            inner.serve(stream);
-            inner.look()?;
-            inner.carve(stream, unsettled, |range, may_use, is_idle| {
-                let grown = range.grow_in(room, block, bytes, limit, may_use, is_idle)?;
-                Ok(grown.map(|(block, bytes)| {
-                    added.set(bytes);
-                    block
-                }))
-            })
+        let carved = self.settling(stream, &|range, may_use, is_idle| {
+            let grown = range.grow_in(room, block, bytes, limit, may_use, is_idle)?;
+            Ok(grown.map(|(block, bytes)| {
+                added.set(bytes);
+                block
+            }))
         })?;
         Ok(carved.map(|carved| (carved, added.get())))
     }
@@ -246,17 +239,7 @@ impl DeviceRange {
 
     /// What is reserved, and in use.
     pub fn occupancy(&self) -> RangeUse {
-        let inner = self.inner();
-        let stats = inner.range.stats();
-        RangeUse {
-            reserved: stats.reserved,
-            live: stats.live,
-            peak_live: stats.peak_live,
-            peak_reserved: stats.peak_reserved,
-            frees: inner.streams.frees(),
-            exchanged: inner.exchanged,
-            granule: inner.range.granule,
-        }
+        self.inner().occupancy()
     }
 
     /// The point in the work of `stream` that is now, for [`order`](DeviceRange::order). Calls no device.

@@ -5,7 +5,7 @@ use super::ordered::Carved;
 use super::patience::Patience;
 use super::shared::{DeviceRange, memories};
 use crate::base::error::Result;
-use crate::device::{Pages, Stream};
+use crate::device::Stream;
 
 impl DeviceRange {
     /// Memory for `bytes` for which free pages move, as few as do. Waits for no work except that of which nobody tells. `None`
@@ -42,11 +42,6 @@ impl DeviceRange {
     pub fn give_all_back(&self, patience: Patience) -> Result<u64> {
         self.end_epochs()?;
         self.trim(0, patience)
-    }
-
-    /// Whether the range may grow by so many bytes, as far as is known of the device and its limit.
-    pub(crate) fn has_room(&self, bytes: u64) -> bool {
-        self.inner().range.pages().room() >= bytes
     }
 
     /// The device has no memory left: ends the epochs of all streams, so that it can be found out what they still use.

@@ -1,22 +1,29 @@
 //! What an allocation asks of a device's range first, and where it ends: what is free, and more from the device.
 
 use super::ordered::{CANDIDATES, Carved, Ordered};
-use super::shared::DeviceRange;
+use super::shared::{DeviceRange, RangeUse};
 use crate::base::errand::run_user_code;
 use crate::base::error::Result;
 use crate::base::held::assert_nothing_held;
 use crate::device::Stream;
 
+/// What a range has for a request without more memory from the device.
+pub(crate) enum Reused {
+    Carved(Carved),
+    /// Nothing is long enough that the stream may use at once.
+    Nothing(RangeUse),
+}
+
 impl DeviceRange {
-    /// Memory for `bytes` from what the device has given already; `None` if nothing there is long enough that `stream` may
-    /// use at once.
+    /// Memory for `bytes` from what the device has given already, or else how much of it is in use.
     ///
     /// # Errors
     /// What the work of those met who use the rest.
-    pub(crate) fn reuse(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
+    pub(crate) fn reuse(&self, stream: &Stream, bytes: u64) -> Result<Reused> {
         self.supply(|inner| {
             inner.check()?;
-            inner.reuse(stream, bytes, CANDIDATES)
+            let carved = inner.reuse(stream, bytes, CANDIDATES)?;
+            Ok(carved.map_or_else(|| Reused::Nothing(inner.occupancy()), Reused::Carved))
         })
     }
 
