@@ -122,8 +122,12 @@ impl Block {
     }
 
     /// Memory that somebody else allocated, and that `view` releases when it is dropped.
+    ///
+    /// # Safety
+    /// The bytes of the request lie at `address` on the stream's device until `view` is dropped, and nobody else uses them but as the view
+    /// knows.
     #[cfg(feature = "cuda")]
-    pub fn adopt(stream: &Stream, request: &Request<'_>, address: u64, view: Box<dyn View>) -> Block {
+    pub unsafe fn adopt(stream: &Stream, request: &Request<'_>, address: u64, view: Box<dyn View>) -> Block {
         let mut record = Record::new(stream, request, address, Origin::Nowhere);
         record.view = OnceLock::from(view);
         record.take_care();

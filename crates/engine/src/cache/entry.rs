@@ -6,7 +6,7 @@ use super::owner::Owner;
 use super::supply;
 use crate::device::{Stream, softly};
 use crate::home::Fact;
-use crate::planner::{Begin, Effects, Refused, Trim, Vacated};
+use crate::planner::{Begin, Effects, Refused, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
 use crate::pressure::reclaim;
@@ -41,7 +41,7 @@ impl Owner {
                 #[cfg(feature = "tracing")]
                 self.tell_arena(stream.memory_id());
             }
-            Begin::Clear(effects) => self.perform(*effects),
+            Begin::Clear => self.perform(self.with(|local, _| local.planner.take_effects())),
         }
     }
 
@@ -156,14 +156,14 @@ impl Owner {
         if !records.is_empty() || !streams.is_empty() {
             self.let_go((records, streams));
         }
-        may_trim.into_iter().for_each(|trim| self.look_at_range(trim));
+        may_trim.into_iter().for_each(|(stream, last)| self.look_at_range(stream, last));
         // Last, as whoever hears it may come back.
         #[cfg(feature = "tracing")]
         news.iter().for_each(|news| self.tell(news));
     }
 
     /// Gives back what the lists and the range need not keep.
-    fn look_at_range(&self, Trim { stream, last }: Trim) {
+    fn look_at_range(&self, stream: Stream, last: Option<u64>) {
         let Some(range) = DeviceRange::of(&stream) else { return };
         self.with(|_, shared| shared.counters.renew_beside());
         while let Some(record) = self.with(Local::overflow) {

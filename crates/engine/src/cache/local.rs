@@ -97,7 +97,7 @@ impl Local {
         match self.planner.is_at_work() {
             true => {
                 self.planner.forget(shared);
-                Begin::Clear(Box::new(self.planner.take_effects()))
+                Begin::Clear
             }
             false => Begin::Ready,
         }

@@ -4,7 +4,6 @@
 //! comes and goes. It begins small, and grows by what is missing while the arrays of before, which lie elsewhere, are dropped.
 //! While nothing in it is alive others may take it away, as an arena ([`lease`](crate::pressure::lease)).
 
-mod shortening;
 mod size;
 mod worth;
 
@@ -14,12 +13,12 @@ use crate::device::Stream;
 use crate::home::Shared;
 use crate::record::{ArenaId, DropPath, Record, RecordStack, Request};
 use gpucache_plan::entries::{Envelope, Ring, Turns};
-use shortening::Shortening;
+use size::PATIENCE;
 pub(crate) use size::RingGrowth;
-use size::{LOOK_IN, PATIENCE};
-use worth::Worth;
+use worth::{Shortening, Worth};
 
 /// The ring of a scope's plans.
+#[derive(Default)]
 pub(super) struct Carry {
     /// What [`take_back`](Planner::take_back) goes by: nobody's while there is no ring.
     pub(super) path: DropPath,
@@ -34,9 +33,9 @@ pub(super) struct Carry {
     waits: Backoff,
     /// Entries since what the plans carry is known.
     entries: u32,
-    /// The most bytes in use at the end of an entry since that was looked at, and entries until it is.
+    /// The most bytes in use at the end of an entry since that was looked at, and entries since then.
     lately: u64,
-    look_in: u32,
+    lately_entries: u32,
     /// What it had served when this entry began.
     served_before: u64,
     shortening: Shortening,
@@ -53,26 +52,6 @@ pub(super) struct CarryPlan {
     /// As far as the ring grows before it begins anew; 0 if that is not known.
     pub(super) target: u64,
     pub(super) turns: Turns,
-}
-
-impl Default for Carry {
-    fn default() -> Carry {
-        Carry {
-            path: DropPath::NOBODYS,
-            slack: UNKNOWN,
-            records: RecordStack::default(),
-            ring: Ring::default(),
-            id: None,
-            waits: Backoff::default(),
-            entries: 0,
-            lately: 0,
-            look_in: LOOK_IN,
-            served_before: 0,
-            shortening: Shortening::default(),
-            worth: Worth::default(),
-            plan: CarryPlan::default(),
-        }
-    }
 }
 
 /// No request fits, whatever comes back.

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use super::Planner;
 use super::backoff::{Backoff, Pace};
 use super::curiosity::Curiosity;
+use super::effects::Effects;
 #[cfg(feature = "tracing")]
 use super::effects::News;
-use super::effects::{Effects, Trim};
 use super::fate::{Course, Fate, Findings};
 use super::footprint::Footprint;
 use super::learner::Learner;
@@ -265,7 +265,7 @@ impl Planner {
         if (is_enough || self.trimming.has_spare()) && self.trimming.is_due() {
             let last = self.trimming.frees;
             let stream = self.plans.stream().or(self.learning.stream.as_ref());
-            self.effects.may_trim = stream.cloned().map(|stream| Trim { stream, last });
+            self.effects.may_trim = stream.cloned().map(|stream| (stream, last));
         }
     }
 

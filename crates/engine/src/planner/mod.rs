@@ -14,17 +14,15 @@
 //! |---|---|
 //! | `serve` | one allocation and one drop |
 //! | `learner` | which entries are recorded, and which of them have the same order |
-//! | `recording` | what is noted of an entry that is recorded |
 //! | `noting` | what is noted of entries for a diagnosis |
 //! | `ending` | the end of an entry: what it teaches |
 //! | `fate` | how it went, and what becomes of the plans: pure |
 //! | `arena` | how an arena comes and goes |
-//! | `watch` | which arrays are never dropped |
-//! | `carry` | the ring of what outlives its entry; within it, `size` (how large it becomes), `shortening`, and `worth` (whether it is worth its memory: pure) |
+//! | `watch` | what is noted of an entry that is recorded, and which arrays are never dropped |
+//! | `carry` | the ring of what outlives its entry; within it, `size` (how large it becomes) and `worth` (whether it is worth its memory: pure) |
 //! | `plans` | the plans themselves, and which is active |
 //! | `footprint` | how much memory an arena may take |
 //! | `curiosity` | which entries are recorded though there is a plan |
-//! | `refused` | when an arena is asked for again |
 //! | `backoff` | waits that grow |
 //! | `effects` | what others are to do, and to tell |
 
@@ -40,8 +38,6 @@ mod footprint;
 mod learner;
 mod noting;
 mod plans;
-mod recording;
-mod refused;
 mod serve;
 mod watch;
 
@@ -52,18 +48,18 @@ use crate::home::Shared;
 use crate::record::{ArenaId, Door, DropPath, RecordStack};
 use gpucache_plan::entries::Cursor;
 
+pub(crate) use arena::Refused;
 use arena::{Arena, Escaped};
 use carry::Carry;
 pub(crate) use carry::RingGrowth;
 #[cfg(feature = "tracing")]
 pub(crate) use effects::News;
-pub(crate) use effects::{Begin, Effects, Trim, Vacated};
+pub(crate) use effects::{Begin, Effects, Vacated};
 use ending::Learning;
 use fate::Course;
 use footprint::{Footprint, Trimming};
 use noting::Noted;
 use plans::Plans;
-pub(crate) use refused::Refused;
 pub(crate) use serve::Resolved;
 use watch::Watch;
 
@@ -93,6 +89,7 @@ pub(crate) struct Planner {
 
 /// What each allocation and drop needs, in two lines of the processor's cache: the words up to the cursor, and the cursor's
 /// own first line.
+#[derive(Default)]
 #[repr(C)]
 struct Hot {
     /// What [`serve`](Planner::serve) and [`take_back`](Planner::take_back) go by: `stream` and the path of `arena`, but nobody's while
@@ -113,7 +110,7 @@ struct Hot {
     cursor: Cursor,
 }
 
-/// What no stream is called.
+/// What no stream is called. The default, as long as there is no arena.
 const NO_STREAM: u64 = 0;
 
 const _: () = assert!(offset_of!(Hot, cursor) == 64 && offset_of!(Planner, hot) == 0);
@@ -137,22 +134,6 @@ struct EntryState {
     overlapping: Option<usize>,
     /// Bytes by which the range had to grow.
     grown: u64,
-}
-
-impl Default for Hot {
-    fn default() -> Hot {
-        Hot {
-            fast_stream: NO_STREAM,
-            fast_path: DropPath::NOBODYS,
-            base: 0,
-            room: 0,
-            records: RecordStack::default(),
-            door: None,
-            stream: NO_STREAM,
-            arena: None,
-            cursor: Cursor::default(),
-        }
-    }
 }
 
 impl Planner {

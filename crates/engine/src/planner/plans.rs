@@ -20,6 +20,7 @@ pub(super) struct Plans {
     stream: Option<Stream>,
 }
 
+#[derive(Default)]
 struct Plan {
     /// What entries had in common.
     seen: Envelope,
@@ -245,22 +246,7 @@ impl Plans {
                 return place;
             }
         }
-        let next = [0; PLANS];
-        let carry = CarryPlan::default();
-        let (draft, cursor, score, widened, need, used) = (None, None, FIRST_SCORE, 0, 0, entry);
-        let plan = Plan {
-            seen: envelope.clone(),
-            envelope,
-            draft,
-            cursor,
-            next,
-            score,
-            widened,
-            carry,
-            escaped: Vec::new(),
-            need,
-            used,
-        };
+        let plan = Plan { seen: envelope.clone(), envelope, score: FIRST_SCORE, used: entry, ..Plan::default() };
         if self.plans.len() < PLANS {
             self.plans.push(plan);
             return self.plans.len() - 1;

@@ -3,13 +3,13 @@
 use super::identity::ArenaId;
 
 /// Which way a record goes when it is dropped: a live position of a plan is known by its arena's number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DropPath(u64);
 
 const _: () = assert!(DropPath::UNPLANNED.0 < ArenaId::FIRST_ARENA);
 
 impl DropPath {
-    /// No record's: what a planner compares with that takes none back the fast way.
+    /// No record's, and the default: what a planner compares with that takes none back the fast way.
     pub(crate) const NOBODYS: DropPath = DropPath(0);
     /// The drop has more to do than to give the memory back: there is a view, other streams use it, or a device watches.
     pub(super) const CARE: DropPath = DropPath(1);

@@ -45,6 +45,8 @@ pub(super) const LOOK_IN: u32 = 1024;
 /// four of them fill a page of 2 MiB by half, as long as it lies in one.
 const SMALLEST: u64 = 16 << 10;
 const FOLD: u64 = 3;
+/// What is free at the end of the ring goes back if it is more than this share of what the turns need.
+const FREE_SHARE: u64 = 64;
 /// A ring of more blocks than this grows no more: each wastes up to an array at its end.
 const MOST_REGIONS: usize = 8;
 
@@ -156,7 +158,7 @@ impl Planner {
             self.effects.vacated.push(Vacated { leased, arena, live, transit });
         }
         self.carry.path = DropPath::NOBODYS;
-        (self.carry.lately, self.carry.look_in) = (0, LOOK_IN);
+        (self.carry.lately, self.carry.lately_entries) = (0, 0);
         self.look_again();
         self.trimming.note_spare(shared.counters.times_taken());
     }
@@ -172,14 +174,12 @@ impl Planner {
 
     /// Whether the ring is worth its memory, of which so much is in use at the end of an entry: looks back over some entries.
     fn needs_ring(&mut self, live: u64) -> bool {
-        let Carry { lately, look_in, ring, plan, .. } = &mut self.carry;
-        (*lately, *look_in) = ((*lately).max(live), look_in.saturating_sub(1));
-        let is_used = match *look_in {
-            0 => std::mem::take(lately) + plan.largest + LITTLE >= ring.bytes() / 2,
-            _ => true,
-        };
-        if *look_in == 0 {
-            *look_in = LOOK_IN;
+        let Carry { lately, lately_entries, ring, plan, .. } = &mut self.carry;
+        (*lately, *lately_entries) = ((*lately).max(live), *lately_entries + 1);
+        let is_due = *lately_entries >= LOOK_IN;
+        let is_used = !is_due || *lately + plan.largest + LITTLE >= ring.bytes() / 2;
+        if is_due {
+            (*lately, *lately_entries) = (0, 0);
         }
         is_used && (live > 0 || self.plans.carry().largest > 0)
     }
@@ -224,5 +224,19 @@ impl Planner {
         let is_measured = self.carry.plan.target == 0;
         let is_too_large = is_measured && self.held(shared) > most(self.in_use(shared, 0), self.plans.grows());
         self.carry.worth.is_over(is_too_large)
+    }
+
+    /// Gives back what is free at the ring's end and not needed for its turns.
+    pub(super) fn shorten_ring(&mut self, shared: &Shared) {
+        let (ring, target) = (&mut self.carry.ring, self.carry.plan.target);
+        let (bytes, keep) = (ring.bytes(), target.max(self.carry.shortening.needed));
+        if target > 0
+            && bytes > keep + keep / FREE_SHARE
+            && let Some(left) = ring.shorten(keep)
+        {
+            self.carry.shortening.shortened = Some(self.entry.number);
+            self.effects.shorten = Some(left);
+            shared.counters.ring_shrank(bytes - left);
+        }
     }
 }

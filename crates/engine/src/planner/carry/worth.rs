@@ -6,6 +6,7 @@
 //! too little the ring is given up, and the range serves what the ring carried. A ring is tried again after a while, and ever
 //! more rarely.
 
+use super::size::LOOK_IN;
 use crate::planner::backoff::{Backoff, Pace};
 
 /// What is known of a ring's use.
@@ -17,6 +18,15 @@ pub(super) struct Worth {
     shortages: u32,
     /// Waits before a ring is tried again.
     trials: Backoff,
+}
+
+/// Whether a ring may become shorter.
+#[derive(Default)]
+pub(super) struct Shortening {
+    /// The entry that shortened it last.
+    pub(super) shortened: Option<u64>,
+    /// How long it became when it grew again soon after that. The plans that it serves need so much.
+    pub(super) needed: u64,
 }
 
 /// A scope with a ring may have this share more bytes than it ever had in use at once: as much as the range's best fit wastes where sizes
@@ -66,6 +76,16 @@ impl Worth {
 
     pub(super) fn forget_waits(&mut self) {
         self.trials = Backoff::default();
+    }
+}
+
+impl Shortening {
+    /// The ring grew in this entry, to so many bytes. If it was shortened not long before, its turns need more than was computed. It keeps
+    /// what it has then, as it would otherwise shrink and grow in each turn.
+    pub(super) fn note_growth(&mut self, entry: u64, bytes: u64) {
+        if self.shortened.take().is_some_and(|shortened| entry.wrapping_sub(shortened) <= u64::from(LOOK_IN)) {
+            self.needed = bytes;
+        }
     }
 }
 
@@ -129,5 +149,18 @@ mod tests {
         assert_eq!(trials, [0, 64, 4224]);
         worth.forget_waits();
         assert!(worth.may_try(0));
+    }
+
+    #[test]
+    fn a_ring_that_soon_grows_again_keeps_its_length() {
+        let mut shortening = Shortening::default();
+        shortening.note_growth(5, 100);
+        assert_eq!(shortening.needed, 0, "it was not shortened");
+        shortening.shortened = Some(10);
+        shortening.note_growth(11 + u64::from(LOOK_IN), 100);
+        assert_eq!(shortening.needed, 0, "long ago");
+        shortening.shortened = Some(10);
+        shortening.note_growth(11, 100);
+        assert_eq!(shortening.needed, 100);
     }
 }
