@@ -18,7 +18,7 @@ use crate::base::held::assert_nothing_held;
 use crate::base::sync::OnceLock;
 use crate::device::Stream;
 use crate::range::Clearing;
-use crate::record::{Door, Fence, Outcome, Record, Request};
+use crate::record::{Fence, Outcome, Record, Request};
 #[cfg(feature = "cuda")]
 use crate::record::{Origin, View};
 
@@ -330,16 +330,14 @@ fn give_back(record: Box<Record>) {
     }
 }
 
-/// Who gets a dropped record that goes back by no plan.
+/// The way of a dropped record that goes back by no plan.
 enum WayBack {
-    /// The innermost scope, which served it.
+    /// To the innermost scope, which served it.
     Here(&'static Cache),
-    /// Its uses on other streams end first, or a device is told.
+    /// Reservations keep it, or a device is told, or its uses on other streams end: then to its home.
     Care,
-    /// The cache that served it, wherever that is. A trace is told.
-    Home(&'static Door),
-    /// Nobody: its memory is released. A trace is told.
-    Nobody,
+    /// To the cache that served it, wherever that is. If there is none, its memory is released.
+    Home,
 }
 
 impl WayBack {
@@ -348,8 +346,7 @@ impl WayBack {
         match (current::keeping_untraced(), record.home().door) {
             _ if record.needs_care() => WayBack::Care,
             (Some(cache), Some(door)) if std::ptr::eq(cache.door(), door) => WayBack::Here(cache),
-            (_, Some(door)) => WayBack::Home(door),
-            (_, None) => WayBack::Nobody,
+            _ => WayBack::Home,
         }
     }
 }
@@ -360,36 +357,24 @@ fn give_back_unplanned(record: Box<Record>) {
     assert_nothing_held();
     match WayBack::of(&record) {
         WayBack::Here(cache) => current::owner(cache).put(record),
-        WayBack::Care => give_back_with_care(record),
-        WayBack::Home(door) => {
-            traced::freed(&record);
-            door.take_back(record);
-        }
-        WayBack::Nobody => {
-            traced::freed(&record);
-            drop(record);
-        }
+        WayBack::Care => keep_or_tell(record).into_iter().for_each(give_back_home),
+        WayBack::Home => give_back_home(record),
     }
 }
 
-/// Reservations that it was used in keep it. Otherwise the device is told, and its cache ends its uses.
-#[cold]
-#[inline(never)]
-fn give_back_with_care(record: Box<Record>) {
-    let Some(record) = keep(record) else { return };
+#[inline]
+fn give_back_home(record: Box<Record>) {
     traced::freed(&record);
-    if record.stream().watches() {
-        record.stream().taken_back(record.address, record.bytes);
-    }
     match record.home().door {
         Some(door) => door.take_back(record),
         None => drop(record),
     }
 }
 
-/// Keeps a record that is dropped for the reservations that it was used in, for one after the other; hands it out if all of
-/// them have ended.
-fn keep(mut record: Box<Record>) -> Option<Box<Record>> {
+/// Keeps a record that is dropped for the reservations that it was used in, for one after the other. Hands it out if all of
+/// them have ended, of which a device hears that watches.
+#[cold]
+fn keep_or_tell(mut record: Box<Record>) -> Option<Box<Record>> {
     while let Some(mut streams) = record.take_reservations() {
         let Some(stream) = streams.pop() else { break };
         streams.iter().for_each(|other| record.keep_for(other));
@@ -397,6 +382,9 @@ fn keep(mut record: Box<Record>) -> Option<Box<Record>> {
             Ok(()) => return None,
             Err(block) => record = block.into_record(),
         }
+    }
+    if record.stream().watches() {
+        record.stream().taken_back(record.address, record.bytes);
     }
     Some(record)
 }

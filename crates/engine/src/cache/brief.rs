@@ -8,7 +8,8 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 
-use super::owner::{Cache, Owner, claim_token};
+use super::owner::{Cache, Owner};
+use super::token::claim_token;
 use crate::base::errand::run_user_code;
 use crate::base::few::Few;
 use crate::base::held::Held;

@@ -24,6 +24,7 @@
 //! | `open` | what the open entries of a scope say |
 //! | `heard` | what a subscriber of `tracing` is told |
 //! | `told` | what whoever asks is told: statistics, and whose the cache is |
+//! | `token` | the number by which a thread is known |
 //! | `registry` | all scopes by name, and the caches of all threads in each |
 //! | `allowance` | the limit of a scope |
 //! | `reservation` | memory that stays reserved for a graph |
@@ -52,6 +53,7 @@ mod ring;
 mod supply;
 #[cfg(test)]
 mod tests;
+mod token;
 mod told;
 mod traced;
 mod upkeep;

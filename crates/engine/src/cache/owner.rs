@@ -5,16 +5,15 @@
 //! thread that enters the scope; until then all may take idle memory out of it.
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::panic::Location;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
 use super::local::{Local, Put};
 use super::policy::Terms;
 use super::supply::{self, Supplied};
+use super::token::{claim_token, token};
 use crate::base::error::Result;
 use crate::base::held::Held;
 use crate::base::sync::Mutex;
@@ -172,7 +171,7 @@ impl Cache {
 
     #[inline]
     pub(super) fn is_mine(&self) -> bool {
-        self.local.is_mine(TOKEN.get())
+        self.local.is_mine(token())
     }
 }
 
@@ -257,7 +256,7 @@ impl Owner {
             }
         };
         // SAFETY: the thread owns the cache until this returns; the proof is taken by value, so that none is left afterwards.
-        let has_come_back = unsafe { self.cache.local.exit_after(TOKEN.get(), &self.cache, last) };
+        let has_come_back = unsafe { self.cache.local.exit_after(token(), &self.cache, last) };
         if has_come_back {
             Owner::drop_left();
         }
@@ -389,17 +388,4 @@ impl Owner {
         }
         self.publish();
     }
-}
-
-thread_local! {
-    /// Names this thread for good; 0 until it owns a cache for the first time.
-    static TOKEN: Cell<u64> = const { Cell::new(0) };
-}
-
-pub(super) fn claim_token() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    if TOKEN.get() == 0 {
-        TOKEN.set(NEXT.fetch_add(1, Relaxed));
-    }
-    TOKEN.get()
 }

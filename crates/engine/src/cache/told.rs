@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::owner::{Cache, Owner, claim_token};
+use super::owner::{Cache, Owner};
+use super::token::claim_token;
 use crate::home::{PlanStats, ScopeStats};
 use crate::pressure::Climbs;
 

@@ -11,7 +11,7 @@ use crate::pressure::transit::Transit;
 use crate::record::{ArenaId, RecordStack};
 use gpucache_plan::entries::Evicted;
 
-use super::arena::Refused;
+use super::backoff::Refused;
 
 /// What is to be done before an entry begins.
 pub(crate) enum Begin {

@@ -23,7 +23,7 @@
 //! | `plans` | the plans themselves, and which is active |
 //! | `footprint` | how much memory an arena may take |
 //! | `curiosity` | which entries are recorded though there is a plan |
-//! | `backoff` | waits that grow |
+//! | `backoff` | waits that grow, and when an arena is asked for again |
 //! | `effects` | what others are to do, and to tell |
 
 mod arena;
@@ -48,8 +48,8 @@ use crate::home::Shared;
 use crate::record::{ArenaId, Door, DropPath, RecordStack};
 use gpucache_plan::entries::Cursor;
 
-pub(crate) use arena::Refused;
 use arena::{Arena, Escaped};
+pub(crate) use backoff::Refused;
 use carry::Carry;
 pub(crate) use carry::RingGrowth;
 #[cfg(feature = "tracing")]

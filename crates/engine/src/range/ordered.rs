@@ -5,7 +5,6 @@
 
 use super::fit::EVERY_SPAN;
 use super::range::Backing;
-use super::shared::RangeUse;
 use super::{Range, RangeBlock, RangeError};
 use crate::base::error::{Error, Result};
 use crate::device::{Pages, Source, Stream};
@@ -37,6 +36,29 @@ impl Obtained {
     pub(crate) fn is_any(self) -> bool {
         self != Obtained::default()
     }
+}
+
+/// How much of a range is in use, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct RangeUse {
+    /// Held from the device.
+    pub reserved: u64,
+    /// In blocks.
+    pub live: u64,
+    /// The most in blocks at once that is expected again.
+    pub(crate) peak_live: u64,
+    /// The most that was ever held from the device.
+    pub(crate) peak_reserved: u64,
+    /// How often something was freed.
+    pub(crate) frees: u64,
+    /// Calls by which pages moved though the range could have grown.
+    pub(crate) exchanged: u64,
+    /// The least that can be mapped.
+    pub(crate) granule: u64,
+    /// How much more there can be at most, as far as is known of the device and its limit.
+    pub(crate) room: u64,
+    /// Whether several streams share the memory.
+    pub(crate) is_shared: bool,
 }
 
 /// What carves a block out of a range, given what its stream may use at once and what nobody uses.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError, TryLockError, Weak};
 
 use super::fit::EVERY_SPAN;
-use super::ordered::{Carved, Ordered};
+use super::ordered::{Carved, Ordered, RangeUse};
 use super::patience::{LONG, SHORT, patiently};
 use super::{GrowthRoom, Limit, Range, RangeBlock};
 use crate::base::error::Result;
@@ -40,29 +40,6 @@ const FREE_CALLS: u64 = 2048;
 /// Frees that earn one more call by which pages move before the range grows, so that a scope whose sizes never repeat ends up
 /// with more memory, and not with calls for most of its allocations.
 const FREES_PER_CALL: u64 = 16;
-
-/// How much of a range is in use, in bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct RangeUse {
-    /// Held from the device.
-    pub reserved: u64,
-    /// In blocks.
-    pub live: u64,
-    /// The most in blocks at once that is expected again.
-    pub(crate) peak_live: u64,
-    /// The most that was ever held from the device.
-    pub(crate) peak_reserved: u64,
-    /// How often something was freed.
-    pub(crate) frees: u64,
-    /// Calls by which pages moved though the range could have grown.
-    pub(crate) exchanged: u64,
-    /// The least that can be mapped.
-    pub(crate) granule: u64,
-    /// How much more there can be at most, as far as is known of the device and its limit.
-    pub(crate) room: u64,
-    /// Whether several streams share the memory.
-    pub(crate) is_shared: bool,
-}
 
 impl DeviceRange {
     /// The range of a device, if there is one by now.

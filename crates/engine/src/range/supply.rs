@@ -1,7 +1,7 @@
 //! What an allocation asks of a device's range first, and where it ends: what is free, and more from the device.
 
-use super::ordered::{CANDIDATES, Carved, Ordered};
-use super::shared::{DeviceRange, RangeUse};
+use super::ordered::{CANDIDATES, Carved, Ordered, RangeUse};
+use super::shared::DeviceRange;
 use crate::base::errand::run_user_code;
 use crate::base::error::Result;
 use crate::base::held::assert_nothing_held;

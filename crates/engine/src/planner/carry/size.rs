@@ -1,7 +1,7 @@
 //! How large a ring becomes, and when it goes.
 
 use super::Carry;
-use super::worth::{most, room};
+use super::worth::{LOOK_IN, most, room};
 use crate::base::amounts::total;
 use crate::device::{ALIGNMENT, Stream};
 use crate::home::Shared;
@@ -38,9 +38,6 @@ const LEAST_ROOM: u64 = 1 << 30;
 pub(super) const PATIENCE: u32 = 4;
 /// A ring of which half is idle is given up, but not for a page.
 const LITTLE: u64 = 2 << 20;
-/// Entries between two looks at how much of a ring is in use: to grow again costs calls, and what a cache of keys needs for one prompt
-/// the next one needs again, after some hundred tokens.
-pub(super) const LOOK_IN: u32 = 1024;
 /// The first block of a ring of which it is not known how large it gets, and how many times as large as the ring each further one is:
 /// four of them fill a page of 2 MiB by half, as long as it lies in one.
 const SMALLEST: u64 = 16 << 10;

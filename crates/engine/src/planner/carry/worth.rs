@@ -6,7 +6,6 @@
 //! too little the ring is given up, and the range serves what the ring carried. A ring is tried again after a while, and ever
 //! more rarely.
 
-use super::size::LOOK_IN;
 use crate::planner::backoff::{Backoff, Pace};
 
 /// What is known of a ring's use.
@@ -29,6 +28,9 @@ pub(super) struct Shortening {
     pub(super) needed: u64,
 }
 
+/// Entries between two looks at how much of a ring is in use: to grow again costs calls, and what a cache of keys needs for one prompt
+/// the next one needs again, after some hundred tokens.
+pub(super) const LOOK_IN: u32 = 1024;
 /// A scope with a ring may have this share more bytes than it ever had in use at once: as much as the range's best fit wastes where sizes
 /// vary. With a sixth, a state that grows and begins anew finds no room in its ring, and calls the device in one of 16 entries.
 const SHARE: u64 = 4;
