@@ -118,7 +118,7 @@ fn disturbed(functions: &Functions) -> Vec<String> {
 #[test]
 fn tests_of_what_is_of_the_whole_process_take_turns() {
     let mut found = Vec::new();
-    for folder in ["tests/tests", "report/tests", "examples/tests"] {
+    for folder in ["tests/tests", "crates/report/tests", "examples/tests"] {
         for (program, files) in programs(&workspace().join(folder)) {
             let tests = disturbed(&functions_of(&files));
             found.extend(tests.into_iter().map(|test| format!("{}: {test}", program.display())));
@@ -134,7 +134,7 @@ fn unit_tests_leave_what_is_of_the_whole_process_alone() {
         "gpucache/src",
         "crates/engine/src",
         "crates/plan/src",
-        "report/src",
+        "crates/report/src",
         "tests/driver/src",
         "gpucache-macros/src",
     ] {

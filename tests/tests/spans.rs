@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use gpucache::device::Virtual;
 use gpucache::{Array, Placed, Placement, Scope, cache_scope, invalidate, limit, prelude::*, uncached};
+use gpucache_tests::turn;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -151,6 +152,7 @@ fn path(told: &Told) -> String {
 
 #[test]
 fn scopes_are_spans_that_nest() {
+    let _turn = turn();
     let host = Host::new();
     let seen = told(|| {
         cache_scope!(spans_outer, {
@@ -164,6 +166,7 @@ fn scopes_are_spans_that_nest() {
 
 #[test]
 fn guards_in_another_order_leave_their_own_spans() {
+    let _turn = turn();
     let (first, second) = (Scope::new("spans_first"), Scope::new("spans_second"));
     let seen = told(|| {
         let guards = (first.enter(), second.enter());
@@ -202,16 +205,19 @@ fn learning_and_deviating<D: Device>(device: &D, name: &str) {
 
 #[test]
 fn learning_and_deviating_are_told_on_the_host() {
+    let _turn = turn();
     learning_and_deviating(&Host::new(), "spans_learned_on_the_host");
 }
 
 #[test]
 fn learning_and_deviating_are_told_on_a_virtual_device() {
+    let _turn = turn();
     learning_and_deviating(&Virtual::new(1 << 30), "spans_learned_on_a_virtual_device");
 }
 
 #[test]
 fn a_ring_that_grows_is_told() {
+    let _turn = turn();
     let host = Host::new();
     let seen = events(|| {
         let mut state = host.zeros::<f32>(1000).unwrap();
@@ -227,6 +233,7 @@ fn a_ring_that_grows_is_told() {
 
 #[test]
 fn a_climb_and_a_shortage_are_told() {
+    let _turn = turn();
     let device = Virtual::new(8 << 20);
     let seen = events(|| {
         cache_scope!(spans_idle, recycle = "keyed", { drop(device.zeros::<u8>(6 << 20).unwrap()) });
@@ -247,6 +254,7 @@ fn a_climb_and_a_shortage_are_told() {
 
 #[test]
 fn the_limit_of_a_scope_is_a_shortage_too() {
+    let _turn = turn();
     let device = Virtual::new(1 << 30);
     let seen = events(|| {
         cache_scope!(spans_limited, limit = 1 << 20, { device.zeros::<u8>(2 << 20).unwrap_err() });
@@ -264,6 +272,7 @@ fn ways(told: &[Told]) -> Vec<&str> {
 
 #[test]
 fn arrays_that_move_are_told() {
+    let _turn = turn();
     let device = Host::new_stream().unwrap();
     let mut placed = Placed::new(device.zeros::<u8>(1 << 20).unwrap()).unwrap();
     let seen = events(|| placed.set_placement(Placement::Host).unwrap());
@@ -279,6 +288,7 @@ fn arrays_that_move_are_told() {
 
 #[test]
 fn an_invalidation_is_told() {
+    let _turn = turn();
     let host = Host::new();
     let kept = cache_scope!(spans_invalidated, { host.zeros::<u8>(4096).unwrap() });
     cache_scope!(spans_invalidated, { drop(host.zeros::<u8>(8192).unwrap()) });
@@ -294,6 +304,7 @@ fn an_invalidation_is_told() {
 /// Whoever hears of a scope may enter scopes and allocate, the same ones too.
 #[test]
 fn a_subscriber_may_allocate() {
+    let _turn = turn();
     thread_local! {
         static IS_INSIDE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
     }
@@ -322,6 +333,7 @@ fn a_subscriber_may_allocate() {
 /// The very array that moves may be asked for by whoever hears of it.
 #[test]
 fn a_subscriber_may_fetch() {
+    let _turn = turn();
     use std::cell::{Cell, OnceCell};
     thread_local! {
         static PLACED: OnceCell<Placed<u8, Host>> = const { OnceCell::new() };

@@ -49,7 +49,7 @@ impl Owner {
     fn install(&self, bytes: u64, stream: &Stream, refused: Option<Refused>, may_grow: bool) {
         let Some(range) = DeviceRange::of(stream) else { return };
         let RangeUse { live, peak_reserved, granule, .. } = range.occupancy();
-        if refused.is_some_and(|refused| refused.is_in_vain(live)) || InNeed::is_any() {
+        if refused.is_some_and(|refused| refused.is_in_vain(live)) || InNeed::is_any(stream.memory_id()) {
             return;
         }
         let _transit = Transit::begin();

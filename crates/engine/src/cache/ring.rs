@@ -69,7 +69,7 @@ impl Owner {
     }
 
     fn may_grow(&self, range: &DeviceRange, growth: &RingGrowth) -> bool {
-        let may = !InNeed::is_any() && !growth.stream.is_capturing();
+        let may = !InNeed::is_any(growth.stream.memory_id()) && !growth.stream.is_capturing();
         may && self.allows_whole(range, growth.bytes.unwrap_or(0).max(growth.more))
     }
 

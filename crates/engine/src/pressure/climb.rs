@@ -13,7 +13,7 @@ use super::reclaim::{self, Holder, Idle};
 use super::spill;
 use super::survey;
 use super::tally::Tally;
-use super::transit::{self, InNeed};
+use super::transit::{self, InNeed, Needy};
 use crate::base::amounts::add;
 use crate::base::error::{Error, Result};
 use crate::base::held::assert_nothing_held;
@@ -303,7 +303,9 @@ impl<A: Ask> Climb<'_, A> {
 
     /// Makes the call again after arenas were taken away, and whenever others gave memory back, until that is enough.
     fn revoke(&mut self) -> Result<Option<A::Memory>> {
-        let _in_need = InNeed::begin();
+        let short =
+            if self.error.is_of_process() { Needy::EveryDevice } else { Needy::Device(self.asked.stream.memory_id()) };
+        let _in_need = InNeed::begin(short);
         for _ in 0..MOST_ATTEMPTS {
             let patience = match self.found() {
                 Found::Nothing => break,

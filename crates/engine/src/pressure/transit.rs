@@ -4,8 +4,11 @@
 //! Invariant: who takes a block out of a lease, or out of a range for one, has counted itself in before, and counts itself out
 //! once the block is where others find it. All counts are sequentially consistent.
 
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread::yield_now;
+
+use crate::base::sync::{Mutex, MutexGuard};
 
 static DEPARTURES: AtomicU64 = AtomicU64::new(0);
 static ARRIVALS: AtomicU64 = AtomicU64::new(0);
@@ -46,23 +49,62 @@ pub(crate) fn wait() {
     (0..MOST_YIELDS).take_while(|_| !is_still()).for_each(|_| yield_now());
 }
 
-/// A thread takes blocks away from plans while this lives. No plan gets one meanwhile.
-pub(crate) struct InNeed(());
+/// Where a thread takes blocks away from plans.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needy {
+    Device(u64),
+    /// The limit of the process is what is short, so memory of every device counts.
+    EveryDevice,
+}
+
+/// A thread takes blocks away from plans while this lives. No plan gets one there meanwhile.
+pub(crate) struct InNeed(Needy);
+
+fn needy() -> MutexGuard<'static, Vec<Needy>> {
+    static NEEDY: Mutex<Vec<Needy>> = Mutex::new(Vec::new());
+    NEEDY.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl InNeed {
-    pub(crate) fn begin() -> InNeed {
+    pub(crate) fn begin(needy_at: Needy) -> InNeed {
+        let mut needy = needy();
+        needy.push(needy_at);
         IN_NEED.fetch_add(1, SeqCst);
-        InNeed(())
+        InNeed(needy_at)
     }
 
-    /// Whether any thread does.
-    pub(crate) fn is_any() -> bool {
+    /// Whether any thread takes blocks away on this device.
+    pub(crate) fn is_any(device: u64) -> bool {
         IN_NEED.load(SeqCst) > 0
+            && needy().iter().any(|&needy| needy == Needy::EveryDevice || needy == Needy::Device(device))
     }
 }
 
 impl Drop for InNeed {
     fn drop(&mut self) {
+        let mut needy = needy();
+        let place = needy.iter().position(|needy| *needy == self.0);
+        place.into_iter().for_each(|place| _ = needy.swap_remove(place));
         IN_NEED.fetch_sub(1, SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_of_one_device_leaves_the_plans_of_others_alone() {
+        // No device has these numbers, as they count up from one.
+        let (short, other) = (u64::MAX - 1, u64::MAX - 2);
+        let needs = [InNeed::begin(Needy::Device(short)), InNeed::begin(Needy::Device(short))];
+        assert!(InNeed::is_any(short) && !InNeed::is_any(other));
+        for need in needs {
+            assert!(InNeed::is_any(short));
+            drop(need);
+        }
+        assert!(!InNeed::is_any(short));
+        let _every = InNeed::begin(Needy::EveryDevice);
+        assert!(InNeed::is_any(short) && InNeed::is_any(other));
     }
 }
