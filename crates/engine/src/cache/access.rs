@@ -13,12 +13,6 @@ impl Block {
     /// Every block begins at a multiple of this many bytes.
     pub const ALIGNMENT: u64 = ALIGNMENT;
 
-    /// The block that the plan of the innermost scope expects next, if this is it; `None` while a trace is on.
-    #[inline(always)]
-    pub fn planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Block> {
-        current::serve_planned(stream, dims, bytes).map(Block::of)
-    }
-
     /// An error that an allocation met, with what was asked for, and the innermost scope.
     pub fn refused(error: Error, request: &Request<'_>) -> Error {
         current::refused(error, request)

@@ -26,6 +26,12 @@ use crate::record::{Origin, View};
 pub struct Block(pub(super) ManuallyDrop<Box<Record>>);
 
 impl Block {
+    /// The block that the plan of the innermost scope expects next, if this is it; `None` while a trace is on.
+    #[inline(always)]
+    pub fn planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Block> {
+        current::serve_planned(stream, dims, bytes).map(Block::of)
+    }
+
     /// Memory for `request` on `stream`: from the innermost scope's cache, or straight from the device where there is none.
     #[inline]
     pub fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Block> {
@@ -116,7 +122,7 @@ impl Block {
     /// Tells the cache that served it that it is freed on another stream than its own.
     #[cfg(feature = "foreign")]
     pub fn note_freed_elsewhere(&self) {
-        if let Some(door) = self.0.home().door {
+        if let Some(door) = self.0.door {
             door.note_freed_elsewhere();
         }
     }
@@ -343,7 +349,7 @@ enum WayBack {
 impl WayBack {
     #[inline(always)]
     fn of(record: &Record) -> WayBack {
-        match (current::keeping_untraced(), record.home().door) {
+        match (current::keeping_untraced(), record.door) {
             _ if record.needs_care() => WayBack::Care,
             (Some(cache), Some(door)) if std::ptr::eq(cache.door(), door) => WayBack::Here(cache),
             _ => WayBack::Home,
@@ -365,7 +371,7 @@ fn give_back_unplanned(record: Box<Record>) {
 #[inline]
 fn give_back_home(record: Box<Record>) {
     traced::freed(&record);
-    match record.home().door {
+    match record.door {
         Some(door) => door.take_back(record),
         None => drop(record),
     }

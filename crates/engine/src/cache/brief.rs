@@ -1,4 +1,5 @@
 //! A cache that a thread holds for a moment while nobody is inside the scope: to take blocks back, to invalidate, to give memory back.
+//! And what its owner, for however long, does with blocks that came back, and lets go of.
 //!
 //! The thread that the cache belongs to waits for that when it enters the scope. So it is a lock, and no code of the program runs under
 //! it: there is no news of plans to tell then, as those come of an entry's end, and streams that nobody else has are dropped once the
@@ -44,6 +45,33 @@ impl Cache {
 }
 
 impl Owner {
+    /// Takes in what came back while other streams may still use it.
+    #[inline]
+    pub(super) fn take_deferred(&self) {
+        if !self.with(|local, _| local.deferred.is_empty()) {
+            self.order_deferred();
+        }
+    }
+
+    #[cold]
+    fn order_deferred(&self) {
+        // Devices are called while the blocks are out of the cache.
+        let mut deferred = self.with(|local, _| std::mem::take(&mut local.deferred));
+        deferred.order();
+        while let Some(record) = deferred.pop() {
+            self.shared.counters.resumed(record.bytes());
+            self.put(record);
+        }
+        let more = self.with(|local, _| std::mem::replace(&mut local.deferred, deferred));
+        self.with(|local, _| local.deferred.append(more));
+    }
+
+    /// Keeps a block that other streams may still use.
+    pub(super) fn defer(&self, record: Box<Record>) {
+        self.shared.counters.deferred(record.bytes());
+        self.with(|local, _| local.deferred.push(record));
+    }
+
     /// Drops what may be the last to know a stream: now, or where the cache is held for a moment once it is given up.
     pub(super) fn let_go(&self, value: impl Any) {
         if !self.is_entered() {

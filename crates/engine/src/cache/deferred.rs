@@ -5,7 +5,6 @@
 //! needs none of them is not held up. It waits for what the others had to do when the last of the blocks was dropped, and not
 //! for what they were given since, where they ended their epoch in between.
 
-use super::owner::Owner;
 use crate::record::{Fence, Record};
 
 /// Blocks that wait for other streams; belongs to a cache's owner.
@@ -54,34 +53,5 @@ impl Deferred {
     pub(super) fn pop(&mut self) -> Option<Box<Record>> {
         let ready = self.records.iter_mut().rposition(|record| record.users().next().is_none())?;
         Some(self.records.swap_remove(ready))
-    }
-}
-
-impl Owner {
-    /// Takes in what came back while other streams may still use it.
-    #[inline]
-    pub(super) fn take_deferred(&self) {
-        if !self.with(|local, _| local.deferred.is_empty()) {
-            self.order_deferred();
-        }
-    }
-
-    #[cold]
-    fn order_deferred(&self) {
-        // Devices are called while the blocks are out of the cache.
-        let mut deferred = self.with(|local, _| std::mem::take(&mut local.deferred));
-        deferred.order();
-        while let Some(record) = deferred.pop() {
-            self.shared.counters.resumed(record.bytes());
-            self.put(record);
-        }
-        let more = self.with(|local, _| std::mem::replace(&mut local.deferred, deferred));
-        self.with(|local, _| local.deferred.append(more));
-    }
-
-    /// Keeps a block that other streams may still use.
-    pub(super) fn defer(&self, record: Box<Record>) {
-        self.shared.counters.deferred(record.bytes());
-        self.with(|local, _| local.deferred.push(record));
     }
 }

@@ -13,7 +13,7 @@ use crate::home::{FIRST_SPACING, PlanStats, ScopeStats, Shared};
 use crate::planner::{Begin, Planner, Resolved};
 use crate::pressure::demand::Told;
 use crate::pressure::reclaim::Idle;
-use crate::record::{Door, Generation, Home, ListPlace, Origin, Record, Request};
+use crate::record::{Door, Generation, ListPlace, Origin, Record, Request};
 
 /// So many spare records are kept in any case: they take 16 KB, and spare a step with as many supplies the heap.
 const SPARES: usize = 64;
@@ -233,7 +233,7 @@ impl Local {
         let has_list = keeps && request.bytes > 0;
         let stream = record.stream().id();
         let place = if has_list { self.lists.place_of(request, stream) } else { ListPlace::default() };
-        record.set_home(Home { door: Some(door), generation }, place);
+        record.set_home(door, generation, place);
         shared.counters.allocated(record.bytes(), *taken, matches!(record.origin, Origin::Device));
         match keeps {
             true => self.hand_out(shared, record, request),
@@ -272,7 +272,7 @@ impl Local {
 
     /// Takes a block back that has no list.
     fn put_aside(&mut self, shared: &Shared, record: Box<Record>) -> Put {
-        if record.bytes() > 0 || record.home().generation != shared.generation() {
+        if record.bytes() > 0 || record.generation != shared.generation() {
             return self.put_out(shared, record);
         }
         self.empties.push(record);

@@ -16,14 +16,13 @@
 //! | `brief` | a cache that is held for a moment |
 //! | `deferred` | blocks that came back while other streams may still use them |
 //! | `local` | the owner's side, as one |
-//! | `lists`, `key` | idle blocks by key |
+//! | `lists` | idle blocks by key: dtype, shape, and the stream, which implies the device |
 //! | `policy` | what a scope keeps: pure |
 //! | `supply` | the steps of a supply |
 //! | `traced` | what a trace is told |
-//! | `noting` | what is noted for a diagnosis |
 //! | `open` | what the open entries of a scope say |
 //! | `heard` | what a subscriber of `tracing` is told |
-//! | `told` | what whoever asks is told: statistics, and whose the cache is |
+//! | `told` | what whoever asks is told: statistics, whose the cache is, and what is noted for a diagnosis |
 //! | `token` | the number by which a thread is known |
 //! | `registry` | all scopes by name, and the caches of all threads in each |
 //! | `allowance` | the limit of a scope |
@@ -40,10 +39,8 @@ mod deferred;
 mod entry;
 #[cfg(feature = "tracing")]
 mod heard;
-mod key;
 mod lists;
 mod local;
-mod noting;
 mod open;
 mod owner;
 mod policy;
@@ -61,9 +58,9 @@ mod upkeep;
 pub use access::Crossing;
 pub use block::Block;
 pub use current::{Current, Entry};
-pub use noting::ScopeFacts;
 pub use owner::Cache;
 pub use policy::{Recycle, Terms};
 pub use registry::NamedCaches;
 #[cfg(feature = "cuda")]
 pub use reservation::Reservation;
+pub use told::ScopeFacts;

@@ -241,12 +241,6 @@ impl Owner {
         unsafe { self.cache.local.depth() }
     }
 
-    /// Has the next [`exit_after`](Owner::exit_after) undo all entries at once.
-    pub(super) fn make_last(self) {
-        // SAFETY: the thread owns the cache as long as it has this `Owner`, and one entry is left, by which it still does.
-        unsafe { self.cache.local.set_depth(1) };
-    }
-
     /// Undoes one entry or hold once `act` is done, also where that panics.
     pub(super) fn exit_after(self, act: impl FnOnce(&Owner)) {
         let last = || {
@@ -347,7 +341,7 @@ impl Owner {
     /// Gives a block's memory back, and keeps its record for the next supply, if it came from one that keeps blocks.
     #[inline(never)]
     pub(super) fn release(&self, mut record: Box<Record>) {
-        let generation = record.home().generation;
+        let generation = record.generation;
         let is_old = self.shared.generations.is_old(generation);
         record.vacate();
         if generation == Generation::NEVER_KEPT {

@@ -66,7 +66,8 @@ impl Cache {
     pub(crate) fn close(&'static self) {
         if let Some(owner) = self.owner() {
             owner.with(|local, _| local.forget_open());
-            owner.make_last();
+        }
+        while self.is_mine() {
             self.leave(0);
         }
         self.briefly(|owner| {

@@ -73,7 +73,7 @@ impl Planner {
 
     /// There is no arena to be had while so much of the range is in use.
     pub(crate) fn refuse(&mut self, live: u64) {
-        self.refused = Some(Refused::again(self.refused, live));
+        self.refused = Some(Refused::again(self.refused, live, self.plans.grows()));
     }
 
     /// Gives the arena up, with a place of its own for what is live in it; where it was taken away, nothing is.

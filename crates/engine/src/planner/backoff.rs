@@ -25,6 +25,8 @@ const SELDOM: u64 = 4095;
 impl Pace {
     /// For what costs about as much as an entry.
     pub(super) const DOUBLING: Pace = Pace { first: 1, factor: 2, longest: SELDOM };
+    /// For an arena where sizes grow from entry to entry: each entry finds another range.
+    const GROWING: Pace = Pace { first: 1, factor: 1, longest: PATIENT };
     /// For what costs many calls of the device, or the work of many entries.
     pub(super) const STEEP: Pace = Pace { first: 1, factor: 8, longest: SELDOM };
 }
@@ -85,12 +87,12 @@ pub(crate) struct Refused {
 const PATIENT: u64 = 4;
 
 impl Refused {
-    /// No arena was to be had now, as `before` says perhaps not for the first time.
-    pub(super) fn again(before: Option<Refused>, live: u64) -> Refused {
+    /// No arena was to be had now, where sizes grow or not, as `before` says perhaps not for the first time.
+    pub(super) fn again(before: Option<Refused>, live: u64, grows: bool) -> Refused {
         let Refused { entries, mut waits, .. } =
             before.unwrap_or(Refused { live, entries: 0, waits: Backoff::default() });
         // Entries are counted where they begin: the wait begins with the next one.
-        waits.tried(entries.saturating_add(1), Pace::DOUBLING);
+        waits.tried(entries.saturating_add(1), if grows { Pace::GROWING } else { Pace::DOUBLING });
         Refused { live, entries, waits }
     }
 
@@ -151,7 +153,7 @@ mod tests {
             refused.iter_mut().for_each(Refused::count);
             if refused.is_none_or(|refused| !refused.is_in_vain(100)) {
                 tries.push((entry, refused.is_some_and(|refused| refused.was_patient())));
-                refused = Some(Refused::again(refused, 100));
+                refused = Some(Refused::again(refused, 100, false));
             }
         }
         assert_eq!(tries, [(1, false), (3, false), (7, false), (15, true), (31, true)]);

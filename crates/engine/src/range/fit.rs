@@ -30,6 +30,8 @@ impl RangeBlock {
     }
 }
 
+/// No free span is too long.
+pub(super) const ANY_LENGTH: u64 = u64::MAX;
 /// Leaves none of the free spans that fit out.
 pub(super) const EVERY_SPAN: usize = usize::MAX;
 
@@ -46,33 +48,8 @@ impl Fit {
         Self { spans: Spans::new(capacity), bins: Bins::new(), tail: NIL }
     }
 
-    /// The smallest free span of at least `bytes`, and at most `longest`, that is not the tail and whose tag `accepts`, of the
-    /// `most` smallest.
-    pub(super) fn allocate_near(
-        &mut self,
-        bytes: u64,
-        longest: u64,
-        most: usize,
-        accepts: impl Fn(Tag) -> bool,
-    ) -> Option<RangeBlock> {
-        let mut found = self.bins.find(&self.spans, bytes);
-        for _ in 0..most {
-            let id = found?;
-            let Node { bytes: length, offset, tag, .. } = *self.spans.at(id);
-            if length > longest {
-                return None;
-            }
-            if accepts(tag) {
-                self.unlist(id);
-                return Some(self.take(id, bytes));
-            }
-            found = self.bins.next(&self.spans, (length, offset + 1));
-        }
-        None
-    }
-
     /// The smallest free span of at least `bytes` whose tag `accepts`, the lowest among equals, of the `most` smallest; the
-    /// tail only if there is no other.
+    /// tail only if there is no other, and any will do: none is longer than `longest`.
     ///
     /// `bytes` is a multiple of [`ALIGN`](super::ALIGN) and not 0, here and below.
     ///
@@ -82,6 +59,7 @@ impl Fit {
     pub(super) fn allocate_if<E>(
         &mut self,
         bytes: u64,
+        longest: u64,
         most: usize,
         mut accepts: impl FnMut(Tag) -> Result<bool, E>,
     ) -> Result<Option<RangeBlock>, E> {
@@ -89,13 +67,16 @@ impl Fit {
         for _ in 0..most {
             let Some(id) = found else { break };
             let Node { bytes: length, offset, tag, .. } = *self.spans.at(id);
+            if length > longest {
+                return Ok(None);
+            }
             if accepts(tag)? {
                 self.unlist(id);
                 return Ok(Some(self.take(id, bytes)));
             }
             found = self.bins.next(&self.spans, (length, offset + 1));
         }
-        let tail = self.tail;
+        let tail = if longest == ANY_LENGTH { self.tail } else { NIL };
         if found.is_none() && tail != NIL && self.spans.at(tail).bytes >= bytes && accepts(self.spans.at(tail).tag)? {
             self.unlist(tail);
             return Ok(Some(self.take(tail, bytes)));

@@ -5,7 +5,9 @@
 //!   `stats.live` that of the blocks'.
 //! * A call that fails leaves everything as it was, counters of calls aside.
 
-use super::fit::{Fit, RangeBlock};
+use std::convert::Infallible;
+
+use super::fit::{ANY_LENGTH, Fit, RangeBlock};
 use super::handles::{Handles, IdleHandle};
 use super::sizing::Sizes;
 #[cfg(test)]
@@ -133,7 +135,7 @@ impl<P: Pages> Range<P> {
     /// As [`allocate`](Range::allocate), from what is mapped already.
     #[cfg(test)]
     pub(super) fn reuse(&mut self, bytes: u64) -> Option<RangeBlock> {
-        let Ok(block) = self.reuse_if(bytes, super::fit::EVERY_SPAN, |_| Ok::<_, std::convert::Infallible>(true));
+        let Ok(block) = self.reuse_if(bytes, super::fit::EVERY_SPAN, |_| Ok::<_, Infallible>(true));
         block
     }
 
@@ -150,7 +152,7 @@ impl<P: Pages> Range<P> {
         accepts: impl FnMut(Tag) -> Result<bool, E>,
     ) -> Result<Option<RangeBlock>, E> {
         let Some(bytes) = self.rounded(bytes) else { return Ok(None) };
-        let block = self.fit.allocate_if(bytes, most, accepts)?;
+        let block = self.fit.allocate_if(bytes, ANY_LENGTH, most, accepts)?;
         if block.is_some() {
             self.count(bytes);
         }
@@ -172,7 +174,9 @@ impl<P: Pages> Range<P> {
         let Some((is_own, rounded)) = is_own.zip(self.rounded(bytes)) else {
             return self.reuse_if(bytes, most, accepts);
         };
-        match self.fit.allocate_near(rounded, rounded.saturating_add(rounded / NEAR), most, is_own) {
+        let near = rounded.saturating_add(rounded / NEAR);
+        let Ok(own) = self.fit.allocate_if(rounded, near, most, |tag| Ok::<_, Infallible>(is_own(tag)));
+        match own {
             None => self.reuse_if(bytes, most, accepts),
             own => {
                 self.count(rounded);

@@ -5,9 +5,8 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
-use super::Home;
-use super::drop_path::DropPath;
-use super::identity::{ArenaId, ListPlace};
+use super::Door;
+use super::identity::{ArenaId, DropPath, Generation, ListPlace};
 use super::last_write::LastWrite;
 use super::uses::Uses;
 use super::view::View;
@@ -34,7 +33,11 @@ pub(crate) struct Record {
     pub(super) is_watched: bool,
     /// Its place in its home's lists, with `key`.
     pub(super) list: u32,
-    pub(super) home: Home,
+    /// Where it returns to.
+    pub(crate) door: Option<&'static Door>,
+    /// The cache's generation that allocated it: what is of an older one when it returns was invalidated. A position of a plan
+    /// has none of its own, as long as its arena is there.
+    pub(crate) generation: Generation,
     pub(super) stream: Stream,
     /// What the front end made of the memory and wants to find again in the next life.
     pub(crate) view: OnceLock<Box<dyn View>>,
@@ -133,10 +136,6 @@ impl Record {
         self.bytes
     }
 
-    pub(crate) fn home(&self) -> Home {
-        self.home
-    }
-
     /// The arena in which it has a position.
     #[inline]
     pub(crate) fn arena(&self) -> Option<ArenaId> {
@@ -155,8 +154,8 @@ impl Record {
         ListPlace { list: self.list, key: self.key }
     }
 
-    pub(crate) fn set_home(&mut self, home: Home, place: ListPlace) {
-        (self.home, self.list, self.key) = (home, place.list, place.key);
+    pub(crate) fn set_home(&mut self, door: &'static Door, generation: Generation, place: ListPlace) {
+        (self.door, self.generation, self.list, self.key) = (Some(door), generation, place.list, place.key);
     }
 
     /// Serves another shape of as many bytes; the next life has its list's again.
