@@ -64,7 +64,7 @@ impl Lists {
         let list = &mut self.lists[place as usize];
         let mut record = list.idle.pop_back()?;
         list.out = list.out.wrapping_add(1);
-        record.restore_shape(list.key.shape());
+        record.restore_shape(&list.key.shape);
         self.count_out(&record);
         Some(record)
     }
@@ -95,7 +95,8 @@ impl Lists {
         // A pop that found the list empty has just been here.
         let here = self.lists.get(self.last as usize).is_some_and(|list| list.key.matches(request, stream));
         let known = if here { Some(self.last) } else { self.find(request, stream) };
-        let list = known.unwrap_or_else(|| self.add(Key::new(request, stream)));
+        let list =
+            known.unwrap_or_else(|| self.add(Key { dtype: request.dtype, stream, shape: Dims::new(request.dims) }));
         let known = &mut self.lists[list as usize];
         known.out = known.out.wrapping_add(1);
         ListPlace { list, key: known.number }
@@ -255,7 +256,7 @@ impl Lists {
     /// Hands out the idle blocks of all streams but the one that was asked for last.
     pub(super) fn take_idle_of_other_streams(&mut self) -> Vec<Box<Record>> {
         let stream = self.last_stream();
-        let others = self.lists.iter_mut().filter(|list| Some(list.key.stream()) != stream);
+        let others = self.lists.iter_mut().filter(|list| Some(list.key.stream) != stream);
         let idle: Vec<_> = others.flat_map(|list| list.idle.drain(..)).collect();
         idle.iter().for_each(|record| self.count_out(record));
         idle
@@ -263,12 +264,12 @@ impl Lists {
 
     pub(super) fn keys_of_other_streams(&self) -> usize {
         let stream = self.last_stream();
-        self.lists.iter().filter(|list| Some(list.key.stream()) != stream).count()
+        self.lists.iter().filter(|list| Some(list.key.stream) != stream).count()
     }
 
     /// The stream of the list that served last.
     pub(super) fn last_stream(&self) -> Option<u64> {
-        Some(self.lists.get(self.last as usize)?.key.stream())
+        Some(self.lists.get(self.last as usize)?.key.stream)
     }
 
     /// Forgets all keys, and gives back what they took on the process's heap. Nothing is idle, and blocks that return have
@@ -294,18 +295,6 @@ struct Key {
 }
 
 impl Key {
-    fn new(request: &Request<'_>, stream: u64) -> Key {
-        Key { dtype: request.dtype, stream, shape: Dims::new(request.dims) }
-    }
-
-    fn stream(&self) -> u64 {
-        self.stream
-    }
-
-    fn shape(&self) -> &Dims {
-        &self.shape
-    }
-
     #[inline]
     fn matches(&self, request: &Request<'_>, stream: u64) -> bool {
         self.stream == stream && self.dtype == request.dtype && same_dims(request.dims, self.shape.dims())
@@ -354,7 +343,7 @@ mod tests {
     #[test]
     fn a_key_matches_its_own_request_only() {
         let request = of::<f32>(&[2, 3]);
-        let key = Key::new(&request, 7);
+        let key = Key { dtype: request.dtype, stream: 7, shape: Dims::new(request.dims) };
         assert!(key.matches(&request, 7) && !key.matches(&request, 8));
         assert!(!key.matches(&of::<f32>(&[3, 2]), 7));
         assert!(!key.matches(&of::<i32>(&[2, 3]), 7));

@@ -33,10 +33,6 @@ impl Escaped {
     pub(super) fn may_go(&mut self, entry: u64) -> bool {
         self.waits.try_now(entry, Pace::DOUBLING)
     }
-
-    pub(super) fn forget_waits(&mut self) {
-        self.waits = Backoff::default();
-    }
 }
 
 impl Planner {
@@ -131,8 +127,8 @@ impl Planner {
     pub(crate) fn forget(&mut self, shared: &Shared) {
         self.forget_plans(shared);
         self.effects.streams.extend(self.learning.forget());
-        self.escaped.forget_waits();
-        self.footprint.forget_waits();
+        self.escaped.waits = Backoff::default();
+        self.footprint.moving = Backoff::default();
         self.carry.forget_waits();
         self.refused = None;
     }

@@ -114,7 +114,7 @@ impl Carry {
     }
 
     pub(super) fn forget_waits(&mut self) {
-        self.worth.forget_waits();
+        self.worth = Worth::default();
     }
 
     pub(super) fn is_there(&self) -> bool {

@@ -19,7 +19,7 @@ pub(super) struct Footprint {
     /// Whether there ever was an arena.
     pub(super) has_planned: bool,
     /// Waits before pages move again for an entry without a plan.
-    moving: Backoff,
+    pub(super) moving: Backoff,
 }
 
 /// When the range is looked at, which may hold more than is needed.
@@ -93,10 +93,6 @@ impl Footprint {
     /// How many bytes a plan may be larger than it need be by now, so that sizes which grow find their places in entries to come.
     pub(super) fn ahead(shared: &Shared) -> u64 {
         shared.counters.demand.get() / AHEAD + LITTLE
-    }
-
-    pub(super) fn forget_waits(&mut self) {
-        self.moving = Backoff::default();
     }
 }
 

@@ -77,7 +77,7 @@ impl Plans {
 
     /// Bytes of a block that holds any of the plans.
     pub(crate) fn bytes(&self) -> u64 {
-        self.drafts().map(Draft::height).max().unwrap_or(0)
+        self.drafts().map(|draft| draft.layout.height).max().unwrap_or(0)
     }
 
     /// The most bytes that the active plan has in use at once if each position takes all that it may.
@@ -106,7 +106,7 @@ impl Plans {
 
     /// Positions of the longest plan.
     pub(crate) fn positions(&self) -> u64 {
-        self.drafts().map(Draft::positions).max().unwrap_or(0)
+        self.drafts().map(|draft| draft.positions).max().unwrap_or(0)
     }
 
     /// How the plan lies that the last entry went by.
@@ -267,7 +267,7 @@ impl Plans {
                 continue;
             }
             has_changed = true;
-            let laid_out = |draft: &Draft| Cursor::new(&plan.envelope, draft.buffers(), draft.layout());
+            let laid_out = |draft: &Draft| Cursor::new(&plan.envelope, &draft.buffers, &draft.layout);
             let mut cursor = plan.draft.as_ref().map(laid_out).unwrap_or_default();
             if place == self.active {
                 cursor.count_on(active);
@@ -309,11 +309,11 @@ impl Plans {
 
     /// Tells everyone what plans there are.
     pub(crate) fn tell(&self, known: &PlanCounters) {
-        let highest = self.drafts().max_by_key(|draft| draft.height());
+        let highest = self.drafts().max_by_key(|draft| draft.layout.height);
         known.plans.set(self.plans.len() as u64);
-        known.positions.set(self.drafts().map(Draft::positions).sum());
+        known.positions.set(self.drafts().map(|draft| draft.positions).sum());
         known.bytes.set(self.bytes());
-        known.bound.set(highest.map_or(0, Draft::bound));
+        known.bound.set(highest.map_or(0, |draft| draft.bound));
     }
 }
 

@@ -118,13 +118,13 @@ impl Planner {
         let learning = &mut self.learning;
         if !self.entry.has_stream {
             self.entry.has_stream = true;
-            learning.learner.log_mut().begin(record.stream().id());
+            learning.learner.log.begin(record.stream().id());
             if learning.stream.as_ref().is_none_or(|known| known.id() != record.stream().id()) {
                 self.effects.streams.extend(learning.stream.replace(record.stream().clone()));
             }
         }
         let (stream, bytes) = (record.stream().id(), record.bytes() as u64);
-        let number = learning.learner.log_mut().allocated(stream, bytes);
+        let number = learning.learner.log.allocated(stream, bytes);
         if bytes > 0 {
             self.note_recorded(request, number);
         }
@@ -139,7 +139,7 @@ impl Planner {
             return;
         }
         let (entry, number) = record.recorded;
-        let log = self.learning.learner.log_mut();
+        let log = &mut self.learning.learner.log;
         if entry == mark(self.entry.number) {
             log.dropped(number);
         } else if entry == mark(self.entry.number - 1) {

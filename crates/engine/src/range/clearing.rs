@@ -49,9 +49,9 @@ impl DeviceRange {
     /// Whether as many bytes are free, but not side by side, and there can be no more.
     pub fn lies_apart(&self, bytes: u64) -> bool {
         let inner = self.inner();
-        let stats = inner.range.stats();
+        let stats = inner.range.stats;
         let is_there = stats.reserved.saturating_sub(stats.live) >= bytes;
-        is_there && !inner.range.is_long_enough(bytes) && inner.range.pages().room() < bytes
+        is_there && !inner.range.is_long_enough(bytes) && inner.range.pages.room() < bytes
     }
 
     /// The place for `bytes` that takes the least to clear for `stream`, where blocks at these addresses may be moved, which ascend. `None`
@@ -62,7 +62,7 @@ impl DeviceRange {
         let streams = &inner.streams;
         let may_use = |tag| streams.may_use(me, tag);
         // Addresses are offsets from the range's begin, or themselves.
-        let begin = inner.range.pages().address(0);
+        let begin = inner.range.pages.address(0);
         let is_movable = |offset| movable.binary_search(&(begin + offset)).is_ok();
         let mut found = inner.range.clearing(bytes, may_use, is_movable)?;
         found.blocks.iter_mut().for_each(|block| *block += begin);

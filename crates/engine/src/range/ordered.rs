@@ -86,7 +86,7 @@ impl Ordered {
 
     /// Takes chunks from `stream` from now on.
     pub(super) fn serve(&mut self, stream: &Stream) {
-        let before = self.range.pages_mut().serve(stream);
+        let before = self.range.pages.serve(stream);
         before.into_iter().for_each(|backend| self.streams.let_go(backend));
     }
 
@@ -96,7 +96,7 @@ impl Ordered {
     }
 
     pub(super) fn check(&mut self) -> Result<()> {
-        let failure = self.failure.take().or_else(|| self.range.pages_mut().take_failure());
+        let failure = self.failure.take().or_else(|| self.range.pages.take_failure());
         failure.map_or(Ok(()), |error| Err(error.deferred()))
     }
 
@@ -105,7 +105,7 @@ impl Ordered {
         let Ordered { range, streams, .. } = self;
         streams.look(false)?;
         if streams.are_several() {
-            range.merge_idle(|tag| streams.is_idle(tag));
+            range.fit.merge_idle(|tag| streams.is_idle(tag));
         }
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Ordered {
             Ok(Some(carved)) => Ok(carved),
             Err(RangeError::Pages(error)) => Err(error),
             Ok(None) | Err(RangeError::Exhausted { .. } | RangeError::Unsettled) => {
-                Err(exhausted(bytes, self.range.pages()))
+                Err(exhausted(bytes, &self.range.pages))
             }
         }
     }
@@ -176,17 +176,17 @@ impl Ordered {
         let me = streams.attend(stream);
         let settled = streams.settled();
         range.settled = settled;
-        let before = range.stats();
+        let before = range.stats;
         let is_idle = |tag: Tag| streams.is_idle(tag) && (!leaves_unsettled || tag.freed() <= settled);
         let block = carve(range, &|tag| streams.may_use(me, tag), &is_idle)?;
-        let after = range.stats();
+        let after = range.stats;
         let (mapped, unmapped) = (after.map_calls - before.map_calls, after.unmap_calls - before.unmap_calls);
         Ok(block.map(|block| self.carved(block, mapped, unmapped)))
     }
 
     /// What is reserved, and in use.
     pub(super) fn occupancy(&self) -> RangeUse {
-        let stats = self.range.stats();
+        let stats = self.range.stats;
         RangeUse {
             reserved: stats.reserved,
             live: stats.live,
@@ -195,7 +195,7 @@ impl Ordered {
             frees: self.streams.frees(),
             exchanged: self.exchanged,
             granule: self.range.granule,
-            room: self.range.pages().room(),
+            room: self.range.pages.room(),
             is_shared: self.streams.are_several(),
         }
     }
@@ -206,7 +206,7 @@ impl Ordered {
             Backing::Span => Obtained { allocations: 0, pieces: mapped },
             Backing::Chunks => Obtained { allocations: mapped, pieces: 0 },
         };
-        Carved { address: self.range.pages().address(block.offset()), block, calls: mapped + unmapped, taken }
+        Carved { address: self.range.pages.address(block.offset()), block, calls: mapped + unmapped, taken }
     }
 }
 

@@ -270,30 +270,10 @@ impl<P: Pages> Range<P> {
         self.fit.free_spans(0).map(|id| self.fit.spans.at(id).bytes).max().unwrap_or(0)
     }
 
-    /// Merges what is free side by side and `is_idle` by its tag.
-    pub(super) fn merge_idle(&mut self, is_idle: impl Fn(Tag) -> bool) {
-        self.fit.merge_idle(is_idle);
-    }
-
-    /// The counters.
-    pub(super) fn stats(&self) -> Stats {
-        self.stats
-    }
-
     /// Every stretch of addresses, in no particular order: blocks, free spans, holes.
     #[cfg(test)]
     pub(super) fn spans(&self) -> impl Iterator<Item = RangeSpan> + '_ {
         self.fit.spans.iter()
-    }
-
-    /// The device's side, to look at.
-    pub(super) fn pages(&self) -> &P {
-        &self.pages
-    }
-
-    /// The device's side, to tell it what the next calls are for.
-    pub(super) fn pages_mut(&mut self) -> &mut P {
-        &mut self.pages
     }
 
     #[cold]

@@ -60,7 +60,7 @@ impl DeviceRange {
     fn trim_once(&self, keep: u64, patience: Patience) -> Result<(u64, Keepers)> {
         let inner = &mut *self.inner();
         inner.streams.retire();
-        let stats = inner.range.stats();
+        let stats = inner.range.stats;
         let keep = keep.max(stats.live);
         if !is_worth_asking(&inner.range, stats.reserved.saturating_sub(keep), patience) {
             return Ok((0, (false, None)));
@@ -73,7 +73,7 @@ impl DeviceRange {
             is_unsettled.set(is_unsettled.get() || is_idle && !is_settled);
             is_idle && is_settled
         })?;
-        let is_left = is_unsettled.get() && range.stats().reserved > keep;
+        let is_left = is_unsettled.get() && range.stats.reserved > keep;
         Ok((bytes, (streams.can_wait(), is_left.then(|| streams.unknown.now()))))
     }
 
@@ -91,7 +91,7 @@ impl DeviceRange {
                 Ok(carved) => Ok(Some(carved)),
                 Err(RangeError::Unsettled) => Ok(None),
                 Err(RangeError::Pages(error)) => Err(error),
-                Err(RangeError::Exhausted { bytes }) => Err(exhausted(bytes, inner.range.pages())),
+                Err(RangeError::Exhausted { bytes }) => Err(exhausted(bytes, &inner.range.pages)),
             }
         };
         if let Some(carved) = attempt(false)? {

@@ -10,7 +10,7 @@ pub(crate) struct ArenaId(NonZeroU64);
 
 /// One of the times between two invalidations of a cache. Blocks of an older one are released when they return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Generation(u64);
+pub(crate) struct Generation(pub(crate) u64);
 
 /// The list of a key, to which the key's blocks return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,15 +38,11 @@ impl ArenaId {
 impl Generation {
     /// Of blocks that no list keeps, whatever is invalidated.
     pub(crate) const NEVER_KEPT: Generation = Generation(u64::MAX);
-
-    pub(crate) fn numbered(number: u64) -> Generation {
-        Generation(number)
-    }
 }
 
 /// Which way a record goes when it is dropped: a live position of a plan is known by its arena's number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DropPath(u64);
+pub(crate) struct DropPath(pub(super) u64);
 
 const _: () = assert!(DropPath::UNPLANNED.0 < ArenaId::FIRST_ARENA);
 
@@ -61,13 +57,5 @@ impl DropPath {
     /// Of a live position in this arena.
     pub(crate) fn of_arena(arena: ArenaId) -> DropPath {
         DropPath(arena.number())
-    }
-
-    pub(super) fn number(self) -> u64 {
-        self.0
-    }
-
-    pub(super) fn numbered(number: u64) -> DropPath {
-        DropPath(number)
     }
 }

@@ -21,7 +21,7 @@ impl Record {
         Record {
             address,
             bytes: request.bytes,
-            path: AtomicU64::new(path_on(stream, DropPath::UNPLANNED).number()),
+            path: AtomicU64::new(path_on(stream, DropPath::UNPLANNED).0),
             below: None,
             position: 0,
             last_write: LastWrite::default(),

@@ -103,7 +103,7 @@ impl Record {
 
     #[inline]
     pub(crate) fn drop_path(&self) -> DropPath {
-        DropPath::numbered(self.path.load(Relaxed))
+        DropPath(self.path.load(Relaxed))
     }
 
     /// Whether a drop has more to do than to give the memory back.
@@ -114,7 +114,7 @@ impl Record {
 
     /// A drop has more to do than to give the memory back.
     pub(crate) fn take_care(&self) {
-        self.path.store(DropPath::CARE.number(), Relaxed);
+        self.path.store(DropPath::CARE.0, Relaxed);
     }
 
     /// The cache that served it is told of its drop, in this life.
@@ -129,7 +129,7 @@ impl Record {
     }
 
     pub(super) fn set_path(&mut self, path: DropPath) {
-        *self.path.get_mut() = path.number();
+        *self.path.get_mut() = path.0;
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -75,10 +75,6 @@ impl Worth {
         self.trials.tried(entry, TRIALS);
         self.shortages = 0;
     }
-
-    pub(super) fn forget_waits(&mut self) {
-        self.trials = Backoff::default();
-    }
 }
 
 impl Shortening {
@@ -149,8 +145,7 @@ mod tests {
             }
         }
         assert_eq!(trials, [0, 64, 4224]);
-        worth.forget_waits();
-        assert!(worth.may_try(0));
+        assert!(Worth::default().may_try(0));
     }
 
     #[test]

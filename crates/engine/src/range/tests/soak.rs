@@ -43,7 +43,7 @@ impl Soak {
         if self.random.below(100_000) == 0 {
             self.range.trim(0, |_| true).unwrap();
         }
-        assert_eq!(self.range.stats().live, self.live, "operation {number}");
+        assert_eq!(self.range.stats.live, self.live, "operation {number}");
     }
 
     fn allocate(&mut self) {

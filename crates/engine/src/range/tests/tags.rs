@@ -65,7 +65,7 @@ impl Program {
         };
         let Some(block) = found else { return };
         let bytes = bytes.max(1).next_multiple_of(ALIGN);
-        self.model.take(self.range.pages(), block.offset(), bytes);
+        self.model.take(&self.range.pages, block.offset(), bytes);
         for (at, &user) in self.users.range(block.offset()..block.offset() + bytes) {
             assert_eq!(user, stream, "the memory at {at} is another stream's");
         }
@@ -83,10 +83,10 @@ impl Program {
 
     /// All work is done.
     fn merge_idle(&mut self) {
-        self.range.merge_idle(|_| true);
+        self.range.fit.merge_idle(|_| true);
         self.users.clear();
-        self.model.peak_live = self.range.stats().peak_live;
-        self.model.peak_reserved = self.range.stats().peak_reserved;
+        self.model.peak_live = self.range.stats.peak_live;
+        self.model.peak_reserved = self.range.stats.peak_reserved;
         self.model.check(&self.range);
     }
 
@@ -99,7 +99,7 @@ impl Program {
             Op::Trim => {
                 self.merge_idle();
                 self.range.trim(0, |_| true).unwrap();
-                assert_eq!(self.model.idle_bytes(self.range.pages()), 0);
+                assert_eq!(self.model.idle_bytes(&self.range.pages), 0);
             }
         }
     }
@@ -118,6 +118,6 @@ proptest! {
         (0..program.blocks.len()).for_each(|_| program.free(0));
         program.merge_idle();
         program.range.trim(0, |_| true).unwrap();
-        prop_assert_eq!(program.range.pages().used(), 0);
+        prop_assert_eq!(program.range.pages.used(), 0);
     }
 }
