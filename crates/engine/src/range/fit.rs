@@ -76,8 +76,18 @@ impl Fit {
             }
             found = self.bins.next(&self.spans, (length, offset + 1));
         }
-        let tail = if longest == ANY_LENGTH { self.tail } else { NIL };
-        if found.is_none() && tail != NIL && self.spans.at(tail).bytes >= bytes && accepts(self.spans.at(tail).tag)? {
+        if found.is_none() && longest == ANY_LENGTH { self.allocate_tail(bytes, accepts) } else { Ok(None) }
+    }
+
+    /// The front of the tail, if that is long enough and `accepts` its tag.
+    #[inline]
+    fn allocate_tail<E>(
+        &mut self,
+        bytes: u64,
+        mut accepts: impl FnMut(Tag) -> Result<bool, E>,
+    ) -> Result<Option<RangeBlock>, E> {
+        let tail = self.tail;
+        if tail != NIL && self.spans.at(tail).bytes >= bytes && accepts(self.spans.at(tail).tag)? {
             self.unlist(tail);
             return Ok(Some(self.take(tail, bytes)));
         }
