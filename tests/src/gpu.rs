@@ -1,29 +1,45 @@
-//! The GPU of the CUDA tests, where there is one: they take turns on it, since how many streams live is the context's
-//! affair and so concerns all of them.
+//! The GPU of the CUDA tests: a real one, or else the made-up driver's. Tests take turns on it, since how many streams live is the
+//! context's affair and so concerns all of them.
+//!
+//! A test that has no GPU, or not what it needs of one, says SKIPPED and passes. With [`REQUIRED`] set it fails, and nothing is made up.
 
 use std::sync::{Arc, MutexGuard};
 
-use cudarc::driver::{CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, LaunchConfig, PushKernelArg};
-use cudarc::nvrtc::compile_ptx;
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, LaunchConfig, PushKernelArg,
+};
+use cudarc::nvrtc::{Ptx, compile_ptx};
 use gpucache::prelude::{Array, Cuda};
 
-/// Long enough for the host to do what a test wants done meanwhile: about 60 ms.
-pub const SLOWLY: i64 = 100_000_000;
+/// Set to 1 where there is a GPU: then a test that has none fails.
+pub const REQUIRED: &str = "GPUCACHE_REQUIRE_GPU";
 
+/// Nanoseconds that are long enough for the host to do what a test wants done meanwhile.
+pub const SLOWLY: u64 = 60_000_000;
+
+/// `tests/driver` has the same kernels.
 const KERNELS: &str = r#"
-__device__ void wait(long long cycles) {
-    long long start = clock64();
-    while (clock64() - start < cycles) {}
+__device__ void wait(unsigned long long nanoseconds) {
+    unsigned long long start, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+    do {
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    } while (now - start < nanoseconds);
 }
-extern "C" __global__ void add(unsigned *out, const unsigned *in, unsigned value, unsigned len, long long cycles) {
-    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-    wait(cycles);
-    if (i < len) out[i] = in[i] + value;
+extern "C" __global__ void hold(unsigned long long nanoseconds) {
+    wait(nanoseconds);
 }
-extern "C" __global__ void fill(unsigned *out, unsigned value, unsigned len, long long cycles) {
+extern "C" __global__ void fill(unsigned *out, unsigned value, unsigned len, unsigned long long nanoseconds) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-    wait(cycles);
+    wait(nanoseconds);
     if (i < len) out[i] = value;
+}
+extern "C" __global__ void add(
+    unsigned *out, const unsigned *in, unsigned value, unsigned len, unsigned long long nanoseconds
+) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    wait(nanoseconds);
+    if (i < len) out[i] = in[i] + value;
 }
 "#;
 
@@ -34,49 +50,103 @@ pub struct Gpu {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Two kernels, each of which can be told how many cycles to wait first.
+/// Kernels over elements of four bytes, each of which takes its time first.
 pub struct Kernels {
-    add: CudaFunction,
-    fill: CudaFunction,
+    /// Takes the place of the sums, the place of what is added to, the value, the number of elements, and nanoseconds.
+    pub add: CudaFunction,
+    /// Takes the place, the value, the number of elements, and nanoseconds.
+    pub fill: CudaFunction,
+    hold: CudaFunction,
     _module: Arc<CudaModule>,
+}
+
+/// A word on the error output that a test does nothing, and why.
+///
+/// # Panics
+/// If a GPU is required.
+pub fn skip(why: impl std::fmt::Display) {
+    assert!(!is_required(), "{REQUIRED} is set, and a test cannot run: {why}");
+    eprintln!("SKIPPED: {why}");
+}
+
+fn is_required() -> bool {
+    std::env::var(REQUIRED).is_ok_and(|value| value != "0")
+}
+
+/// Whether the process uses the made-up driver.
+pub fn is_made_up() -> bool {
+    #[cfg(target_os = "linux")]
+    return crate::madeup::is_loaded();
+    #[cfg(not(target_os = "linux"))]
+    return false;
+}
+
+/// GPU 0, the made-up driver's where there is none, or nothing: then it was said.
+///
+/// # Panics
+/// If there is one and it does not work, or if there is none and it is required.
+pub fn device() -> Option<Cuda> {
+    #[cfg(target_os = "linux")]
+    if !is_required() {
+        crate::madeup::load_unless_there_is_another();
+    }
+    match Cuda::new(0) {
+        Ok(cuda) => Some(cuda),
+        Err(error) if error.is_unavailable() => {
+            skip(error);
+            None
+        }
+        Err(error) => panic!("there is a GPU, and it does not work: {error}"),
+    }
 }
 
 impl Gpu {
     /// The GPU, or a word on the error output that there is none.
     ///
     /// # Panics
-    /// If there is one and it does not work.
+    /// As [`device`].
     pub fn get() -> Option<Gpu> {
         let turn = crate::turn();
-        match Cuda::new(0) {
-            Ok(cuda) => {
-                // Lets go of streams that earlier tests made.
-                gpucache::trim(&cuda).expect("trimmed");
-                Some(Gpu { cuda, _turn: turn })
-            }
-            Err(error) if error.is_unavailable() => {
-                eprintln!("SKIPPED: {error}");
-                None
-            }
-            Err(error) => panic!("there is a GPU, and it does not work: {error}"),
+        let cuda = device()?;
+        let_go_of_what_was_before(&cuda);
+        Some(Gpu { cuda, _turn: turn })
+    }
+
+    /// The GPU, or a word on the error output that nothing can be captured here.
+    ///
+    /// # Panics
+    /// As [`device`].
+    pub fn get_for_captures() -> Option<Gpu> {
+        let gpu = Gpu::get()?;
+        if is_made_up() {
+            skip("the made-up driver captures nothing");
+            return None;
         }
+        Some(gpu)
     }
 
     /// The kernels, or a word on the error output that they cannot be compiled here.
     pub fn kernels(&self) -> Option<Kernels> {
-        if !library_is_there("NVRTC") {
-            return None;
-        }
-        let context = self.cuda.stream().context();
-        let module = context.load_module(compile_ptx(KERNELS).expect("the kernels compile")).expect("they load");
-        let load = |name| module.load_function(name).expect("they have these names");
-        Some(Kernels { add: load("add"), fill: load("fill"), _module: module })
+        Kernels::load(self.cuda.stream().context())
     }
 
     /// A stream of its own, with its handle.
     pub fn new_stream(&self) -> Cuda {
         let stream = self.cuda.stream().context().new_stream().expect("a stream");
         Cuda::with_stream(stream).expect("an ordinary stream")
+    }
+}
+
+/// Waits for the work of earlier tests, and lets go of their memory and streams. Threads that have ended may still be about to drop theirs.
+fn let_go_of_what_was_before(cuda: &Cuda) {
+    let context = cuda.stream().context();
+    for _ in 0..100 {
+        context.synchronize().expect("no failure was kept");
+        gpucache::trim(cuda).expect("trimmed");
+        if !context.is_in_multi_stream_mode() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }
 
@@ -91,13 +161,38 @@ pub fn library_is_there(name: &str) -> bool {
         }
     };
     if !is_there {
-        eprintln!("SKIPPED: there is no {name} here");
+        skip(format_args!("there is no {name} here"));
     }
     is_there
 }
 
 impl Kernels {
-    /// `out = input + value` on `stream`, after so many cycles.
+    /// The kernels by an object for a context, or a word on the error output that they cannot be compiled here.
+    pub fn load(context: &Arc<CudaContext>) -> Option<Kernels> {
+        let code = match is_made_up() {
+            // It has the kernels, and reads no code.
+            true => Ptx::from_src("made up"),
+            false if library_is_there("NVRTC") => compile_ptx(KERNELS).expect("the kernels compile"),
+            false => return None,
+        };
+        let module = context.load_module(code).expect("they load");
+        let [add, fill, hold] =
+            ["add", "fill", "hold"].map(|name| module.load_function(name).expect("they have these names"));
+        Some(Kernels { add, fill, hold, _module: module })
+    }
+
+    /// Keeps a stream busy for so many microseconds.
+    #[allow(unsafe_code)]
+    pub fn hold(&self, stream: &CudaStream, microseconds: u64) {
+        let nanoseconds = 1000 * microseconds;
+        let one = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 };
+        let mut launch = stream.launch_builder(&self.hold);
+        launch.arg(&nanoseconds);
+        // SAFETY: the kernel takes one number and touches no memory.
+        unsafe { launch.launch(one) }.expect("launched");
+    }
+
+    /// `out = input + value` on `stream`, after so many nanoseconds.
     #[allow(unsafe_code)]
     pub fn add(
         &self,
@@ -105,63 +200,88 @@ impl Kernels {
         out: &mut Array<u32, Cuda>,
         input: &Array<u32, Cuda>,
         value: u32,
-        cycles: i64,
+        nanoseconds: u64,
     ) {
         assert_eq!(out.len(), input.len());
         let len = out.len() as u32;
         let mut launch = stream.launch_builder(&self.add);
-        launch.arg(out).arg(input).arg(&value).arg(&len).arg(&cycles);
+        launch.arg(out).arg(input).arg(&value).arg(&len).arg(&nanoseconds);
         // SAFETY: the arguments are those that the kernel declares, and it stays within `len` elements of both arrays.
+        unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
+    }
+
+    /// As [`add`](Kernels::add), into a slice of cudarc's.
+    #[allow(unsafe_code)]
+    pub fn add_to_slice(
+        &self,
+        stream: &CudaStream,
+        out: &mut CudaSlice<u32>,
+        input: &Array<u32, Cuda>,
+        value: u32,
+        nanoseconds: u64,
+    ) {
+        assert_eq!(out.len(), input.len());
+        let len = input.len() as u32;
+        let mut launch = stream.launch_builder(&self.add);
+        launch.arg(out).arg(input).arg(&value).arg(&len).arg(&nanoseconds);
+        // SAFETY: as in `add`.
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
     /// As [`add`](Kernels::add), by this crate's own builder.
     #[allow(unsafe_code)]
-    pub fn add_on(&self, stream: &Cuda, out: &mut Array<u32, Cuda>, input: &Array<u32, Cuda>, value: u32, cycles: i64) {
+    pub fn add_on(
+        &self,
+        stream: &Cuda,
+        out: &mut Array<u32, Cuda>,
+        input: &Array<u32, Cuda>,
+        value: u32,
+        nanoseconds: u64,
+    ) {
         assert_eq!(out.len(), input.len());
         let len = out.len() as u32;
         let mut launch = stream.launch_builder(&self.add);
-        launch.array_mut(out).array(input).arg(&value).arg(&len).arg(&cycles);
+        launch.array_mut(out).array(input).arg(&value).arg(&len).arg(&nanoseconds);
         // SAFETY: as in `add`.
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
     /// As [`add`](Kernels::add), from a bare address: only what was announced orders it.
     #[allow(unsafe_code)]
-    pub fn add_at(&self, stream: &CudaStream, out: &mut Array<u32, Cuda>, input: u64, value: u32, cycles: i64) {
+    pub fn add_at(&self, stream: &CudaStream, out: &mut Array<u32, Cuda>, input: u64, value: u32, nanoseconds: u64) {
         let len = out.len() as u32;
         let mut launch = stream.launch_builder(&self.add);
-        launch.arg(out).arg(&input).arg(&value).arg(&len).arg(&cycles);
+        launch.arg(out).arg(&input).arg(&value).arg(&len).arg(&nanoseconds);
         // SAFETY: as in `add`; the caller's address is that of an array as long.
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
     /// As [`fill`](Kernels::fill), by this crate's own builder.
     #[allow(unsafe_code)]
-    pub fn fill_on(&self, stream: &Cuda, out: &mut Array<u32, Cuda>, value: u32, cycles: i64) {
+    pub fn fill_on(&self, stream: &Cuda, out: &mut Array<u32, Cuda>, value: u32, nanoseconds: u64) {
         let len = out.len() as u32;
         let mut launch = stream.launch_builder(&self.fill);
-        launch.array_mut(out).arg(&value).arg(&len).arg(&cycles);
+        launch.array_mut(out).arg(&value).arg(&len).arg(&nanoseconds);
         // SAFETY: as in `fill`.
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
     /// As [`fill`](Kernels::fill), for a slice of cudarc's.
     #[allow(unsafe_code)]
-    pub fn fill_slice(&self, stream: &CudaStream, out: &mut CudaSlice<u32>, value: u32, cycles: i64) {
+    pub fn fill_slice(&self, stream: &CudaStream, out: &mut CudaSlice<u32>, value: u32, nanoseconds: u64) {
         let len = out.len() as u32;
         let mut launch = stream.launch_builder(&self.fill);
-        launch.arg(out).arg(&value).arg(&len).arg(&cycles);
+        launch.arg(out).arg(&value).arg(&len).arg(&nanoseconds);
         // SAFETY: as in `fill`.
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
-    /// `out = value` on `stream`, after so many cycles.
+    /// `out = value` on `stream`, after so many nanoseconds.
     #[allow(unsafe_code)]
-    pub fn fill(&self, stream: &CudaStream, out: &mut Array<u32, Cuda>, value: u32, cycles: i64) {
+    pub fn fill(&self, stream: &CudaStream, out: &mut Array<u32, Cuda>, value: u32, nanoseconds: u64) {
         let len = out.len() as u32;
         let mut launch = stream.launch_builder(&self.fill);
-        launch.arg(out).arg(&value).arg(&len).arg(&cycles);
+        launch.arg(out).arg(&value).arg(&len).arg(&nanoseconds);
         // SAFETY: the arguments are those that the kernel declares, and it stays within `len` elements of the array.
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }

@@ -112,8 +112,7 @@ pub struct LateGpu {
 
 #[cfg(feature = "cuda")]
 impl LateGpu {
-    /// About 200 us.
-    const CYCLES: i64 = 300_000;
+    const NANOSECONDS: u64 = 200_000;
 
     /// GPU 0, if there is one.
     pub fn get(by_cudarc: bool) -> Option<LateGpu> {
@@ -132,10 +131,10 @@ impl Late for LateGpu {
     }
 
     fn fill(&self, stream: &Self::Device, array: &mut Array<u32, Self::Device>, value: u32, slow: bool) {
-        let cycles = if slow { LateGpu::CYCLES } else { 0 };
+        let nanoseconds = if slow { LateGpu::NANOSECONDS } else { 0 };
         match self.by_cudarc {
-            true => self.kernels.fill(stream.stream(), array, value, cycles),
-            false => self.kernels.fill_on(stream, array, value, cycles),
+            true => self.kernels.fill(stream.stream(), array, value, nanoseconds),
+            false => self.kernels.fill_on(stream, array, value, nanoseconds),
         }
     }
 
@@ -146,10 +145,10 @@ impl Late for LateGpu {
         input: &Array<u32, Self::Device>,
         slow: bool,
     ) {
-        let cycles = if slow { LateGpu::CYCLES } else { 0 };
+        let nanoseconds = if slow { LateGpu::NANOSECONDS } else { 0 };
         match self.by_cudarc {
-            true => self.kernels.add(stream.stream(), out, input, 0, cycles),
-            false => self.kernels.add_on(stream, out, input, 0, cycles),
+            true => self.kernels.add(stream.stream(), out, input, 0, nanoseconds),
+            false => self.kernels.add_on(stream, out, input, 0, nanoseconds),
         }
     }
 

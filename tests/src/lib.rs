@@ -3,6 +3,8 @@
 // A test helper reports by panicking.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
+#[cfg(all(feature = "cuda", target_os = "linux"))]
+pub mod alone;
 pub mod conformance;
 pub mod counting;
 pub mod faulty;

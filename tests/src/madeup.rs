@@ -1,11 +1,82 @@
 //! The made-up driver (`tests/driver`), built where programs find it.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// The names by which linkers and loaders ask for a driver.
 pub const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+
+/// Where the tests of a workspace have the driver built.
+///
+/// # Panics
+/// If this program does not lie where Cargo puts tests.
+pub fn target() -> PathBuf {
+    let program = std::env::current_exe().expect("the program has a path");
+    program.ancestors().nth(3).expect("it lies in `target/debug/deps`").join("tmp/driver")
+}
+
+/// The folder of the made-up driver, unless this process finds another driver.
+///
+/// # Panics
+/// If it is not built.
+pub fn folder_unless_there_is_another() -> Option<PathBuf> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOLDER.get_or_init(|| open(c"libcuda.so.1").is_none().then(|| driver(&target()))).clone()
+}
+
+/// Lets this process have the made-up driver, unless it finds another one: once it is open, it is what cudarc finds by the name of
+/// `libcuda.so.1`. A program whose own allocations are to be served (`foreign`) needs its driver from its start.
+///
+/// # Panics
+/// If it is not built, or does not open.
+pub fn load_unless_there_is_another() {
+    if let Some(folder) = folder_unless_there_is_another() {
+        let path = CString::new(folder.join(NAMES[0]).as_os_str().as_bytes()).expect("a path");
+        assert!(open(&path).is_some(), "the made-up driver opens: {path:?}");
+    }
+}
+
+#[allow(unsafe_code)]
+unsafe extern "C" {
+    fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// A library by its name or path; it stays open.
+#[allow(unsafe_code)]
+fn open(name: &CStr) -> Option<*mut c_void> {
+    const NOW: c_int = 2;
+    // SAFETY: the name is a text that ends with a zero; a driver's initialisers are made to be run by any process.
+    let library = unsafe { dlopen(name.as_ptr(), NOW) };
+    (!library.is_null()).then_some(library)
+}
+
+/// The function of the made-up driver that tells how often another one was called.
+#[allow(unsafe_code)]
+fn counter() -> Option<extern "C" fn(*const c_char) -> u64> {
+    let driver = open(c"libcuda.so.1")?;
+    // SAFETY: the library is open, and the name a text that ends with a zero.
+    let found = unsafe { dlsym(driver, c"madeup_calls".as_ptr()) };
+    // SAFETY: no other driver has a function of this name, and it has this type.
+    (!found.is_null())
+        .then(|| unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(*const c_char) -> u64>(found) })
+}
+
+/// Whether the driver of this process is the made-up one.
+pub fn is_loaded() -> bool {
+    counter().is_some()
+}
+
+/// How often the made-up driver's function of some name was called.
+///
+/// # Panics
+/// If the driver is not the made-up one.
+pub fn calls(name: &CStr) -> u64 {
+    counter().expect("the made-up driver is loaded")(name.as_ptr())
+}
 
 /// Builds a package of the repository, by its manifest's path from here, into a folder that all such builds share.
 ///

@@ -1,4 +1,4 @@
-//! The suite of properties on every device there is. Without a GPU the tests of `cuda` pass, and say that they did nothing.
+//! The suite of properties on every device there is. Without a GPU the tests of `cuda` run over the made-up driver.
 #![allow(clippy::panic, clippy::expect_used)]
 
 use gpucache::prelude::*;
@@ -28,11 +28,7 @@ conformance!(cuda, cuda_device);
 fn cuda_device() -> Option<Cuda> {
     use std::sync::LazyLock;
     // Kept, so that the tests share one context.
-    static CUDA: LazyLock<Option<Cuda>> = LazyLock::new(|| match Cuda::new(0) {
-        Ok(cuda) => Some(cuda),
-        Err(error) if error.is_unavailable() => None,
-        Err(error) => panic!("there is a GPU, and it does not work: {error}"),
-    });
+    static CUDA: LazyLock<Option<Cuda>> = LazyLock::new(gpucache_tests::gpu::device);
     CUDA.clone()
 }
 

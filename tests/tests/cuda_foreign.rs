@@ -1,9 +1,9 @@
 //! What other crates allocate, on a GPU: cudarc's slices inside of scopes, whose memory changes hands only behind the work that still
 //! uses it, on whatever stream and thread that is.
 //!
-//! Kernels that wait first make every wrong order show in the contents. Without a GPU the tests pass, and say that they
-//! did nothing.
-#![cfg(feature = "foreign")]
+//! Kernels that wait first make every wrong order show in the contents. Each test runs in a process of its own, which has its driver from
+//! the start.
+#![cfg(all(feature = "foreign", target_os = "linux"))]
 #![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use std::sync::mpsc::channel;
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, result, sys};
 use gpucache::prelude::*;
 use gpucache::{cache_scope as scope, foreign};
-use gpucache_tests::gpu::{Gpu, Kernels, SLOWLY};
+use gpucache_tests::alone::alone;
+use gpucache_tests::gpu::{self, Gpu, Kernels, SLOWLY};
 
 const LEN: usize = 4096;
 
@@ -33,9 +34,9 @@ fn place(slice: &CudaSlice<u32>) -> u64 {
     slice.device_ptr(slice.stream()).0
 }
 
-fn filled(kernels: &Kernels, stream: &Arc<CudaStream>, value: u32, cycles: i64) -> CudaSlice<u32> {
+fn filled(kernels: &Kernels, stream: &Arc<CudaStream>, value: u32, nanoseconds: u64) -> CudaSlice<u32> {
     let mut slice = alloc(stream, LEN);
-    kernels.fill_slice(stream, &mut slice, value, cycles);
+    kernels.fill_slice(stream, &mut slice, value, nanoseconds);
     slice
 }
 
@@ -47,219 +48,235 @@ fn assert_all(slice: &CudaSlice<u32>, value: u32) {
 
 #[test]
 fn a_warm_scope_serves_the_slices_of_cudarc() {
-    let Some((gpu, kernels, context)) = gpu() else { return };
-    let streams = [context.default_stream(), context.new_stream().unwrap(), context.per_thread_stream()];
-    for (number, stream) in streams.iter().enumerate() {
-        let name = format!("slices of {number}");
-        let mut misses = 0;
-        for entry in 0..40 {
-            scope!(name = &name, {
-                let slices: Vec<_> = (0..20).map(|n| filled(&kernels, stream, entry * 100 + n, 0)).collect();
-                slices.iter().zip(0..).for_each(|(slice, n)| assert_all(slice, entry * 100 + n));
-            });
-            if entry == 20 {
-                misses = gpucache::stats(&name).unwrap().misses;
+    alone(120, || {
+        let Some((gpu, kernels, context)) = gpu() else { return };
+        let streams = [context.default_stream(), context.new_stream().unwrap(), context.per_thread_stream()];
+        for (number, stream) in streams.iter().enumerate() {
+            let name = format!("slices of {number}");
+            let mut misses = 0;
+            for entry in 0..40 {
+                scope!(name = &name, {
+                    let slices: Vec<_> = (0..20).map(|n| filled(&kernels, stream, entry * 100 + n, 0)).collect();
+                    slices.iter().zip(0..).for_each(|(slice, n)| assert_all(slice, entry * 100 + n));
+                });
+                if entry == 20 {
+                    misses = gpucache::stats(&name).unwrap().misses;
+                }
             }
+            let stats = foreign::stats(&name).unwrap();
+            assert_eq!((stats.served, stats.passed_on), (800, 0), "{name}");
+            assert_eq!(gpucache::stats(&name).unwrap().misses, misses, "{name}");
+            let _ = invalidate(&name);
         }
-        let stats = foreign::stats(&name).unwrap();
-        assert_eq!((stats.served, stats.passed_on, stats.freed_elsewhere), (800, 0, 0), "{name}");
-        assert_eq!(gpucache::stats(&name).unwrap().misses, misses, "{name}");
-        let _ = invalidate(&name);
-    }
-    drop(gpu);
+        drop(gpu);
+    });
 }
 
 #[test]
 fn what_another_stream_frees_waits_for_its_work() {
-    let Some((_gpu, kernels, context)) = gpu() else { return };
-    let (a, b) = (context.new_stream().unwrap(), context.new_stream().unwrap());
-    let name = "freed elsewhere";
-    let mut reused = 0;
-    for _ in 0..8 {
-        let (kept, old) = scope!(name = name, {
-            let memory = filled(&kernels, &a, 1, 0);
-            a.synchronize().unwrap();
-            let old = place(&memory);
-            // Read late on the other stream, and freed there: as the driver has it, the memory is the next one's after that.
-            let mut kept = alloc(&b, LEN);
-            kernels.fill_slice(&b, &mut kept, 0, SLOWLY);
-            // SAFETY: both are as long, and alive until the copy is queued; the free is behind it on the same stream.
-            unsafe {
-                result::memcpy_dtod_async(place(&kept), old, 4 * LEN, b.cu_stream()).unwrap();
-                result::free_async(memory.leak(), b.cu_stream()).unwrap();
-            }
-            (kept, old)
-        });
-        scope!(name = name, {
-            let next = filled(&kernels, &a, 99, 0);
-            reused += u32::from(place(&next) == old);
-            assert_all(&kept, 1);
-            assert_all(&next, 99);
-        });
-    }
-    assert!(reused > 0, "no memory was handed out again while the other stream still read it");
-    assert!(foreign::stats(name).unwrap().freed_elsewhere >= 8);
-    let _ = invalidate(name);
+    alone(120, || {
+        let Some((_gpu, kernels, context)) = gpu() else { return };
+        let (a, b) = (context.new_stream().unwrap(), context.new_stream().unwrap());
+        let name = "freed elsewhere";
+        let mut reused = 0;
+        for _ in 0..8 {
+            let (kept, old) = scope!(name = name, {
+                let memory = filled(&kernels, &a, 1, 0);
+                a.synchronize().unwrap();
+                let old = place(&memory);
+                // Read late on the other stream, and freed there: as the driver has it, the memory is the next one's after that.
+                let mut kept = alloc(&b, LEN);
+                kernels.fill_slice(&b, &mut kept, 0, SLOWLY);
+                // SAFETY: both are as long, and alive until the copy is queued; the free is behind it on the same stream.
+                unsafe {
+                    result::memcpy_dtod_async(place(&kept), old, 4 * LEN, b.cu_stream()).unwrap();
+                    result::free_async(memory.leak(), b.cu_stream()).unwrap();
+                }
+                (kept, old)
+            });
+            scope!(name = name, {
+                let next = filled(&kernels, &a, 99, 0);
+                reused += u32::from(place(&next) == old);
+                assert_all(&kept, 1);
+                assert_all(&next, 99);
+            });
+        }
+        assert!(reused > 0, "no memory was handed out again while the other stream still read it");
+        let _ = invalidate(name);
+    });
 }
 
 #[test]
 fn threads_hand_slices_of_their_own_streams_on() {
-    let Some((gpu, kernels, context)) = gpu() else { return };
-    const THREADS: usize = 8;
-    const ROUNDS: u32 = 60;
-    let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| channel()).unzip();
-    std::thread::scope(|threads| {
-        for (number, receiver) in receivers.into_iter().enumerate() {
-            let (next, context, kernels) = (senders[(number + 1) % THREADS].clone(), context.clone(), &kernels);
-            threads.spawn(move || {
-                context.bind_to_thread().unwrap();
-                let stream = context.per_thread_stream();
-                for round in 0..ROUNDS {
-                    let value = number as u32 * 1000 + round;
-                    scope!(ring, {
-                        let cycles = if (round as usize + number).is_multiple_of(7) { SLOWLY / 20 } else { 0 };
-                        let slice = filled(kernels, &stream, value, cycles);
-                        next.send((slice, stream.record_event(None).unwrap(), value)).unwrap();
-                        let (slice, ready, value) = receiver.recv().unwrap();
-                        stream.wait(&ready).unwrap();
-                        let mut copy = filled(kernels, &stream, 0, SLOWLY / 50);
-                        stream.memcpy_dtod(&slice, &mut copy).unwrap();
-                        drop(slice);
-                        let other = filled(kernels, &stream, 7, 0);
-                        assert_all(&copy, value);
-                        assert_all(&other, 7);
-                    });
-                }
-            });
-        }
-        drop(senders);
+    alone(120, || {
+        let Some((gpu, kernels, context)) = gpu() else { return };
+        const THREADS: usize = 8;
+        const ROUNDS: u32 = 60;
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| channel()).unzip();
+        std::thread::scope(|threads| {
+            for (number, receiver) in receivers.into_iter().enumerate() {
+                let (next, context, kernels) = (senders[(number + 1) % THREADS].clone(), context.clone(), &kernels);
+                threads.spawn(move || {
+                    context.bind_to_thread().unwrap();
+                    let stream = context.per_thread_stream();
+                    for round in 0..ROUNDS {
+                        let value = number as u32 * 1000 + round;
+                        scope!(ring, {
+                            let nanoseconds = if (round as usize + number).is_multiple_of(7) { SLOWLY / 20 } else { 0 };
+                            let slice = filled(kernels, &stream, value, nanoseconds);
+                            next.send((slice, stream.record_event(None).unwrap(), value)).unwrap();
+                            let (slice, ready, value) = receiver.recv().unwrap();
+                            stream.wait(&ready).unwrap();
+                            let mut copy = filled(kernels, &stream, 0, SLOWLY / 50);
+                            stream.memcpy_dtod(&slice, &mut copy).unwrap();
+                            drop(slice);
+                            let other = filled(kernels, &stream, 7, 0);
+                            assert_all(&copy, value);
+                            assert_all(&other, 7);
+                        });
+                    }
+                });
+            }
+            drop(senders);
+        });
+        let stats = foreign::stats("ring").unwrap();
+        assert_eq!((stats.served, stats.passed_on), (3 * u64::from(ROUNDS) * THREADS as u64, 0));
+        let _ = invalidate("ring");
+        drop(gpu);
     });
-    let stats = foreign::stats("ring").unwrap();
-    assert_eq!((stats.served, stats.passed_on), (3 * u64::from(ROUNDS) * THREADS as u64, 0));
-    let _ = invalidate("ring");
-    drop(gpu);
 }
 
 #[test]
 fn streams_end_while_their_memory_is_alive_or_kept() {
-    let Some((gpu, kernels, context)) = gpu() else { return };
-    let mut last = None;
-    for round in 0..1000 {
-        let kept = scope!(streams, {
-            let stream = context.new_stream().unwrap();
-            let slice = filled(&kernels, &stream, round, if round % 50 == 0 { SLOWLY / 10 } else { 0 });
-            drop(filled(&kernels, &stream, 1, 0));
-            // The stream ends here, with work under way, and its memory goes on.
-            slice.leak()
-        });
-        if let Some((address, value)) = last.replace((kept, round)) {
-            let stream = context.default_stream();
-            context.synchronize().unwrap();
-            // SAFETY: the memory was left by its slice with as many elements, and nobody else frees it.
-            let slice: CudaSlice<u32> = unsafe { stream.upgrade_device_ptr(address, LEN) };
-            assert_all(&slice, value);
+    alone(120, || {
+        let Some((gpu, kernels, context)) = gpu() else { return };
+        let mut last = None;
+        for round in 0..1000 {
+            let kept = scope!(streams, {
+                let stream = context.new_stream().unwrap();
+                let slice = filled(&kernels, &stream, round, if round % 50 == 0 { SLOWLY / 10 } else { 0 });
+                drop(filled(&kernels, &stream, 1, 0));
+                // The stream ends here, with work under way, and its memory goes on.
+                slice.leak()
+            });
+            if let Some((address, value)) = last.replace((kept, round)) {
+                let stream = context.default_stream();
+                context.synchronize().unwrap();
+                // SAFETY: the memory was left by its slice with as many elements, and nobody else frees it.
+                let slice: CudaSlice<u32> = unsafe { stream.upgrade_device_ptr(address, LEN) };
+                assert_all(&slice, value);
+            }
         }
-    }
-    assert_eq!(foreign::stats("streams").unwrap().passed_on, 0);
-    let _ = invalidate("streams");
-    drop(gpu);
+        assert_eq!(foreign::stats("streams").unwrap().passed_on, 0);
+        let _ = invalidate("streams");
+        drop(gpu);
+    });
 }
 
 #[test]
 fn a_thread_without_a_context_frees() {
-    let Some((_gpu, kernels, context)) = gpu() else { return };
-    for stream in [context.default_stream(), context.per_thread_stream(), context.new_stream().unwrap()] {
-        for _ in 0..20 {
-            scope!(no_context, {
-                let address = filled(&kernels, &stream, 3, 0).leak();
-                let handle = stream.cu_stream() as usize;
-                // SAFETY: it is freed once, by the call that belongs to its allocation.
-                let freed = std::thread::spawn(move || unsafe { result::free_async(address, handle as sys::CUstream) });
-                freed.join().unwrap().unwrap();
-            });
+    alone(120, || {
+        let Some((_gpu, kernels, context)) = gpu() else { return };
+        for stream in [context.default_stream(), context.per_thread_stream(), context.new_stream().unwrap()] {
+            for _ in 0..20 {
+                scope!(no_context, {
+                    let address = filled(&kernels, &stream, 3, 0).leak();
+                    let handle = stream.cu_stream() as usize;
+                    // SAFETY: it is freed once, by the call that belongs to its allocation.
+                    let freed =
+                        std::thread::spawn(move || unsafe { result::free_async(address, handle as sys::CUstream) });
+                    freed.join().unwrap().unwrap();
+                });
+            }
         }
-    }
-    let _ = invalidate("no_context");
+        let _ = invalidate("no_context");
+    });
 }
 
 #[test]
 fn arrays_of_the_per_thread_stream_change_threads() {
-    let Some((_gpu, kernels, context)) = gpu() else { return };
-    let gpu = Cuda::with_stream(context.per_thread_stream()).unwrap();
-    for round in 0..20 {
-        let mut array = scope!(own, { Array::<u32, _>::zeros(&gpu, LEN).unwrap() });
-        kernels.fill(gpu.stream(), &mut array, round, SLOWLY / 20);
-        let (gpu, kernels) = (gpu.clone(), &kernels);
-        let seen = std::thread::scope(|threads| {
-            let there = threads.spawn(move || {
-                // Behind the kernel of the other thread, on this thread's own stream.
-                let mut sum = Array::<u32, _>::zeros(&gpu, LEN).unwrap();
-                kernels.add(gpu.stream(), &mut sum, &array, 1, 0);
-                drop(array);
-                sum.to_vec().unwrap()
+    alone(120, || {
+        let Some((_gpu, kernels, context)) = gpu() else { return };
+        let gpu = Cuda::with_stream(context.per_thread_stream()).unwrap();
+        for round in 0..20 {
+            let mut array = scope!(own, { Array::<u32, _>::zeros(&gpu, LEN).unwrap() });
+            kernels.fill(gpu.stream(), &mut array, round, SLOWLY / 20);
+            let (gpu, kernels) = (gpu.clone(), &kernels);
+            let seen = std::thread::scope(|threads| {
+                let there = threads.spawn(move || {
+                    // Behind the kernel of the other thread, on this thread's own stream.
+                    let mut sum = Array::<u32, _>::zeros(&gpu, LEN).unwrap();
+                    kernels.add(gpu.stream(), &mut sum, &array, 1, 0);
+                    drop(array);
+                    sum.to_vec().unwrap()
+                });
+                let again =
+                    scope!(own, { Array::full(&Cuda::with_stream(context.per_thread_stream()).unwrap(), LEN, 77u32) });
+                let seen = there.join().unwrap();
+                assert_eq!(again.unwrap().to_vec().unwrap(), [77; LEN]);
+                seen
             });
-            let again =
-                scope!(own, { Array::full(&Cuda::with_stream(context.per_thread_stream()).unwrap(), LEN, 77u32) });
-            let seen = there.join().unwrap();
-            assert_eq!(again.unwrap().to_vec().unwrap(), [77; LEN]);
-            seen
-        });
-        assert_eq!(seen, [round + 1; LEN]);
-    }
-    let _ = invalidate("own");
+            assert_eq!(seen, [round + 1; LEN]);
+        }
+        let _ = invalidate("own");
+    });
 }
 
 #[test]
 fn memory_for_the_host_is_done_with_when_it_comes() {
-    let Some((_gpu, kernels, context)) = gpu() else { return };
-    let (a, b) = (context.new_stream().unwrap(), context.new_stream().unwrap());
-    for round in 0..20 {
-        scope!(for_host, {
-            let slow = filled(&kernels, &a, 5, SLOWLY / 10);
-            drop(slow);
-            // SAFETY: it has room for as many bytes, is used by the copies below alone, and freed once.
-            unsafe {
-                let memory = result::malloc_sync(4 * LEN).unwrap();
-                let (values, mut found) = (vec![round as u32; LEN], vec![0u32; LEN]);
-                result::memcpy_htod_async(memory, &values, b.cu_stream()).unwrap();
-                b.synchronize().unwrap();
-                a.synchronize().unwrap();
-                result::memcpy_dtoh_sync(&mut found, memory).unwrap();
-                assert_eq!(found, values);
-                result::free_sync(memory).unwrap();
-                assert!(result::free_sync(memory).is_err(), "it was freed before");
-            }
-        });
-    }
-    let _ = invalidate("for_host");
+    alone(120, || {
+        let Some((_gpu, kernels, context)) = gpu() else { return };
+        let (a, b) = (context.new_stream().unwrap(), context.new_stream().unwrap());
+        for round in 0..20 {
+            scope!(for_host, {
+                let slow = filled(&kernels, &a, 5, SLOWLY / 10);
+                drop(slow);
+                // SAFETY: it has room for as many bytes, is used by the copies below alone, and freed once.
+                unsafe {
+                    let memory = result::malloc_sync(4 * LEN).unwrap();
+                    let (values, mut found) = (vec![round as u32; LEN], vec![0u32; LEN]);
+                    result::memcpy_htod_async(memory, &values, b.cu_stream()).unwrap();
+                    b.synchronize().unwrap();
+                    a.synchronize().unwrap();
+                    result::memcpy_dtoh_sync(&mut found, memory).unwrap();
+                    assert_eq!(found, values);
+                    result::free_sync(memory).unwrap();
+                    assert!(result::free_sync(memory).is_err(), "it was freed before");
+                }
+            });
+        }
+        let _ = invalidate("for_host");
+    });
 }
 
 #[test]
 fn memory_of_a_scope_is_copied_to_another_gpu() {
-    let Some((_gpu, kernels, context)) = gpu() else { return };
-    if CudaContext::device_count().unwrap() < 2 {
-        eprintln!("SKIPPED: there is one GPU");
-        return;
-    }
-    let other = CudaContext::new(1).unwrap();
-    for round in 0..10 {
-        scope!(peers, {
-            let (here, there) = (context.new_stream().unwrap(), other.new_stream().unwrap());
-            context.bind_to_thread().unwrap();
-            let source = filled(&kernels, &here, round, 0);
-            here.synchronize().unwrap();
-            other.bind_to_thread().unwrap();
-            let mut target = alloc(&there, LEN);
-            there.memcpy_dtod(&source, &mut target).unwrap();
-            assert_all(&target, round);
-            // And back, from the other GPU's scope.
-            context.bind_to_thread().unwrap();
-            let mut back = filled(&kernels, &here, 0, 0);
-            here.synchronize().unwrap();
-            here.memcpy_dtod(&target, &mut back).unwrap();
-            assert_all(&back, round);
-        });
-    }
-    assert_eq!(foreign::stats("peers").unwrap().passed_on, 0);
-    let _ = invalidate("peers");
+    alone(120, || {
+        let Some((_gpu, kernels, context)) = gpu() else { return };
+        if CudaContext::device_count().unwrap() < 2 {
+            gpu::skip("there is one GPU");
+            return;
+        }
+        let other = CudaContext::new(1).unwrap();
+        for round in 0..10 {
+            scope!(peers, {
+                let (here, there) = (context.new_stream().unwrap(), other.new_stream().unwrap());
+                context.bind_to_thread().unwrap();
+                let source = filled(&kernels, &here, round, 0);
+                here.synchronize().unwrap();
+                other.bind_to_thread().unwrap();
+                let mut target = alloc(&there, LEN);
+                there.memcpy_dtod(&source, &mut target).unwrap();
+                assert_all(&target, round);
+                // And back, from the other GPU's scope.
+                context.bind_to_thread().unwrap();
+                let mut back = filled(&kernels, &here, 0, 0);
+                here.synchronize().unwrap();
+                here.memcpy_dtod(&target, &mut back).unwrap();
+                assert_all(&back, round);
+            });
+        }
+        assert_eq!(foreign::stats("peers").unwrap().passed_on, 0);
+        let _ = invalidate("peers");
+    });
 }

@@ -1,5 +1,5 @@
 //! Streams that cudarc shows and that nobody has a handle of, of any context object; slices and views that are used on streams
-//! which nobody tells of; and failures that cudarc keeps. Without a GPU the tests pass, and say that they did nothing.
+//! which nobody tells of; and failures that cudarc keeps.
 #![cfg(feature = "cuda")]
 #![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 

@@ -281,13 +281,7 @@ fn ends_beside_pipes() -> bool {
 
 #[cfg(feature = "cuda")]
 fn cuda_ends_well() -> bool {
-    match Cuda::new(0) {
-        Ok(_) => all_end_well("cuda", endings::<Cuda>()),
-        Err(error) => {
-            println!("SKIPPED: there is no cuda device here ({error})");
-            true
-        }
-    }
+    gpucache_tests::gpu::device().is_none_or(|_| all_end_well("cuda", endings::<Cuda>()))
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -297,7 +291,7 @@ fn cuda_ends_well() -> bool {
 
 #[cfg(feature = "cuda")]
 fn tries_cuda(asked: &str) -> bool {
-    tries_ending(asked, "cuda", endings(), || Cuda::new(0).expect("a GPU"))
+    tries_ending(asked, "cuda", endings(), || gpucache_tests::gpu::device().expect("a GPU"))
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -1,29 +1,23 @@
 //! Kernels that get an array's address on a stream of which gpucache is not told, as one of another `CudaContext` object is: the
 //! memory that they use keeps its pages until they are done.
 //!
-//! Each test runs in processes of its own, since a lost context would fail all that follows: one over the made-up driver
-//! (`tests/driver`), which finds out whether pages go that work uses, and one on the GPU, where there is one.
+//! Each test runs in a process of its own, since a lost context would fail all that follows. The made-up driver (`tests/driver`)
+//! finds out whether pages go that work uses.
 #![cfg(all(feature = "cuda", target_os = "linux"))]
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, unsafe_code)]
 
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
-use cudarc::nvrtc::{Ptx, compile_ptx};
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream};
 use gpucache::prelude::*;
 use gpucache::{Placed, Placement, cache_scope as scope, limit, limit_idle, trim, uncached};
+use gpucache_tests::alone::{alone, alone_over};
 use gpucache_tests::conformance::{pattern, patterned};
-use gpucache_tests::gpu::library_is_there;
-use gpucache_tests::madeup;
+use gpucache_tests::gpu::{self, Kernels};
+use gpucache_tests::madeup::{self, calls};
 
-/// Set in a process that runs one test: what the driver is.
-const CHILD: &str = "GPUCACHE_UNKNOWN_WORK";
-/// The status of a process whose test came to its end.
-const DONE: i32 = 42;
 /// Elements of an array: two granules of pages.
 const LEN: usize = 1 << 20;
 /// How long a kernel takes: longer than the host needs for what is to happen meanwhile, and far shorter than gpucache waits.
@@ -33,94 +27,29 @@ const VERY_LATE: Duration = Duration::from_secs(3);
 /// The longest wait of gpucache's.
 const WAIT: Duration = Duration::from_millis(250);
 
-const KERNEL: &str = r#"
-extern "C" __global__ void late_copy(
-    unsigned *to, const unsigned *from, unsigned long long bytes, unsigned long long milliseconds
-) {
-    unsigned long long start, now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
-    do {
-        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    } while (now - start < milliseconds * 1000000);
-    for (unsigned long long i = threadIdx.x; i < bytes / 4; i += blockDim.x) to[i] = from[i];
-}
-"#;
-
-fn target() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("unknown-work")
-}
-
-fn is_made_up() -> bool {
-    std::env::var(CHILD).is_ok_and(|driver| driver != "real")
-}
-
-/// Builds a driver, and answers its folder.
-type Driver = fn(&Path) -> PathBuf;
-
-/// Runs the closure of a test over both drivers. It is written in the test itself, whose path is the front of its name.
-fn over_both_drivers<F: FnOnce()>(body: F) {
-    over(&[Some(madeup::driver), None], body);
-}
-
-fn over<F: FnOnce()>(drivers: &[Option<Driver>], body: F) {
-    if std::env::var_os(CHILD).is_some() {
-        body();
-        std::process::exit(DONE);
-    }
-    let path = std::any::type_name::<F>().trim_end_matches("::{{closure}}");
-    let name = path.split_once("::").map_or(path, |(_, name)| name);
-    let _turn = gpucache_tests::turn();
-    for driver in drivers {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(CHILD, "real");
-        if let Some(driver) = driver {
-            command.env(CHILD, "made up").env("LD_LIBRARY_PATH", driver(&target()));
-        }
-        let status = command.status().unwrap();
-        assert_eq!(status.code(), Some(DONE), "{name}, over the made-up driver: {}: {status}", driver.is_some());
-    }
-}
-
 /// A GPU, and a kernel on a stream of which nobody tells.
 struct Late {
     gpu: Cuda,
-    kernel: CudaFunction,
+    kernels: Kernels,
     stream: Arc<CudaStream>,
     sink: CudaSlice<u32>,
 }
 
 impl Late {
     fn get() -> Option<Late> {
-        let gpu = match Cuda::new(0) {
-            Ok(gpu) => gpu,
-            Err(error) if error.is_unavailable() => {
-                eprintln!("SKIPPED: {error}");
-                return None;
-            }
-            Err(error) => panic!("there is a GPU, and it does not work: {error}"),
-        };
+        let gpu = gpu::device()?;
         let second = CudaContext::new(0).unwrap();
         let stream = second.new_stream().unwrap();
-        let code = match is_made_up() {
-            // It has the kernel, and reads no code.
-            true => Ptx::from_src("made up"),
-            false if library_is_there("NVRTC") => compile_ptx(KERNEL).unwrap(),
-            false => return None,
-        };
-        let kernel = second.load_module(code).unwrap().load_function("late_copy").unwrap();
+        let kernels = Kernels::load(&second)?;
         let sink = stream.alloc_zeros(LEN).unwrap();
         stream.synchronize().unwrap();
-        Some(Late { gpu, kernel, stream, sink })
+        Some(Late { gpu, kernels, stream, sink })
     }
 
     /// Copies the array once the kernel has taken its time.
     fn launch(&mut self, array: &Array<u32, Cuda>, time: Duration) {
-        let (bytes, milliseconds) = (4 * LEN as u64, time.as_millis() as u64);
-        let config = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
-        let mut launch = self.stream.launch_builder(&self.kernel);
-        launch.arg(&mut self.sink).arg(array).arg(&bytes).arg(&milliseconds);
-        // SAFETY: these are the kernel's arguments, and both places have as many bytes.
-        unsafe { launch.launch(config) }.expect("launched");
+        self.kernels.hold(&self.stream, time.as_micros() as u64);
+        self.kernels.add_to_slice(&self.stream, &mut self.sink, array, 0, 0);
     }
 
     /// The kernel has read what the array of this seed had, and nothing was lost.
@@ -140,7 +69,7 @@ impl Late {
 
 #[test]
 fn an_invalidation_and_a_trim() {
-    over_both_drivers(|| {
+    alone(60, || {
         let Some(mut late) = Late::get() else { return };
         for seed in 0..3 {
             let array = scope!("planned", { patterned(&late.gpu, LEN, seed) }).unwrap();
@@ -159,24 +88,28 @@ fn an_invalidation_and_a_trim() {
 /// Before CUDA 12.5 the driver has no event for a whole context.
 #[test]
 fn a_trim_over_an_older_driver() {
-    over(&[Some(|target| madeup::driver_without(target, "cuCtxRecordEvent"))], || {
-        let Some(mut late) = Late::get() else { return };
-        for seed in 0..3 {
-            let array = late.array(seed);
-            late.launch(&array, LATE);
-            drop(array);
-            trim(&late.gpu).unwrap();
-            late.check(seed);
-            trim(&late.gpu).unwrap();
-            assert_eq!(late.gpu.memory().bytes, 0, "all goes back once the kernel is done");
-        }
-    });
+    alone_over(
+        |target| madeup::driver_without(target, "cuCtxRecordEvent"),
+        60,
+        || {
+            let Some(mut late) = Late::get() else { return };
+            for seed in 0..3 {
+                let array = late.array(seed);
+                late.launch(&array, LATE);
+                drop(array);
+                trim(&late.gpu).unwrap();
+                late.check(seed);
+                trim(&late.gpu).unwrap();
+                assert_eq!(late.gpu.memory().bytes, 0, "all goes back once the kernel is done");
+            }
+        },
+    );
 }
 
 /// Pages move to where a longer array fits, since the limit allows no more.
 #[test]
 fn pages_that_move() {
-    over_both_drivers(|| {
+    alone(60, || {
         let Some(mut late) = Late::get() else { return };
         limit(&late.gpu, 12 * LEN as u64);
         for (seed, is_scoped) in [(0, true), (1, false), (2, true)] {
@@ -194,7 +127,7 @@ fn pages_that_move() {
 
 #[test]
 fn a_limit_of_idle_memory() {
-    over_both_drivers(|| {
+    alone(60, || {
         let Some(mut late) = Late::get() else { return };
         limit_idle(&late.gpu, 0);
         let array = late.array(0);
@@ -217,7 +150,7 @@ fn a_limit_of_idle_memory() {
 
 #[test]
 fn an_array_that_leaves_for_the_host() {
-    over_both_drivers(|| {
+    alone(60, || {
         let Some(mut late) = Late::get() else { return };
         let array = late.array(7);
         late.launch(&array, LATE);
@@ -236,7 +169,7 @@ fn an_array_that_leaves_for_the_host() {
 /// A kernel that takes longer than gpucache waits keeps its pages, and nobody waits for it again.
 #[test]
 fn a_very_long_kernel_holds_nobody_up() {
-    over_both_drivers(|| {
+    alone(60, || {
         let Some(mut late) = Late::get() else { return };
         let array = late.array(0);
         late.launch(&array, VERY_LATE);
@@ -257,11 +190,10 @@ fn a_very_long_kernel_holds_nobody_up() {
 /// While a graph is captured the context cannot be asked, and pages stay; the capture goes on.
 #[test]
 fn a_capture_goes_on() {
-    over_both_drivers(|| {
+    alone(60, || {
         let Some(mut late) = Late::get() else { return };
-        // The made-up driver captures nothing.
-        if is_made_up() {
-            return;
+        if gpu::is_made_up() {
+            return gpu::skip("the made-up driver captures nothing");
         }
         let graphs = Cuda::with_stream(late.gpu.stream().context().new_stream().unwrap()).unwrap();
         let input = patterned(&graphs, LEN, 3).unwrap();
@@ -282,17 +214,12 @@ fn a_capture_goes_on() {
 /// Steps that are warm make no call that waits, asks, or changes pages.
 #[test]
 fn warm_steps_make_no_call() {
-    over(&[Some(madeup::driver)], || {
+    alone_over(madeup::driver, 60, || {
         let Some(mut late) = Late::get() else { return };
         let step = |late: &Late| {
             scope!("warm", {
                 let (array, mut copy) = (late.gpu.zeros::<u32>(LEN).unwrap(), late.gpu.zeros::<u32>(LEN).unwrap());
-                let (bytes, milliseconds) = (4 * LEN as u64, 0u64);
-                let config = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
-                let mut launch = late.gpu.stream().launch_builder(&late.kernel);
-                launch.arg(&mut copy).arg(&array).arg(&bytes).arg(&milliseconds);
-                // SAFETY: these are the kernel's arguments, and both places have as many bytes.
-                unsafe { launch.launch(config) }.expect("launched");
+                late.kernels.add(late.gpu.stream(), &mut copy, &array, 0, 0);
             });
         };
         // Another scope's memory goes and moves until this one is warm.
@@ -319,20 +246,3 @@ const ASKING: [&CStr; 10] = [
     c"cuMemAllocAsync",
     c"cuMemFreeAsync",
 ];
-
-unsafe extern "C" {
-    fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
-    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
-}
-
-/// How often the made-up driver's function of some name was called.
-fn calls(name: &CStr) -> u64 {
-    const NOW: c_int = 2;
-    // SAFETY: the names are texts that end with a zero. The library is the made-up driver, which is loaded already; its function
-    // has this type.
-    unsafe {
-        let found = dlsym(dlopen(c"libcuda.so.1".as_ptr(), NOW), c"madeup_calls".as_ptr());
-        assert!(!found.is_null(), "the made-up driver is loaded");
-        std::mem::transmute::<*mut c_void, extern "C" fn(*const c_char) -> u64>(found)(name.as_ptr())
-    }
-}

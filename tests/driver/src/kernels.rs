@@ -1,5 +1,11 @@
-//! Modules, whatever their code, and the one kernel that each of them has: `late_copy(to, from, bytes, milliseconds)`, of four
-//! 64-bit numbers, waits as a long kernel computes, and copies then.
+//! Modules, whatever their code, and the three kernels that each of them has. They are those of `gpucache_tests::gpu`, which compiles
+//! them for a GPU: each of them takes its time first.
+//!
+//! | kernel | arguments |
+//! |---|---|
+//! | `hold` | nanoseconds (64 bits) |
+//! | `fill` | address, value (32 bits), elements (32 bits), nanoseconds |
+//! | `add` | address of the sums, address of what is added to, value (32 bits), elements (32 bits), nanoseconds |
 
 use std::ffi::{c_uint, c_void};
 use std::time::Duration;
@@ -9,10 +15,12 @@ use crate::uses::Use;
 use crate::{context, raw, streams};
 
 const MODULE: usize = 0xB0_0000;
-const LATE_COPY: usize = 0xB0_0010;
+const HOLD: usize = 0xB0_0010;
+const FILL: usize = 0xB0_0020;
+const ADD: usize = 0xB0_0030;
 
-fn known(handle: usize, expected: usize) -> Answer {
-    if handle == expected { Ok(()) } else { Err(Status::INVALID_HANDLE) }
+fn module(handle: usize) -> Answer {
+    if handle == MODULE { Ok(()) } else { Err(Status::INVALID_HANDLE) }
 }
 
 #[unsafe(no_mangle)]
@@ -21,24 +29,85 @@ pub(crate) extern "C" fn cuModuleLoadData(module: Out<usize>, _image: *const c_v
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn cuModuleUnload(module: usize) -> Status {
-    answer("cuModuleUnload", || known(module, MODULE))
+pub(crate) extern "C" fn cuModuleUnload(handle: usize) -> Status {
+    answer("cuModuleUnload", || module(handle))
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn cuModuleGetFunction(function: Out<usize>, module: usize, name: Text) -> Status {
+pub(crate) extern "C" fn cuModuleGetFunction(function: Out<usize>, handle: usize, name: Text) -> Status {
     answer("cuModuleGetFunction", || {
-        known(module, MODULE)?;
+        module(handle)?;
         match name.read() {
-            Some("late_copy") => function.put(LATE_COPY),
+            Some("hold") => function.put(HOLD),
+            Some("fill") => function.put(FILL),
+            Some("add") => function.put(ADD),
             _ => Err(Status::NOT_FOUND),
         }
     })
 }
 
+/// The places of a kernel's arguments.
+///
+/// Invariant: there are as many as the kernel takes, each good for a read of that argument's type.
+struct Arguments(*const *const c_void);
+
+impl Arguments {
+    /// # Safety
+    /// The kernel has an argument of this number and type.
+    unsafe fn get<T: Copy>(&self, number: usize) -> T {
+        // SAFETY: there is such an argument by this function's contract, and its place is good by the type's invariant.
+        unsafe { (*self.0.add(number)).cast::<T>().read_unaligned() }
+    }
+}
+
+fn wait(nanoseconds: u64) {
+    if nanoseconds > 0 {
+        std::thread::sleep(Duration::from_nanos(nanoseconds));
+    }
+}
+
+fn hold(stream: usize, arguments: &Arguments) -> Answer {
+    // SAFETY: the kernel takes one number of 64 bits.
+    let nanoseconds: u64 = unsafe { arguments.get(0) };
+    streams::submit(stream, move || wait(nanoseconds)).map(drop)
+}
+
 /// # Safety
-/// `arguments` are the places of four 64-bit numbers, of which the first two are places of memory of as many bytes as the third
-/// says, also when the stream comes to it.
+/// There is memory for the elements at the address when the stream comes to it.
+unsafe fn fill(stream: usize, arguments: &Arguments) -> Answer {
+    // SAFETY: these are the types of the kernel's arguments.
+    let (to, value, len, nanoseconds): (u64, u32, u32, u64) =
+        unsafe { (arguments.get(0), arguments.get(1), arguments.get(2), arguments.get(3)) };
+    let bytes = 4 * len as usize;
+    let used = Use::of(to, bytes);
+    let task = move || {
+        wait(nanoseconds);
+        // SAFETY: there is memory by this function's contract, and it does not go while its use is noted.
+        unsafe { raw::fill(to, &value.to_ne_bytes(), bytes) };
+        drop(used);
+    };
+    streams::submit(stream, task).map(drop)
+}
+
+/// # Safety
+/// There is memory for the elements at both addresses when the stream comes to it.
+unsafe fn add(stream: usize, arguments: &Arguments) -> Answer {
+    // SAFETY: these are the types of the kernel's arguments.
+    let (to, from, value, len, nanoseconds): (u64, u64, u32, u32, u64) =
+        unsafe { (arguments.get(0), arguments.get(1), arguments.get(2), arguments.get(3), arguments.get(4)) };
+    let len = len as usize;
+    let used = [Use::of(to, 4 * len), Use::of(from, 4 * len)];
+    let task = move || {
+        wait(nanoseconds);
+        // SAFETY: there is memory at both by this function's contract, and none of it goes while the uses are noted.
+        unsafe { raw::add(from, to, value, len) };
+        drop(used);
+    };
+    streams::submit(stream, task).map(drop)
+}
+
+/// # Safety
+/// `arguments` are the places of the kernel's arguments, and there is memory where these say, also when the stream comes to it.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuLaunchKernel(
     function: usize,
@@ -50,23 +119,21 @@ pub(crate) unsafe extern "C" fn cuLaunchKernel(
     _block_z: c_uint,
     _shared: c_uint,
     stream: usize,
-    arguments: *const *const u64,
+    arguments: *const *const c_void,
     _extra: *const c_void,
 ) -> Status {
     answer("cuLaunchKernel", || {
-        known(function, LATE_COPY)?;
         if arguments.is_null() {
             return Err(Status::INVALID_VALUE);
         }
-        // SAFETY: the caller gives the places of four 64-bit numbers.
-        let [to, from, bytes, milliseconds] = [0, 1, 2, 3].map(|number| unsafe { **arguments.add(number) });
-        let uses = [Use::of(to, bytes as usize), Use::of(from, bytes as usize)];
-        let task = move || {
-            std::thread::sleep(Duration::from_millis(milliseconds));
-            // SAFETY: there is memory at both by this function's contract, and none of it goes while the uses are noted.
-            unsafe { raw::copy(from, to, bytes as usize) };
-            drop(uses);
-        };
-        streams::submit(stream, task).map(drop)
+        let arguments = Arguments(arguments);
+        match function {
+            HOLD => hold(stream, &arguments),
+            // SAFETY: the caller says that there is memory.
+            FILL => unsafe { fill(stream, &arguments) },
+            // SAFETY: the caller says that there is memory at both addresses.
+            ADD => unsafe { add(stream, &arguments) },
+            _ => Err(Status::INVALID_HANDLE),
+        }
     })
 }

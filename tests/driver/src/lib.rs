@@ -3,7 +3,7 @@
 //! It is made to show mistakes. Each stream is a queue with a thread of its own, so that work whose order was forgotten
 //! reads wrong values; new memory is garbage and freed memory is poisoned, both in the order of the stream; pages that
 //! are not mapped fault; and handles of streams that were destroyed are given out again. Memory that is freed is not kept
-//! in a pool, nothing is captured, and there is one kernel (`kernels`): `cuLaunchHostFunc` runs a function of the host in a
+//! in a pool, nothing is captured, and there are three kernels (`kernels`): `cuLaunchHostFunc` runs a function of the host in a
 //! stream's order instead. Pages that are unmapped while work uses them lose the context, as on a GPU: from then on every call
 //! answers that an illegal address was met (`uses`). Whether the driver of a real GPU answers the same in corners that its manual leaves open is not claimed.
 //!

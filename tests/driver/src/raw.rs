@@ -10,10 +10,15 @@ pub(crate) unsafe fn fill(address: u64, pattern: &[u8], bytes: usize) {
         // SAFETY: there is memory for `bytes` bytes by this function's contract.
         return unsafe { place.write_bytes(byte, bytes) };
     }
-    for start in (0..bytes).step_by(pattern.len()) {
-        // SAFETY: the pattern's length divides `bytes`, so that one more fits behind `start`, in memory that is there by
-        // this function's contract. No program has the pattern, so it lies elsewhere.
-        unsafe { place.add(start).copy_from_nonoverlapping(pattern.as_ptr(), pattern.len()) };
+    let mut filled = pattern.len().min(bytes);
+    // SAFETY: there is memory for as many bytes by this function's contract. No program has the pattern, so it lies elsewhere.
+    unsafe { place.copy_from_nonoverlapping(pattern.as_ptr(), filled) };
+    // What is filled is copied behind itself, twice as much each time.
+    while filled < bytes {
+        let more = filled.min(bytes - filled);
+        // SAFETY: `filled` bytes are there, and `more` behind them, by this function's contract.
+        unsafe { place.add(filled).copy_from_nonoverlapping(place, more) };
+        filled += more;
     }
 }
 
@@ -35,6 +40,18 @@ pub(crate) unsafe fn fill_rows(address: u64, pitch: usize, pattern: &[u8], bytes
 pub(crate) unsafe fn copy(from: u64, to: u64, bytes: usize) {
     // SAFETY: there are `bytes` bytes at both addresses by this function's contract.
     unsafe { (to as *mut u8).copy_from(from as *const u8, bytes) }
+}
+
+/// Writes `element + value` for each of `len` elements, as a kernel does with arrays that its threads read and write at once.
+///
+/// # Safety
+/// There is memory of the device for `len` elements at both, at addresses that are multiples of four.
+pub(crate) unsafe fn add(from: u64, to: u64, value: u32, len: usize) {
+    let (from, to) = (from as *const u32, to as *mut u32);
+    for place in 0..len {
+        // SAFETY: there is memory for `len` elements at both addresses by this function's contract.
+        unsafe { to.add(place).write(from.add(place).read().wrapping_add(value)) };
+    }
 }
 
 /// What lies at an address of the host.

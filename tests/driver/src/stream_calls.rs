@@ -1,6 +1,8 @@
 //! The functions of streams.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use crate::answer::{Answer, Out, Status, answer};
 use crate::context::CONTEXT;
@@ -67,6 +69,35 @@ pub(crate) extern "C" fn cuStreamIsCapturing(stream: usize, status: Out<c_uint>)
     answer("cuStreamIsCapturing", || {
         streams::find(stream)?;
         status.put(0)
+    })
+}
+
+const GREATER_OR_EQUAL: c_uint = 0;
+
+/// Lets a stream wait until a number in pinned memory is as large as `value`.
+///
+/// # Safety
+/// There is such a number at `address` until the stream has seen it.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuStreamWaitValue32_v2(
+    stream: usize,
+    address: u64,
+    value: u32,
+    flags: c_uint,
+) -> Status {
+    answer("cuStreamWaitValue32_v2", || {
+        if flags != GREATER_OR_EQUAL {
+            return Err(Status::NOT_SUPPORTED);
+        }
+        let task = move || {
+            // SAFETY: the caller says that there is a number of 32 bits.
+            let number = unsafe { AtomicU32::from_ptr(address as *mut u32) };
+            // As CUDA compares: cyclically.
+            while (number.load(Ordering::Acquire).wrapping_sub(value) as i32) < 0 {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        };
+        streams::submit(stream, task).map(drop)
     })
 }
 

@@ -9,12 +9,12 @@ use cudarc::driver::result::mem_pool;
 use cudarc::driver::sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
 use cudarc::driver::{CudaSlice, sys};
 use gpucache::prelude::*;
+use gpucache_tests::alone::alone;
 use gpucache_tests::gpu::Gpu;
 use gpucache_tests::process::{median, number};
 use serde_json::json;
 
 use crate::Service;
-use crate::alone::alone;
 
 const ARRAYS: usize = 200;
 const ROUNDS: usize = 5;

@@ -4,9 +4,9 @@ use cudarc::driver::sys::CUresult::CUDA_ERROR_INVALID_HANDLE;
 use cudarc::driver::{CudaContext, DriverError};
 use gpucache::Result;
 use gpucache::prelude::*;
+use gpucache_tests::alone::alone;
 use gpucache_tests::gpu::Gpu;
 
-use crate::alone::alone;
 use crate::{Service, Tally};
 
 const LEN: usize = 1 << 20;

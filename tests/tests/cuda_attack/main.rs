@@ -1,12 +1,11 @@
 //! What must hold on a GPU when it is used in unusual ways that are allowed: contexts by several objects, streams of others,
 //! captures beside other threads, streams that wait for the host, a device that is nearly full.
 //!
-//! A break can lose the context, hang or end the process, so each test runs in a process of its own. Without a GPU the tests
-//! pass, and say that they did nothing.
-#![cfg(feature = "cuda")]
+//! A break can lose the context, hang or end the process, so each test runs in a process of its own.
+#![cfg(all(feature = "cuda", target_os = "linux"))]
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, unsafe_code)]
 
-mod alone;
+mod bare;
 mod capture;
 mod cost;
 mod errors;
@@ -15,8 +14,8 @@ mod order;
 mod place;
 mod shortage;
 mod slices;
-mod slow;
 mod waiting;
+mod watchdog;
 
 use gpucache::{cache_scope as scope, invalidate, uncached};
 

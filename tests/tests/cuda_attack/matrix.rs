@@ -4,8 +4,8 @@
 use gpucache::prelude::*;
 
 use crate::Service;
-use crate::alone::alone;
 use crate::place::{Foreign, LEN, Outcome, Place, USES, Use};
+use gpucache_tests::alone::alone;
 
 const ROUNDS: usize = 3;
 /// One round, slow or not. Whether all that was seen is right.

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream, result};
 use gpucache::prelude::*;
-use gpucache_tests::gpu::Gpu;
+use gpucache_tests::alone::alone;
+use gpucache_tests::gpu::{Gpu, Kernels};
 
-use crate::alone::alone;
-use crate::slow::Slow;
 use crate::{Service, Tally, by_service};
 
 const LEN: usize = 1 << 18;
@@ -24,7 +23,7 @@ fn full(stream: &Cuda, value: u32) -> Array<u32, Cuda> {
 }
 
 /// Slow uses on `foreign`, of which the memory's next life on `home` knows by nothing but the use itself.
-fn foreign_uses(slow: &Slow, home: &Cuda, foreign: &Arc<CudaStream>) {
+fn foreign_uses(slow: &Kernels, home: &Cuda, foreign: &Arc<CudaStream>) {
     let mut tally = Tally::default();
     let synchronize = || {
         home.synchronize().unwrap();
@@ -86,7 +85,7 @@ fn foreign_uses(slow: &Slow, home: &Cuda, foreign: &Arc<CudaStream>) {
 fn uses_by_a_second_context_object_are_waited_for() {
     alone(60, || {
         let Some(gpu) = Gpu::get() else { return };
-        let Some(slow) = Slow::get(&gpu) else { return };
+        let Some(slow) = gpu.kernels() else { return };
         let foreign = CudaContext::new(0).unwrap().new_stream().unwrap();
         foreign_uses(&slow, &gpu.cuda, &foreign);
     });
@@ -96,7 +95,7 @@ fn uses_by_a_second_context_object_are_waited_for() {
 fn uses_on_a_borrowed_stream_are_waited_for() {
     alone(60, || {
         let Some(gpu) = Gpu::get() else { return };
-        let Some(slow) = Slow::get(&gpu) else { return };
+        let Some(slow) = gpu.kernels() else { return };
         let context = gpu.cuda.stream().context();
         context.bind_to_thread().unwrap();
         let raw = result::stream::create(result::stream::StreamKind::NonBlocking).unwrap();
@@ -111,7 +110,7 @@ fn uses_on_a_borrowed_stream_are_waited_for() {
 fn pages_are_not_given_back_under_a_second_context_object() {
     alone(60, || {
         let Some(gpu) = Gpu::get() else { return };
-        let Some(slow) = Slow::get(&gpu) else { return };
+        let Some(slow) = gpu.kernels() else { return };
         let foreign = CudaContext::new(0).unwrap().new_stream().unwrap();
         let mut sink = foreign.alloc_zeros::<u32>(64 * LEN).unwrap();
         for service in Service::SCOPES {

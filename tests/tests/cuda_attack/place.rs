@@ -9,9 +9,9 @@ use cudarc::driver::{
     CudaContext, CudaSlice, CudaStream, DevicePtr, LaunchConfig, PinnedHostSlice, PushKernelArg, result,
 };
 use gpucache::prelude::*;
-use gpucache_tests::gpu::{Gpu, library_is_there};
+use gpucache_tests::gpu::{Gpu, Kernels, library_is_there};
 
-use crate::slow::{Slow, copy_at};
+use crate::bare::copy_at;
 
 /// The side of a square matrix.
 const SIDE: usize = 64;
@@ -95,7 +95,7 @@ pub(crate) struct Place {
     pub(crate) foreign: Arc<CudaStream>,
     /// The foreign stream by this crate's handle.
     handle: Cuda,
-    slow: Slow,
+    slow: Kernels,
     blas: Option<CudaBlas>,
     pub(crate) threes: CudaSlice<f32>,
     pub(crate) seen_at_home: CudaSlice<f32>,
@@ -136,7 +136,7 @@ fn streams(kind: Foreign, own: &Arc<CudaContext>) -> (Arc<CudaStream>, Arc<CudaS
 impl Place {
     pub(crate) fn new(kind: Foreign) -> Option<Place> {
         let gpu = Gpu::get()?;
-        let slow = Slow::get(&gpu)?;
+        let slow = gpu.kernels()?;
         let (home, foreign) = streams(kind, gpu.cuda.stream().context());
         let blas = library_is_there("cuBLAS").then(|| CudaBlas::new(foreign.clone()).unwrap());
         let place = Place {
@@ -189,7 +189,7 @@ impl Place {
     /// Puts the use on the foreign stream.
     pub(crate) fn put(&mut self, how: Use, array: &mut Array<f32, Cuda>) -> Outcome<()> {
         let (len, all) = (LEN as u32, LaunchConfig::for_num_elems(LEN as u32));
-        let seven = 7.0f32.to_bits();
+        let (zero, seven, at_once) = (0u32, 7.0f32.to_bits(), 0u64);
         let Place { foreign, handle, slow, sevens, ones, seen, .. } = self;
         match how {
             Use::CopyFrom => foreign.memcpy_dtod(array, seen)?,
@@ -206,26 +206,26 @@ impl Place {
                 unsafe { blas.gemm(config, array, ones, seen) }?;
             }
             Use::ReadByCudarcsBuilder => {
-                let mut launch = foreign.launch_builder(&slow.copy);
-                launch.arg(seen).arg(&*array).arg(&len);
+                let mut launch = foreign.launch_builder(&slow.add);
+                launch.arg(seen).arg(&*array).arg(&zero).arg(&len).arg(&at_once);
                 // SAFETY: the arguments are the kernel's, and both places have `LEN` elements.
                 unsafe { launch.launch(all) }?;
             }
             Use::WriteByCudarcsBuilder => {
                 let mut launch = foreign.launch_builder(&slow.fill);
-                launch.arg(array).arg(&seven).arg(&len);
+                launch.arg(array).arg(&seven).arg(&len).arg(&at_once);
                 // SAFETY: as above.
                 unsafe { launch.launch(all) }?;
             }
             Use::ReadByTheHandlesBuilder => {
-                let mut launch = handle.launch_builder(&slow.copy);
-                launch.arg(seen).array(array).arg(&len);
+                let mut launch = handle.launch_builder(&slow.add);
+                launch.arg(seen).array(array).arg(&zero).arg(&len).arg(&at_once);
                 // SAFETY: as above.
                 unsafe { launch.launch(all) }?;
             }
             Use::WriteByTheHandlesBuilder => {
                 let mut launch = handle.launch_builder(&slow.fill);
-                launch.array_mut(array).arg(&seven).arg(&len);
+                launch.array_mut(array).arg(&seven).arg(&len).arg(&at_once);
                 // SAFETY: as above.
                 unsafe { launch.launch(all) }?;
             }

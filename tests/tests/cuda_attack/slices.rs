@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DevicePtrMut};
 use gpucache::prelude::*;
-use gpucache_tests::gpu::Gpu;
+use gpucache_tests::alone::alone;
+use gpucache_tests::gpu::{Gpu, Kernels};
 
-use crate::alone::alone;
-use crate::slow::{Slow, copy_at};
+use crate::bare::copy_at;
 use crate::{Tally, by_service};
 
 const LEN: usize = 1 << 18;
@@ -29,7 +29,7 @@ struct Three {
     home: Cuda,
     slowly: Arc<CudaStream>,
     fast: Arc<CudaStream>,
-    slow: Slow,
+    slow: Kernels,
     late: CudaSlice<u32>,
     early: CudaSlice<u32>,
     _gpu: Gpu,
@@ -38,7 +38,7 @@ struct Three {
 impl Three {
     fn get() -> Option<Three> {
         let gpu = Gpu::get()?;
-        let slow = Slow::get(&gpu)?;
+        let slow = gpu.kernels()?;
         let context = gpu.cuda.stream().context();
         let [home, slowly, fast] = [(); 3].map(|()| context.new_stream().unwrap());
         let home = Cuda::with_stream(home).unwrap();

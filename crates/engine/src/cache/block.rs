@@ -119,14 +119,6 @@ impl Block {
         self.0.used_by(stream);
     }
 
-    /// Tells the cache that served it that it is freed on another stream than its own.
-    #[cfg(feature = "foreign")]
-    pub fn note_freed_elsewhere(&self) {
-        if let Some(door) = self.0.door {
-            door.note_freed_elsewhere();
-        }
-    }
-
     /// Memory that somebody else allocated, and that `view` releases when it is dropped.
     ///
     /// # Safety

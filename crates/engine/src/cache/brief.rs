@@ -9,10 +9,11 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 
+use smallvec::SmallVec;
+
 use super::owner::{Cache, Owner};
 use super::token::claim_token;
 use crate::base::errand::run_user_code;
-use crate::base::few::Few;
 use crate::base::held::Held;
 use crate::device::Stream;
 use crate::pressure::demand;
@@ -20,12 +21,12 @@ use crate::record::Record;
 
 /// What is dropped later. The streams of an arena and a ring take no memory of the heap, as others may take both away in each of their
 /// entries.
-type DroppedLater = (Few<Stream, 2>, Vec<Box<dyn Any>>);
+type DroppedLater = (SmallVec<[Stream; 2]>, Vec<Box<dyn Any>>);
 
 thread_local! {
     /// What is dropped once the cache is given up that is held for a moment. Without a destructor, so that a thread's end has it too.
     static LATER: ManuallyDrop<RefCell<DroppedLater>> =
-        const { ManuallyDrop::new(RefCell::new((Few::new(), Vec::new()))) };
+        const { ManuallyDrop::new(RefCell::new((SmallVec::new_const(), Vec::new()))) };
 }
 
 impl Cache {

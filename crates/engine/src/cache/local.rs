@@ -9,7 +9,7 @@ use super::open::OpenTerms;
 use super::policy::{Recycle, Terms};
 use super::supply::{Moves, Supplied};
 use crate::device::{Stream, WeakStream};
-use crate::home::{FIRST_SPACING, PlanStats, ScopeStats, Shared};
+use crate::home::{Counter, FIRST_SPACING, PlanStats, ScopeStats, Shared};
 use crate::planner::{Begin, Planner, Resolved};
 use crate::pressure::demand::Told;
 use crate::pressure::reclaim::Idle;
@@ -304,7 +304,7 @@ impl Local {
 
     #[inline]
     fn budget(&self, shared: &Shared) -> u64 {
-        let (demand, busy) = (shared.counters.beside.get(), shared.counters.busy_bytes.get());
+        let (demand, busy) = (shared.counters.get(Counter::Beside), shared.counters.get(Counter::BusyBytes));
         // Without an arena memory is scarce, and what is idle in lists cannot be taken away from a thread that is inside.
         let keys = if self.planner.lacks_arena() { usize::MAX } else { self.lists.keys() };
         self.recycle.budget(demand, busy, keys)

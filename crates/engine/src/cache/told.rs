@@ -11,7 +11,7 @@ use super::supply::{self, Supplied};
 use super::token::claim_token;
 use crate::base::error::Result;
 use crate::device::Stream;
-use crate::home::{Fact, Facts, PlanStats, Sample, ScopeStats};
+use crate::home::{Counter, Fact, Facts, PlanStats, Sample, ScopeStats};
 use crate::pressure::Climbs;
 use crate::range::Obtained;
 use crate::record::{Record, Request};
@@ -42,7 +42,7 @@ pub struct ScopeFacts {
 impl Cache {
     pub(crate) fn plan_stats(&'static self) -> PlanStats {
         self.publish();
-        self.shared.counters.read_plans()
+        self.shared.plan_stats()
     }
 
     /// How its allocations were served when memory was short.
@@ -97,7 +97,7 @@ impl Cache {
         let own = self.briefly(|owner| owner.with(|local, _| local.known()));
         let (clock, limit, repeats) = own.unwrap_or((stats.entries, None, 1));
         let (facts, keeps_all) = (self.shared.facts().clone(), self.shared.keeps_all());
-        let carried_now = self.shared.counters.plan.ring_blocks.get();
+        let carried_now = self.shared.counters.get(Counter::RingBlocks);
         let site = self.title().map(|(_, site)| site);
         ScopeFacts { stats, plans, facts, clock, repeats, keeps_all, carried_now, limit, site }
     }

@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use super::local::Local;
 use super::owner::{Cache, Owner};
-use crate::home::{Fact, PlanStats, ScopeStats};
+use crate::home::{Counter, Fact, PlanStats, ScopeStats};
 use crate::pressure::Climbs;
-use crate::pressure::age::Age;
 use crate::pressure::demand;
 use crate::pressure::lease::Lease;
-use crate::pressure::reclaim::{self, Holder, Idle};
+use crate::pressure::reclaim::{self, Age, Holder, Idle};
 
 impl Cache {
     /// Releases the idle blocks now, and the busy ones when they return. What is free then is for the caller to give back to
@@ -43,9 +42,9 @@ impl Cache {
     /// Has `release` give memory back that is idle, told how many bytes went back so far. Returns the bytes.
     fn give_back_briefly(&'static self, release: impl FnOnce(&Owner, &dyn Fn() -> u64)) -> u64 {
         let given = self.briefly(|owner| {
-            let held = &self.shared.counters.held_bytes;
-            let before = held.get();
-            let released = || before.saturating_sub(held.get());
+            let held = || self.shared.counters.get(Counter::HeldBytes);
+            let before = held();
+            let released = || before.saturating_sub(held());
             owner.settle();
             release(owner, &released);
             owner.note(Fact::GivenBack, u64::from(released() > 0), released());
@@ -149,7 +148,7 @@ impl Holder for Cache {
     }
 
     fn age(&self) -> Age {
-        Age { entered: self.shared.entered(), entries: self.shared.counters.entries() }
+        Age { entered: self.shared.entered(), entries: self.shared.counters.get(Counter::Entries) }
     }
 
     fn name(&self) -> Option<Arc<str>> {
@@ -170,9 +169,9 @@ impl Holder for Cache {
 
     /// Not while another thread is inside the scope.
     fn forget_holding(&'static self) -> bool {
-        let held = &self.shared.counters.held_bytes;
-        let is_over = |owner: &Owner| owner.with(|local, _| held.get() == 0 && std::mem::take(&mut local.is_listed));
-        held.get() == 0 && self.briefly(is_over).unwrap_or(false)
+        let held = || self.shared.counters.get(Counter::HeldBytes);
+        let is_over = |owner: &Owner| owner.with(|local, _| held() == 0 && std::mem::take(&mut local.is_listed));
+        held() == 0 && self.briefly(is_over).unwrap_or(false)
     }
 
     fn held_bytes(&'static self) -> (u64, u64) {
