@@ -247,8 +247,10 @@ impl<T: Element> TryFrom<CudaSlice<T>> for Array<T, Cuda> {
         let device = Cuda(GpuStream::of(slice.stream().clone())?.here()?);
         let address = slice.device_ptr(device.stream()).0;
         let dims = [slice.len()];
+        let request = super::extent::request::<T>(&dims)?;
         let view = Box::new(ForeignUses::adopting(&device, slice));
-        let block = Block::adopt(device.stream_handle(), &super::extent::request::<T>(&dims)?, address, view);
+        // SAFETY: the slice has `dims` elements at `address`. The view owns it, and frees the memory when it is dropped.
+        let block = unsafe { Block::adopt(device.stream_handle(), &request, address, view) };
         Ok(Array { block, typed: std::marker::PhantomData })
     }
 }
