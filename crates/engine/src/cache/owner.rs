@@ -283,7 +283,7 @@ impl Owner {
 
     /// What the scope has for a request. Asks twice only where blocks came back that were not taken in.
     fn resolve(&self, stream: &Stream, request: &Request<'_>) -> Resolved {
-        let is_settled = !self.shared.is_behind() && self.with(|local, _| local.deferred.is_empty());
+        let is_settled = !self.shared.is_behind() && self.with(|local, _| local.deferred.records.is_empty());
         match self.with(|local, shared| local.resolve(shared, request, stream, is_settled)) {
             Resolved::Nothing if !is_settled => {}
             resolved => return resolved,
@@ -338,7 +338,7 @@ impl Owner {
         if generation == Generation::NEVER_KEPT {
             self.let_go(record);
         } else {
-            self.with(|local, _| local.keep_spare(record));
+            self.with(|local, _| local.spares.push(record));
         }
         if is_old {
             self.trim_to_demand();

@@ -64,7 +64,8 @@ impl Cache {
     /// what keeps streams alive that the next thread may not have.
     pub(crate) fn close(&'static self) {
         if let Some(owner) = self.owner() {
-            owner.with(|local, _| local.forget_open());
+            // None is open any more.
+            owner.with(|local, _| local.open.forget());
         }
         while self.is_mine() {
             self.leave(0);
