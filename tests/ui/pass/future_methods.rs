@@ -25,10 +25,10 @@ fn by_method(host: &Host) -> BoxFuture<'_, usize> {
 #[cache_scope(by_await)]
 fn by_await(host: &Host) -> BoxFuture<'_, usize> {
     let future = async move { Array::full(host, 4, 1.0f32).map_or(0, |array| array.len()) };
-    Box::pin(async move { future.await })
+    Box::pin(future)
 }
 
-fn main() {
+pub(crate) fn main() {
     let host = Host::new();
     for (name, mut future) in [("by_method", by_method(&host)), ("by_await", by_await(&host))] {
         assert!(gpucache::stats(name).is_none(), "{name} entered before the first poll");
