@@ -25,7 +25,7 @@ fn by_method(host: &Host) -> BoxFuture<'_, usize> {
 #[cache_scope(by_await)]
 fn by_await(host: &Host) -> BoxFuture<'_, usize> {
     let future = async move { Array::full(host, 4, 1.0f32).map_or(0, |array| array.len()) };
-    Box::pin(future)
+    Box::pin(async move { future.await })
 }
 
 pub(crate) fn main() {
