@@ -11,8 +11,9 @@ use gpucache::{Scope, cache_scope, prelude::*, uncached};
 /// The library, as C: each call is a line on stderr.
 const LIBRARY: &str = r#"
 #include <stdio.h>
-int nvtxRangePushA(const char *name) { return fprintf(stderr, "<%s>\n", name); }
-int nvtxRangePop(void) { return fprintf(stderr, "</>\n"); }
+static unsigned long long count;
+unsigned long long nvtxRangeStartA(const char *name) { fprintf(stderr, "<%s %llu>\n", name, ++count); return count; }
+void nvtxRangeEnd(unsigned long long number) { fprintf(stderr, "</%llu>\n", number); }
 "#;
 
 /// What has the program of this file run, instead of its test.
@@ -60,9 +61,9 @@ fn a_program_with_scopes() {
 
 #[test]
 fn scopes_are_ranges_of_their_names() {
-    let layer = |number| [format!("<layer{number}>"), "<attention>".into(), "</>".into(), "</>".into()];
-    let disorder = ["<first>", "<second>", "</>", "</>", "<second>", "</>", "<elsewhere>", "</>"].map(str::to_string);
-    let expected: Vec<String> = [0, 1].into_iter().flat_map(layer).chain(disorder).collect();
+    let layers = ["<layer0 1>", "<attention 2>", "</2>", "</1>", "<layer1 3>", "<attention 4>", "</4>", "</3>"];
+    let in_another_order = ["<first 5>", "<second 6>", "</5>", "</6>", "<elsewhere 7>", "</7>"];
+    let expected = [&layers[..], &in_another_order].concat();
     for name in ["libnvtx3interop.so.1", "libnvToolsExt.so.1"] {
         assert_eq!(ranges(&library(name)), expected, "{name}");
     }

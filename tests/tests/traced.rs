@@ -52,12 +52,12 @@ fn what_served_is_what_the_scope_counts() {
     trace::start(100_000);
     (0..20).for_each(|_| step(&device, "traced counts", &[5000, 70_000, 5000]).unwrap());
     let trace = trace::stop();
-    let (counts, stats) = (served(&trace, "traced counts"), gpucache::plan_stats("traced counts").unwrap());
+    let (counts, stats) = (served(&trace, "traced counts"), gpucache::stats("traced counts").unwrap());
     let count = |served_by| counts.get(&served_by).copied().unwrap_or(0);
-    assert_eq!(count(ServedBy::Plan), stats.planned);
-    assert_eq!(count(ServedBy::List), stats.listed);
+    assert_eq!(count(ServedBy::Plan), stats.served.planned.allocations);
+    assert_eq!(count(ServedBy::List), stats.served.listed.allocations);
     assert_eq!(count(ServedBy::Range), stats.recycled + stats.misses);
-    assert!(stats.planned >= 60, "{stats:?}");
+    assert!(stats.served.planned.allocations >= 60, "{stats:?}");
     let entries = trace.events.iter().filter(|event| event.action == Action::Entered).count();
     assert_eq!((entries, trace.lost), (20, 0));
     let shaped = trace.events.iter().find(|event| event.dtype == "f32").unwrap();
@@ -78,9 +78,10 @@ fn plans_serve_as_without_a_trace() {
             step(&device, name, &[4096, 9000 + 512 * (entry % 3), 70_000]).unwrap();
         }
         let _ = trace::stop();
-        let stats = gpucache::plan_stats(name).unwrap();
+        let (served, deviations) =
+            (gpucache::stats(name).unwrap().served, gpucache::plan_stats(name).unwrap().deviations);
         let _ = gpucache::invalidate(name);
-        (stats.planned, stats.listed, stats.recycled, stats.misses, stats.deviations, device.memory().peak_bytes)
+        (served, deviations, device.memory().peak_bytes)
     };
     assert_eq!(run("traced", true), run("untraced", false));
 }

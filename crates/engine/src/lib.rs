@@ -19,8 +19,8 @@
 //! | add a kind of device | [`device::Backend`], [`device::Device`], [`device::VirtualMemory`] |
 //! | borrow streams and answer calls of other libraries | `device::Handle`, `device::GpuStream` (CUDA) |
 //!
-//! [`device::StreamInside`], [`device::MemoryInside`] and [`pressure::MemoryPressure`] are traits, so that a front end hands streams and
-//! memories on to its users without them.
+//! A [`device::Stream`] and a [`device::Memory`] are handed on to users of a front end. Methods that only front ends need are hidden in
+//! their documentation.
 //!
 //! # The folders, from the top
 //!
@@ -55,9 +55,9 @@
 //! cursor, a listed one to its list, if the thread is inside the scope. Another thread leaves the record on a return stack
 //! (`home/returns`), and the owner takes it from there at its next miss or exit. What other streams may still use waits (`cache/deferred`).
 //!
-//! **A reclaim.** A request that the device refuses climbs a ladder (`pressure/climb`, its steps in `pressure/ladder`): pages that nothing
-//! lies in, idle memory of scopes (`pressure/reclaim`), arrays that may leave for the host (`pressure/spill`), handlers of the program
-//! (`pressure/handlers`), waiting (`pressure/patience`). Who has memory registers as a holder, so that no step calls upwards by name.
+//! **A reclaim.** A request that the device refuses takes the reclaim steps (`pressure/climb`; their list is in `pressure/steps`): pages
+//! that nothing lies in, idle memory of scopes (`pressure/reclaim`), arrays that may leave for the host, waiting (`pressure/limits` says how
+//! long), handlers of the program (`pressure/handlers`). Who has memory registers as a holder, so that no step calls upwards by name.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Pages of modules are for readers of the code too, and lead into it.
@@ -80,10 +80,7 @@ pub use base::error::{Error, Result};
 pub use base::shortage::{Bound, Holding, Shortage};
 pub use cache::Recycle;
 pub use home::{Amount, Deviations, InUse, PlanStats, ScopeStats, Served, Unplanned};
-pub use pressure::{
-    Climbs, Cost, Need, PressureHandler, Rung, RungUse, climbs, limit, limit_idle, limit_process, limit_soft,
-    on_pressure, patience, share_of, trim,
-};
+pub use pressure::{Climbs, Need, PressureHandler, Rung, RungUse, on_pressure};
 
 /// Compiles the program in the README.
 #[cfg(doctest)]

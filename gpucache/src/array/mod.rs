@@ -34,7 +34,6 @@ use self::extent::{bytes_of, elements, product, same_len, shortest_period};
 use crate::device::Device;
 use gpucache_engine::Result;
 use gpucache_engine::cache::Block;
-use gpucache_engine::device::StreamInside;
 use gpucache_engine::record::Request;
 
 /// An array of `T` on a device, in row-major order, without strides.

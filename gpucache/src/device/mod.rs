@@ -6,6 +6,7 @@
 #[cfg(feature = "cuda")]
 mod cuda;
 mod host;
+pub(crate) mod limits;
 
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;

@@ -1,7 +1,6 @@
 //! What counts as free beside what the driver calls free: programs size their caches by it.
 
-use gpucache_engine::device::{Handle, StreamInside};
-use gpucache_engine::pressure::MemoryPressure;
+use gpucache_engine::device::Handle;
 use gpucache_engine::range::DeviceRange;
 
 /// Bytes of the current context's device that scopes and the driver's pool keep idle, and would give back.

@@ -11,8 +11,7 @@ use super::driver::Driver;
 use super::streams::{self, Unknown};
 use crate::device::Stream;
 use gpucache_engine::cache::{Block, Current, Entry};
-use gpucache_engine::device::{Handle, StreamInside, process_exits};
-use gpucache_engine::home::ForeignCounters;
+use gpucache_engine::device::{Handle, process_exits};
 use gpucache_engine::pressure::retry_call;
 use gpucache_engine::record::Request;
 use gpucache_engine::{Error, Result};
@@ -45,7 +44,7 @@ pub(super) fn allocate_planned(bytes: usize, handle: Handle) -> Option<u64> {
     let serve = |stream: &Stream| Block::planned(stream, &[bytes], bytes);
     let block = streams::with_known(handle, entry, serve)??;
     let address = addresses::put(block).ok()?;
-    Current::note_foreign(ForeignCounters::served);
+    Current::note_foreign(true);
     Some(address)
 }
 
@@ -54,7 +53,7 @@ pub(super) fn allocate(bytes: usize, handle: Handle) -> Answer {
     let Some(entry) = Entry::serving().filter(|_| bytes > 0 && !Handle::is_own_call()) else { return Answer::PassOn };
     match streams::with(handle, entry, |stream| take(stream, bytes)) {
         Ok(Ok(Some(address))) => {
-            Current::note_foreign(ForeignCounters::served);
+            Current::note_foreign(true);
             Answer::Served(address)
         }
         Ok(Err(error)) => refused(&error, handle),
@@ -71,7 +70,7 @@ pub(super) fn allocate_for_host(bytes: usize) -> Answer {
     // The range may have put the stream behind others, in this call or in another one's: the host is to be behind them too.
     match take(&stream, bytes) {
         Ok(Some(address)) if stream.synchronize().is_ok() => {
-            Current::note_foreign(ForeignCounters::served);
+            Current::note_foreign(true);
             Answer::Served(address)
         }
         Ok(Some(address)) => {
@@ -85,7 +84,7 @@ pub(super) fn allocate_for_host(bytes: usize) -> Answer {
 }
 
 fn passed_on() -> Answer {
-    Current::note_foreign(ForeignCounters::passed_on);
+    Current::note_foreign(false);
     Answer::PassOn
 }
 
@@ -154,7 +153,6 @@ fn note_use(block: &Block, stream: &Stream) -> Result<()> {
     if stream.id() == block.stream().id() {
         return Ok(());
     }
-    block.note_freed_elsewhere();
     let is_host_ordered = || Handle::host_ordered().is_some_and(|host| host.id() == block.stream().id());
     // Streams of two devices have no events in common; and whoever gets the host's memory waits for nobody.
     if stream.memory_id() != block.stream().memory_id() || is_host_ordered() {

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use super::driver::Driver;
 use crate::device::Stream;
 use gpucache_engine::cache::Entry;
-use gpucache_engine::device::{Borrowed, Handle, MemoryInside, StreamInside};
+use gpucache_engine::device::{Borrowed, Handle};
 
 thread_local! {
     static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };

@@ -10,7 +10,6 @@ use super::placement::Placement;
 use super::yard::{Rests, Yard};
 use crate::device::Stream;
 use gpucache_engine::Result;
-use gpucache_engine::device::StreamInside;
 use gpucache_engine::range::{Clearing, DeviceRange, Patience};
 
 impl Yard {

@@ -4,8 +4,6 @@ use super::accounts;
 use super::moves::PlacedStats;
 use super::yards;
 use crate::device::{Device, Memory};
-use gpucache_engine::device::{MemoryInside, StreamInside};
-use gpucache_engine::pressure::MemoryPressure;
 
 /// What arrays that may rest on the host did so far on a device.
 ///
@@ -64,5 +62,5 @@ pub fn placed_stats_of(name: impl AsRef<str>) -> Option<PlacedStats> {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn limit_host(device: &impl Device, bytes: u64) {
-    MemoryPressure::limit(&**device.stream_handle().memory().host_side(), bytes);
+    device.stream_handle().memory().host_side().set_limit(bytes);
 }

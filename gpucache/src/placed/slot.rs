@@ -26,7 +26,7 @@ use crate::array::{Array, Away, Element, Room, same_elements};
 use crate::device::{Device, Stream};
 use gpucache_engine::base::errand::Errand;
 use gpucache_engine::base::held::Held;
-use gpucache_engine::device::{Span, StreamInside};
+use gpucache_engine::device::Span;
 use gpucache_engine::range::Clearing;
 use gpucache_engine::record::Fence;
 use gpucache_engine::{Error, Result};

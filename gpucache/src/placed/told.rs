@@ -6,8 +6,6 @@ use std::cell::{Cell, RefCell};
 use crate::device::Stream;
 #[cfg(feature = "tracing")]
 use gpucache_engine::base::subscriber::{self, TARGET, is_heard};
-#[cfg(feature = "tracing")]
-use gpucache_engine::device::StreamInside;
 
 /// A move that was made.
 #[cfg(feature = "tracing")]

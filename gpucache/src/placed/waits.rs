@@ -15,7 +15,7 @@ use super::moves::Moves;
 use super::sampling::{self, Sample};
 use crate::device::Stream;
 use gpucache_engine::base::sync::{Mutex, MutexGuard};
-use gpucache_engine::device::{Span, StreamInside};
+use gpucache_engine::device::Span;
 
 thread_local! {
     /// The stream that is watched: a move within another one is a part of it.

@@ -13,7 +13,7 @@ use super::speed::add;
 use super::waits::Waits;
 use crate::device::{Memory, Stream};
 use gpucache_engine::base::sync::{Mutex, MutexGuard, OnceLock};
-use gpucache_engine::device::{Lane, MemoryInside, StreamInside};
+use gpucache_engine::device::Lane;
 use gpucache_engine::pressure::Told;
 use gpucache_engine::range::{Clearing, DeviceRange};
 use gpucache_engine::{Error, Result};

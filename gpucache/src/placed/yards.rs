@@ -7,7 +7,6 @@ use super::yard::Yard;
 use crate::device::{Memory, Stream};
 use gpucache_engine::Result;
 use gpucache_engine::base::sync::{Mutex, MutexGuard};
-use gpucache_engine::device::{MemoryInside, StreamInside};
 use gpucache_engine::pressure::on_spill;
 
 /// Of a device's memory, whether arrays of it are placed now or not.

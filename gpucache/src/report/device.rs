@@ -7,8 +7,7 @@ use crate::device::{Device, Memory, MemoryUse, OrderUse};
 use crate::placed::{PlacedStats, placed_stats_of_memory};
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::base::table::{Align, Table};
-use gpucache_engine::device::{MemoryInside, StreamInside};
-use gpucache_engine::pressure::{Climbs, MemoryPressure};
+use gpucache_engine::pressure::Climbs;
 use gpucache_engine::range::DeviceRange;
 
 /// How the range of a device is used, from which all scopes have their memory.

@@ -2,7 +2,6 @@
 
 use crate::device::Device;
 use gpucache_engine::cache::NamedCaches;
-use gpucache_engine::device::StreamInside;
 
 /// From now on the peak of a device is the most that is held of it from here on:
 /// [`MemoryUse::peak_bytes`](crate::device::MemoryUse::peak_bytes). Nothing else changes.

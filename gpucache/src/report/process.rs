@@ -10,7 +10,6 @@ use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::base::shortage::Short;
 use gpucache_engine::base::table::{Align, Table};
 use gpucache_engine::cache::NamedCaches;
-use gpucache_engine::device::MemoryInside;
 use gpucache_engine::home::ScopeStats;
 
 /// All devices and scopes of the process. What other threads do meanwhile is seen at slightly different moments.

@@ -7,14 +7,14 @@ use tracing::Span;
 use gpucache_engine::base::held::assert_nothing_held;
 use gpucache_engine::base::subscriber::{TARGET, is_heard};
 #[cfg(feature = "cuda")]
-use gpucache_engine::device::nvtx;
+use gpucache_engine::device::NvtxRange;
 
 /// What the calling thread is in until this is dropped. A subscriber is told before the scope is entered, and once it is left.
 #[derive(Debug)]
 pub(super) struct Shown {
     /// First, so that it ends within the span.
     #[cfg(feature = "cuda")]
-    _range: Option<nvtx::Range>,
+    _range: Option<NvtxRange>,
     /// Who catches a panic of the scope's block sees nothing of the span that could be half done.
     _span: AssertUnwindSafe<Inside>,
 }
@@ -44,7 +44,7 @@ impl Shown {
     #[inline]
     pub(super) fn begin(name: &str) -> Option<Shown> {
         #[cfg(feature = "cuda")]
-        let is_seen = is_heard() || nvtx::Range::is_there();
+        let is_seen = is_heard() || NvtxRange::is_there();
         #[cfg(not(feature = "cuda"))]
         let is_seen = is_heard();
         is_seen.then(|| Shown::begin_heard(name))
@@ -56,7 +56,7 @@ impl Shown {
         let span = tracing::debug_span!(target: TARGET, "gpucache.scope", scope = name);
         Shown {
             #[cfg(feature = "cuda")]
-            _range: nvtx::Range::begin(name),
+            _range: NvtxRange::start(name),
             _span: AssertUnwindSafe(Inside::of(span)),
         }
     }

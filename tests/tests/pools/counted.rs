@@ -82,14 +82,14 @@ fn numbers_are_sums_over_threads() {
         };
         let started: Vec<_> = (1..=THREADS).map(|thread| threads.spawn(move || works(thread))).collect();
         ready.wait();
-        let (while_they_wait, plans) = (numbers(), plan_stats("sums").unwrap());
+        let (while_they_wait, plans, counted) = (numbers(), plan_stats("sums").unwrap(), stats_of("sums"));
         let busy = invalidate("sums").busy_blocks;
         let left = (stats_of("sums").idle_blocks, device.memory().bytes);
         // Judged once they go on: a failure must not leave them waiting.
         go.wait();
         assert_eq!(while_they_wait, expected(36));
         assert_eq!(
-            plans.planned + plans.listed + plans.recycled + plans.misses,
+            plans.planned + counted.served.listed.allocations + counted.recycled + counted.misses,
             expected(36).1,
             "each by one way: {plans:?}"
         );

@@ -1,13 +1,14 @@
 //! Work that one thread does for all who need it, and that the others wait for: but not while that thread runs code of the program, which
 //! may itself wait for them.
 //!
-//! Errands of a thread end in the reverse order in which they began. `PAUSED` of them, the first ones, are paused.
+//! Errands of a thread end in the reverse order in which they began. The first ones may be paused (`PerThread::paused`).
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::held::assert_nothing_held;
+use super::per_thread::THREAD;
 use super::sync::{Condvar, Mutex, MutexGuard};
 
 /// How many threads are at it.
@@ -38,7 +39,6 @@ pub struct Turn<'a> {
 
 thread_local! {
     static MINE: RefCell<Vec<Arc<Errand>>> = const { RefCell::new(Vec::new()) };
-    static PAUSED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Calls `act` with the errands of the thread; not at its end, when it has none.
@@ -138,10 +138,10 @@ struct Pause {
 
 impl Pause {
     fn begin() -> Pause {
-        let before = PAUSED.get();
+        let before = THREAD.with(|thread| thread.paused.get());
         with_mine(|mine| {
             mine.iter().skip(before).for_each(|errand| errand.change(|threads| threads.running -= 1));
-            PAUSED.set(mine.len());
+            THREAD.with(|thread| thread.paused.set(mine.len()));
         });
         Pause { before }
     }
@@ -149,7 +149,7 @@ impl Pause {
 
 impl Drop for Pause {
     fn drop(&mut self) {
-        let before = PAUSED.replace(self.before);
+        let before = THREAD.with(|thread| thread.paused.replace(self.before));
         with_mine(|mine| {
             let paused = mine.iter().take(before).skip(self.before);
             paused.for_each(|errand| errand.change(|threads| threads.running += 1));
@@ -217,6 +217,6 @@ mod tests {
         assert!(panicked.is_err() && errand.threads().running == 1);
         drop(turn);
         let threads = errand.threads();
-        assert_eq!((threads.all, threads.running, PAUSED.get()), (0, 0, 0));
+        assert_eq!((threads.all, threads.running, THREAD.with(|thread| thread.paused.get())), (0, 0, 0));
     }
 }

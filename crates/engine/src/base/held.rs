@@ -6,12 +6,7 @@
 //! may run looks at the count, whether it runs this time or not. Other builds do nothing of this.
 
 #[cfg(debug_assertions)]
-use std::cell::Cell;
-
-#[cfg(debug_assertions)]
-thread_local! {
-    static HELD: Cell<usize> = const { Cell::new(0) };
-}
+use super::per_thread::THREAD;
 
 /// Counts as a lock of the calling thread while it lives.
 #[derive(Debug)]
@@ -21,7 +16,7 @@ impl Held {
     #[inline(always)]
     pub fn begin() -> Held {
         #[cfg(debug_assertions)]
-        HELD.set(HELD.get() + 1);
+        THREAD.with(|thread| thread.held.set(thread.held.get() + 1));
         Held(())
     }
 }
@@ -29,7 +24,7 @@ impl Held {
 #[cfg(debug_assertions)]
 impl Drop for Held {
     fn drop(&mut self) {
-        HELD.set(HELD.get() - 1);
+        THREAD.with(|thread| thread.held.set(thread.held.get() - 1));
     }
 }
 
@@ -39,7 +34,7 @@ impl Drop for Held {
 pub fn assert_nothing_held() {
     #[cfg(debug_assertions)]
     {
-        let held = HELD.get();
+        let held = THREAD.with(|thread| thread.held.get());
         // A second panic would abort, and hide the first one.
         assert!(
             held == 0 || std::thread::panicking(),

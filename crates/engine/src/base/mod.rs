@@ -3,11 +3,11 @@
 pub mod amounts;
 pub mod errand;
 pub mod error;
-pub mod few;
 pub mod held;
 pub mod opened;
 #[cfg(any(unix, windows))]
 pub mod output;
+pub(crate) mod per_thread;
 pub mod shortage;
 #[cfg(feature = "tracing")]
 pub mod subscriber;

@@ -74,9 +74,9 @@ pub enum Bound {
     /// The device has no more, or its addresses do not suffice.
     #[default]
     Capacity,
-    /// The limit of the device: [`limit`](crate::limit), or `GPUCACHE_LIMIT`.
+    /// The limit of the device: `limit`, or `GPUCACHE_LIMIT`.
     Limit,
-    /// The limit of the process over all devices: [`limit_process`](crate::limit_process).
+    /// The limit of the process over all devices: `limit_process`.
     Process,
     /// The limit of the scope.
     Scope,

@@ -8,10 +8,9 @@ use super::owner::Owner;
 use crate::base::error::{Error, Result};
 use crate::base::shortage::Bound;
 use crate::device::Stream;
-use crate::home::Fact;
-use crate::pressure::ask::Asked;
+use crate::home::{Counter, Fact};
 use crate::pressure::reclaim::Holder;
-use crate::pressure::survey;
+use crate::pressure::request::Asked;
 use crate::range::DeviceRange;
 use crate::record::Request;
 
@@ -20,7 +19,7 @@ impl Owner {
     /// memory of several devices may be more together: what is counted of the scope then never wraps around.
     fn excess(&self, more: u64) -> u64 {
         let limit = self.with(|local, _| local.limit);
-        let held = u128::from(self.shared.counters.held_bytes.get()) + u128::from(more);
+        let held = u128::from(self.shared.counters.get(Counter::HeldBytes)) + u128::from(more);
         u64::try_from(held.saturating_sub(u128::from(limit))).unwrap_or(u64::MAX)
     }
 
@@ -69,10 +68,10 @@ impl Owner {
         if self.allows(bytes) {
             return Ok(());
         }
-        let held = self.shared.counters.held_bytes.get();
+        let held = self.shared.counters.get(Counter::HeldBytes);
         let detail = format!("{held} of the {limit} bytes that it may hold on a thread are held");
         let error = Error::out_of_memory("the scope", request.bytes, detail).of_limit(limit, Bound::Scope);
         let holder: &'static dyn Holder = **self;
-        Err(survey::told(error, &Asked { stream, bytes, dims: request.dims, holder: Some(holder) }))
+        Err(Asked { stream, bytes, dims: request.dims, holder: Some(holder) }.refused(error))
     }
 }

@@ -112,14 +112,6 @@ impl Block {
         self.0.used_by(stream);
     }
 
-    /// Tells the cache that served it that it is freed on another stream than its own.
-    #[cfg(feature = "foreign")]
-    pub fn note_freed_elsewhere(&self) {
-        if let Some(door) = self.0.home().door {
-            door.note_freed_elsewhere();
-        }
-    }
-
     /// Memory that somebody else allocated, and that `view` releases when it is dropped.
     #[cfg(feature = "cuda")]
     pub fn adopt(stream: &Stream, request: &Request<'_>, address: u64, view: Box<dyn View>) -> Block {

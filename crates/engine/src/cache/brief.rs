@@ -9,9 +9,10 @@ use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
+use smallvec::SmallVec;
+
 use super::owner::{Cache, Owner};
 use crate::base::errand::run_user_code;
-use crate::base::few::Few;
 use crate::base::held::Held;
 use crate::device::Stream;
 use crate::pressure::demand;
@@ -26,12 +27,12 @@ thread_local! {
 #[derive(Default)]
 struct Left {
     /// Those of an arena and a ring take no memory of the heap, as others may take both away in each of their entries.
-    streams: Few<Stream, 2>,
+    streams: SmallVec<[Stream; 2]>,
     others: Vec<Box<dyn Any>>,
 }
 
 impl Left {
-    const NOTHING: Left = Left { streams: Few::new(), others: Vec::new() };
+    const NOTHING: Left = Left { streams: SmallVec::new_const(), others: Vec::new() };
 }
 
 /// The proof that the calling thread owns a cache, until it gives it up.

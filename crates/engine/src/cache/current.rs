@@ -14,8 +14,6 @@ use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
 use crate::base::shortage::Short;
 use crate::device::Stream;
-#[cfg(feature = "foreign")]
-use crate::home::ForeignCounters;
 use crate::record::{Record, Request};
 use crate::trace;
 
@@ -57,12 +55,12 @@ impl Current {
         }
     }
 
-    /// Counts something for the innermost scope, which the thread owns, if it keeps memory.
+    /// Counts an allocation of another crate for the innermost scope, which the thread owns, if it keeps memory.
     #[cfg(feature = "foreign")]
     #[inline]
-    pub fn note_foreign(count: impl FnOnce(&ForeignCounters)) {
+    pub fn note_foreign(is_served: bool) {
         if let Some(cache) = keeping() {
-            count(cache.foreign());
+            cache.note_foreign(is_served);
         }
     }
 

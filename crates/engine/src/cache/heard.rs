@@ -5,7 +5,7 @@
 
 use super::owner::Owner;
 use crate::base::subscriber::{self, TARGET};
-use crate::home::{Deviations, Sample};
+use crate::home::{Counter, Deviations, Sample};
 use crate::planner::News;
 
 impl Owner {
@@ -26,7 +26,7 @@ impl Owner {
     /// Tells that plans have another arena than they had before, if they have one now.
     #[cold]
     pub(super) fn tell_arena(&self, device: u64) {
-        let bytes = self.shared.counters.plan.block.get();
+        let bytes = self.shared.counters.get(Counter::Arena);
         if bytes == 0 {
             return;
         }
@@ -39,7 +39,7 @@ impl Owner {
     /// Tells how long the ring is that has grown.
     #[cold]
     pub(super) fn tell_ring(&self, device: u64) {
-        let (name, bytes) = (self.scope_name(), self.shared.counters.plan.ring.get());
+        let (name, bytes) = (self.scope_name(), self.shared.counters.get(Counter::RingBytes));
         let scope = name.as_deref().unwrap_or_default();
         subscriber::tell(|| tracing::debug!(target: TARGET, scope, device, bytes, "ring grew"));
     }

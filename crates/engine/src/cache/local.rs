@@ -10,7 +10,7 @@ use super::open::OpenTerms;
 use super::policy::{Recycle, Terms, Use};
 use super::supply::{Moves, Store};
 use crate::device::{Stream, WeakStream};
-use crate::home::{PlanStats, ScopeStats, Shared};
+use crate::home::{Counter, PlanStats, ScopeStats, Shared};
 use crate::planner::{Begin, Planner};
 use crate::pressure::demand::Told;
 use crate::pressure::reclaim::Idle;
@@ -287,8 +287,8 @@ impl Local {
     fn budget(&self, shared: &Shared) -> u64 {
         let counters = &shared.counters;
         self.recycle.budget(Use {
-            demand: counters.beside.get(),
-            busy: counters.busy_bytes.get(),
+            demand: counters.get(Counter::Beside),
+            busy: counters.get(Counter::BusyBytes),
             keys: self.lists.keys(),
             lacks_arena: self.planner.lacks_arena(),
         })

@@ -9,7 +9,7 @@ use super::owner::{Cache, Owner};
 use super::supply::{self, Supplied};
 use crate::base::error::Result;
 use crate::device::Stream;
-use crate::home::{Fact, Facts, PlanStats, Sample, ScopeStats};
+use crate::home::{Counter, Fact, Facts, PlanStats, Sample, ScopeStats};
 use crate::range::Taken;
 use crate::record::{Record, Request};
 
@@ -43,7 +43,7 @@ impl Cache {
         let own = self.owner().map(|owner| owner.with(|local, _| local.known()));
         let (clock, limit, repeats) = own.or_else(|| self.known_from_outside()).unwrap_or((stats.entries, None, 1));
         let (facts, keeps_all) = (self.shared.facts().clone(), self.shared.keeps_all());
-        let carried_now = self.shared.counters.plan.ring_blocks.get();
+        let carried_now = self.shared.counters.get(Counter::RingBlocks);
         let site = self.title().map(|(_, site)| site);
         Known { stats, plans, facts, clock, repeats, keeps_all, carried_now, limit, site }
     }

@@ -19,11 +19,9 @@ use crate::base::error::Result;
 use crate::base::held::Held;
 use crate::base::sync::Mutex;
 use crate::device::Stream;
-#[cfg(feature = "foreign")]
-use crate::home::ForeignCounters;
 use crate::home::hold::{Duties, Hold};
-use crate::home::{Fact, Shared, Visit};
-use crate::pressure::{age, limits};
+use crate::home::{Counter, Fact, Shared, Visit};
+use crate::pressure::{limits, reclaim};
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
 /// One scope's cache on one thread.
@@ -79,22 +77,28 @@ impl Cache {
         self.title().map(|(name, _)| name)
     }
 
-    /// What is counted of memory that other crates allocate.
+    /// Counts an allocation of another crate, which it served, or which went on to the driver.
     #[cfg(feature = "foreign")]
     #[inline]
-    pub fn foreign(&self) -> &ForeignCounters {
-        &self.shared.foreign
+    pub(super) fn note_foreign(&self, is_served: bool) {
+        self.shared.counters.add(if is_served { Counter::ForeignServed } else { Counter::ForeignPassedOn }, 1);
+    }
+
+    /// How many allocations of other crates it served, and how many went on to the driver.
+    #[cfg(feature = "foreign")]
+    pub fn foreign(&self) -> (u64, u64) {
+        (self.shared.counters.get(Counter::ForeignServed), self.shared.counters.get(Counter::ForeignPassedOn))
     }
 
     /// How many allocations its lists have served.
     pub(super) fn listed(&self) -> u64 {
-        self.shared.counters.hits.get()
+        self.shared.counters.get(Counter::Listed)
     }
 
     /// How often the scope was entered.
     #[inline]
     pub(super) fn entries(&self) -> u64 {
-        self.shared.counters.entries()
+        self.shared.counters.get(Counter::Entries)
     }
 
     /// Where its records return to.
@@ -108,7 +112,7 @@ impl Cache {
     pub fn enter(&'static self, terms: Terms, visit: Visit) -> usize {
         self.local.enter(claim_token());
         self.shared.counters.visited(visit);
-        self.shared.note_entered(age::now());
+        self.shared.note_entered(reclaim::now());
         let Some(owner) = self.owner() else { return 0 };
         let entry = owner.with(|local, shared| local.enter(shared, terms));
         if self.shared.is_behind() {
@@ -181,11 +185,6 @@ impl Cache {
 }
 
 impl Keeper for Cache {
-    #[cfg(feature = "foreign")]
-    fn note_freed_elsewhere(&'static self) {
-        self.foreign().freed_elsewhere();
-    }
-
     fn take_back(&'static self, mut record: Box<Record>) {
         let owner = self.owner();
         owner.iter().for_each(|owner| owner.unwatch(&mut record));
@@ -310,7 +309,7 @@ impl Owner {
         let Supplied { mut record, taken } = supplied;
         self.shared.devices().note(stream.memory_id());
         if taken.is_any() {
-            age::tick();
+            reclaim::tick();
             self.note(Fact::Taken, 1, request.bytes as u64);
         }
         let fresh = Fresh { record: &mut record, request, stream: stream.id(), keeps, taken };

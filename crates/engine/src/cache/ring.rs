@@ -3,8 +3,9 @@
 //! A ring grows in place, in addresses that are kept free for it; where there are none, by another block. Idle pages move under it
 //! first, so that the memory of what was carried elsewhere before becomes the ring's, and no more is reserved.
 
+use smallvec::SmallVec;
+
 use super::owner::Owner;
-use crate::base::few::Few;
 use crate::device::{Stream, softly};
 use crate::home::Fact;
 use crate::planner::Growth;
@@ -116,7 +117,7 @@ fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Op
             (range.gather(stream, bytes, limit).ok().flatten()?, bytes, None)
         }
     };
-    let leased = leased.get_or_insert_with(|| Leased { pieces: Few::new(), stream: stream.clone(), bytes: 0 });
+    let leased = leased.get_or_insert_with(|| Leased { pieces: SmallVec::new(), stream: stream.clone(), bytes: 0 });
     leased.bytes += bytes;
     leased.pieces.push(Piece { block: carved.block, room });
     Some(Grown { address: Some(carved.address), bytes, taken: carved.taken })

@@ -5,9 +5,9 @@
 
 use crate::base::error::{Error, Result};
 use crate::device::{Stream, softly};
-use crate::pressure::ask::{Ask, Asked};
-use crate::pressure::climb::insist;
+use crate::pressure::climb::{insist, insist_on_call};
 use crate::pressure::reclaim::{self, Holder, Idle};
+use crate::pressure::request::{Ask, Asked};
 use crate::range::{Carved, Clearing, DeviceRange, Limit, Occupancy, Taken};
 use crate::record::{Origin, Record, Request};
 
@@ -45,29 +45,6 @@ fn asked<'a>(stream: &'a Stream, request: &Request<'a>, holder: Asking) -> Asked
     Asked { stream, bytes: request.bytes as u64, dims: request.dims, holder }
 }
 
-/// The device itself is asked.
-struct Plainly<'a> {
-    stream: &'a Stream,
-    bytes: usize,
-}
-
-impl Ask for Plainly<'_> {
-    type Memory = u64;
-
-    fn ask(&self, _insists: bool) -> Result<u64> {
-        self.stream.allocate(self.bytes)
-    }
-
-    /// Free pages of the range are the device's memory too.
-    fn ask_for_free(&self) -> Result<Option<u64>> {
-        DeviceRange::of(self.stream).map_or(Ok(0), |range| range.give_back(self.bytes as u64))?;
-        match self.ask(false) {
-            Err(error) if error.is_out_of_memory() => Ok(None),
-            answer => answer.map(Some),
-        }
-    }
-}
-
 /// The device's range is asked.
 struct FromRange<'a> {
     range: &'a DeviceRange,
@@ -89,7 +66,7 @@ impl Ask for FromRange<'_> {
 
 /// Memory straight from the device.
 pub(super) fn from_device(stream: &Stream, request: &Request<'_>, holder: Asking) -> Result<Box<Record>> {
-    let address = insist(asked(stream, request, holder), 0, &Plainly { stream, bytes: request.bytes })?;
+    let address = insist_on_call(asked(stream, request, holder), || stream.allocate(request.bytes))?;
     Ok(Box::new(Record::new(stream, request, address, Origin::Device)))
 }
 
@@ -133,8 +110,7 @@ pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store, h
             (address, Origin::Range(block), taken)
         }
         None => {
-            let plainly = Plainly { stream, bytes: request.bytes };
-            let address = insist(asked(stream, request, holder), 0, &plainly)?;
+            let address = insist_on_call(asked(stream, request, holder), || stream.allocate(request.bytes))?;
             (address, Origin::Device, Taken::ALLOCATION)
         }
     };

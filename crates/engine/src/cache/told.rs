@@ -9,7 +9,7 @@ use crate::pressure::Climbs;
 impl Cache {
     pub(crate) fn plan_stats(&'static self) -> PlanStats {
         self.publish();
-        self.shared.counters.read_plans()
+        self.shared.plan_stats()
     }
 
     /// How its allocations were served when memory was short.

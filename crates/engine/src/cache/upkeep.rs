@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use super::local::Local;
 use super::owner::{Cache, Owner};
-use crate::home::{Fact, PlanStats, ScopeStats};
+use crate::home::{Counter, Fact, PlanStats, ScopeStats};
 use crate::pressure::Climbs;
-use crate::pressure::age::Age;
 use crate::pressure::demand;
 use crate::pressure::lease::Lease;
-use crate::pressure::reclaim::{self, Holder, Idle};
+use crate::pressure::reclaim::{self, Age, Holder, Idle};
 
 impl Cache {
     /// Releases the idle blocks now, and the busy ones when they return. What is free then is for the caller to give back to
@@ -110,8 +109,8 @@ impl Holder for Cache {
     fn release_idle(&'static self, which: Idle, need: u64) -> u64 {
         let has_none = !matches!(which, Idle::All) && self.stats().idle_bytes == 0;
         let Some(owner) = (if has_none { None } else { self.hold_unless_entered() }) else { return 0 };
-        let held = &self.shared.counters.held_bytes;
-        let before = held.get();
+        let held = || self.shared.counters.get(Counter::HeldBytes);
+        let before = held();
         owner.catch_up();
         owner.take_deferred();
         if owner.with(|local, _| local.may_release(which)) {
@@ -120,7 +119,7 @@ impl Holder for Cache {
         if !self.keeps_plans(&owner, which) {
             owner.release_plans(need, matches!(which, Idle::All));
         }
-        let bytes = before.saturating_sub(held.get());
+        let bytes = before.saturating_sub(held());
         owner.note(Fact::GivenBack, u64::from(bytes > 0), bytes);
         reclaim::count_release(bytes);
         owner.exit();
@@ -130,8 +129,8 @@ impl Holder for Cache {
     /// What the records of the lists keep for themselves alone is left.
     fn release_some(&'static self, enough: u64) -> u64 {
         let Some(owner) = self.hold_unless_entered() else { return 0 };
-        let before = self.shared.counters.held_bytes.get();
-        let released = || before.saturating_sub(self.shared.counters.held_bytes.get());
+        let before = self.shared.counters.get(Counter::HeldBytes);
+        let released = || before.saturating_sub(self.shared.counters.get(Counter::HeldBytes));
         owner.catch_up();
         owner.take_deferred();
         owner.with(|local, _| local.may_release(Idle::All));
@@ -151,7 +150,7 @@ impl Holder for Cache {
     }
 
     fn age(&self) -> Age {
-        Age { entered: self.shared.entered(), entries: self.shared.counters.entries() }
+        Age { entered: self.shared.entered(), entries: self.shared.counters.get(Counter::Entries) }
     }
 
     fn name(&self) -> Option<Arc<str>> {
@@ -172,9 +171,9 @@ impl Holder for Cache {
 
     /// Not while another thread is inside the scope.
     fn forget_holding(&'static self) -> bool {
-        let held = &self.shared.counters.held_bytes;
-        let Some(owner) = (if held.get() > 0 { None } else { self.hold_unless_entered() }) else { return false };
-        let is_over = owner.with(|local, _| held.get() == 0 && std::mem::take(&mut local.is_listed));
+        let held = || self.shared.counters.get(Counter::HeldBytes);
+        let Some(owner) = (if held() > 0 { None } else { self.hold_unless_entered() }) else { return false };
+        let is_over = owner.with(|local, _| held() == 0 && std::mem::take(&mut local.is_listed));
         owner.exit();
         is_over
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use super::meter::Meter;
 use super::unknown::UnknownWork;
 use super::virtual_memory::VirtualMemory;
-use super::{process, quota};
+use super::{every, process, quota};
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, OnceLock};
 
@@ -45,6 +45,8 @@ pub struct Memory {
     refusal: Mutex<Option<Error>>,
     /// What the layer above keeps for the device.
     range: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// What the layer that reclaims memory keeps for the device.
+    attached: OnceLock<Box<dyn Any + Send + Sync>>,
     /// The host's memory for what leaves the device.
     host_side: OnceLock<Arc<Memory>>,
     /// Work of which nobody tells; `None` where every use is told.
@@ -93,12 +95,14 @@ impl Memory {
 
     /// The host's memory for what leaves this device, made of chunks. It lasts as long as the device, as ranges give nothing back by
     /// themselves. The limit in the environment is one of the device, and does not count here.
-    pub(crate) fn host_side(&self) -> &Arc<Memory> {
+    #[doc(hidden)]
+    pub fn host_side(&self) -> &Arc<Memory> {
         self.host_side.get_or_init(|| Memory::unlimited(RangeMemory::Chunks).into())
     }
 
     /// The same, if anything ever left.
-    pub(crate) fn known_host_side(&self) -> Option<&Arc<Memory>> {
+    #[doc(hidden)]
+    pub fn known_host_side(&self) -> Option<&Arc<Memory>> {
         self.host_side.get()
     }
 
@@ -122,9 +126,16 @@ impl Memory {
             range_memory,
             refusal,
             range: OnceLock::new(),
+            attached: OnceLock::new(),
             host_side: OnceLock::new(),
             unknown_work: None,
         }
+    }
+
+    /// The memories of all devices of the process, in the order in which their first streams came.
+    #[doc(hidden)]
+    pub fn every() -> Vec<Arc<Memory>> {
+        every::every()
     }
 
     /// As it is, for a device that others may give work without a word.
@@ -139,7 +150,8 @@ impl Memory {
     }
 
     /// Somebody gets an address of this memory, and does not tell on which stream it is used.
-    pub(crate) fn note_unknown_work(&self) {
+    #[doc(hidden)]
+    pub fn note_unknown_work(&self) {
         self.unknown_work.iter().for_each(|work| work.note());
     }
 
@@ -154,7 +166,8 @@ impl Memory {
         !matches!(self.range_memory, RangeMemory::Plain)
     }
 
-    pub(crate) fn meter(&self) -> &Arc<Meter> {
+    #[doc(hidden)]
+    pub fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
 
@@ -166,7 +179,8 @@ impl Memory {
     }
 
     /// How many bytes the device has, if it tells.
-    pub(crate) fn capacity(&self) -> Option<u64> {
+    #[doc(hidden)]
+    pub fn capacity(&self) -> Option<u64> {
         self.pages()?.capacity()
     }
 
@@ -174,7 +188,8 @@ impl Memory {
     ///
     /// # Errors
     /// [`is_unavailable`](Error::is_unavailable) where it does not tell how much that is, and for what is no share.
-    pub(crate) fn share(&self, share: f64) -> Result<u64> {
+    #[doc(hidden)]
+    pub fn share(&self, share: f64) -> Result<u64> {
         let refused = |detail: String, remedy| Err(Error::unavailable("a share of a device", detail, remedy));
         match self.capacity() {
             _ if !(0.0..=1.0).contains(&share) => refused(format!("it is {share}"), "give a number from 0 to 1"),
@@ -184,7 +199,8 @@ impl Memory {
     }
 
     /// The most bytes that an allocation could have of the device, were nothing else held: by its size and by the limits.
-    pub(crate) fn most(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn most(&self) -> u64 {
         let capacity = self.capacity().unwrap_or(u64::MAX);
         capacity.min(self.meter.limit()).min(process::limit())
     }
@@ -198,8 +214,9 @@ impl Memory {
     }
 
     /// Names the device, for the life of the process.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn id(&self) -> u64 {
+    pub fn id(&self) -> u64 {
         self.id
     }
 
@@ -212,5 +229,10 @@ impl Memory {
     #[inline]
     pub(crate) fn range<R: Any + Send + Sync>(&self, make: impl FnOnce() -> R) -> Option<&R> {
         self.range.get_or_init(|| Box::new(make())).downcast_ref()
+    }
+
+    /// What the layer that reclaims memory keeps for the device.
+    pub(crate) fn attached<T: Any + Send + Sync + Default>(&self) -> Option<&T> {
+        self.attached.get_or_init(|| Box::<T>::default()).downcast_ref()
     }
 }

@@ -40,9 +40,9 @@ pub struct MemoryUse {
     pub bytes: u64,
     /// The most bytes held at once since the process began, or since `reset_peaks`.
     pub peak_bytes: u64,
-    /// The most bytes that may be held, where that was said: by [`limit`](crate::limit) or by `GPUCACHE_LIMIT`.
+    /// The most bytes that may be held, where that was said: by `limit` or by `GPUCACHE_LIMIT`.
     pub limit: Option<u64>,
-    /// The bytes beyond which idle memory goes back first, where that was said by [`limit_soft`](crate::limit_soft).
+    /// The bytes beyond which idle memory goes back first, where that was said by `limit_soft`.
     pub soft_limit: Option<u64>,
 }
 

@@ -7,10 +7,9 @@
 
 mod backend;
 mod event;
-pub mod every;
+mod every;
 mod exit;
 mod host;
-mod inside;
 mod mark;
 mod memory;
 mod meter;
@@ -34,14 +33,13 @@ pub use backend::copies::Copies;
 #[cfg(feature = "foreign")]
 pub(crate) use cuda::disown;
 #[cfg(all(feature = "cuda", feature = "tracing"))]
-pub use cuda::nvtx;
+pub use cuda::nvtx::NvtxRange;
 #[cfg(feature = "foreign")]
 pub use cuda::{Borrowed, Handle};
 #[cfg(feature = "cuda")]
 pub use cuda::{EventHandle, EventRef, GpuStream, OwnEvent, Peer, RawStream};
 pub use event::Event;
 pub use host::HostStream;
-pub use inside::{MemoryInside, StreamInside};
 pub use mark::Mark;
 pub use memory::Memory;
 pub use meter::{MemoryUse, Meter, OrderUse};

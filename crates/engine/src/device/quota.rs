@@ -3,12 +3,12 @@
 //! Invariant: what is held never exceeds the limit that was set when it was taken, whoever takes at the same time: bytes are
 //! counted in before the call that takes them, and out again if that fails.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::process::{self, Part};
 use crate::base::error::{Error, Result};
+use crate::base::per_thread::{THREAD, with_flag};
 use crate::base::shortage::Bound;
 
 /// Bytes held of a device, the most that ever were, and the most that may be.
@@ -26,21 +26,9 @@ pub(super) struct Quota {
     ceiling: AtomicU64,
 }
 
-thread_local! {
-    /// Whether soft limits are limits to this thread now.
-    static IS_SOFT: Cell<bool> = const { Cell::new(false) };
-}
-
 /// Makes a call that takes memory, with soft limits as if they were hard ones: what it does not get so is not refused yet.
 pub(crate) fn softly<R>(call: impl FnOnce() -> R) -> R {
-    struct Reset(bool);
-    impl Drop for Reset {
-        fn drop(&mut self) {
-            IS_SOFT.set(self.0);
-        }
-    }
-    let _reset = Reset(IS_SOFT.replace(true));
-    call()
+    with_flag(|thread| &thread.is_soft, call)
 }
 
 impl Default for Quota {
@@ -82,7 +70,7 @@ impl Quota {
     /// How many bytes may be held, as the thread is to see it now.
     fn most(&self) -> u64 {
         let limit = self.limit();
-        if IS_SOFT.get() { limit.min(self.soft_limit()) } else { limit }
+        if THREAD.with(|thread| thread.is_soft.get()) { limit.min(self.soft_limit()) } else { limit }
     }
 
     /// How many bytes more may be held, as far as the device is known to have them.

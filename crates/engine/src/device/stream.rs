@@ -159,34 +159,40 @@ impl Stream {
         WeakStream(Arc::downgrade(&self.0))
     }
 
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn id(&self) -> u64 {
+    pub fn id(&self) -> u64 {
         self.0.id
     }
 
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn memory(&self) -> &Arc<Memory> {
+    pub fn memory(&self) -> &Arc<Memory> {
         &self.0.memory
     }
 
     /// Names the queue through which the work goes: streams with the same are in order with each other.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn queue(&self) -> u64 {
+    pub fn queue(&self) -> u64 {
         self.0.queue
     }
 
     /// Names the device, for the life of the process.
-    pub(crate) fn memory_id(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn memory_id(&self) -> u64 {
         self.0.memory.id()
     }
 
-    pub(crate) fn meter(&self) -> &Meter {
+    #[doc(hidden)]
+    pub fn meter(&self) -> &Meter {
         self.0.memory.meter()
     }
 
     /// Returns what an earlier drop or late work on this stream could not.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         if self.has_notice() { self.take_failure() } else { Ok(()) }
     }
 
@@ -197,7 +203,8 @@ impl Stream {
     }
 
     /// Returns what something below the backend could not.
-    pub(crate) fn check_kept(&self) -> Result<()> {
+    #[doc(hidden)]
+    pub fn check_kept(&self) -> Result<()> {
         self.0.backend.kept_failure()
     }
 
@@ -217,7 +224,8 @@ impl Stream {
     }
 
     /// Keeps the first failure that a drop or late work met, for [`check`](Stream::check).
-    pub(crate) fn keep(&self, error: Error) {
+    #[doc(hidden)]
+    pub fn keep(&self, error: Error) {
         self.refuse_next(error.deferred());
     }
 
@@ -297,7 +305,8 @@ impl Stream {
         if self.is_capturing() { Ok(false) } else { self.0.backend.release_reserve() }
     }
 
-    pub(crate) fn synchronize(&self) -> Result<()> {
+    #[doc(hidden)]
+    pub fn synchronize(&self) -> Result<()> {
         self.check_kept()?;
         self.0.backend.synchronize()?;
         // What the work met may have been kept only now.
@@ -333,12 +342,14 @@ impl Stream {
     }
 
     /// Whether work that is put on the stream is captured into a graph now.
-    pub(crate) fn is_capturing(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_capturing(&self) -> bool {
         self.0.backend.is_capturing()
     }
 
     /// As [`Backend::can_capture`].
-    pub(crate) fn can_capture(&self) -> bool {
+    #[doc(hidden)]
+    pub fn can_capture(&self) -> bool {
         self.0.can_capture
     }
 

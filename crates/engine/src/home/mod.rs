@@ -3,7 +3,7 @@
 //! A cache has two sides. The owner's is plain data behind a [`Hold`](hold::Hold): one thread has it from its outermost entry of the scope
 //! to the exit of it, others for a moment while nobody is inside. Everyone's side is [`Shared`]: an invalidation is a number that
 //! is raised ([`Generations`](generations::Generations)), a block that comes back goes on a stack ([`Returns`](returns::Returns)),
-//! and statistics are counters with one writer ([`Counters`](stats::Counters)). Who leaves something there tells the
+//! and statistics are views of numbers with one writer ([`Counters`]). Who leaves something there tells the
 //! owner by [`Hold::attend`](hold::Hold::attend); the owner looks when it leaves, at the latest.
 //!
 //! | file | its one matter |
@@ -12,10 +12,8 @@
 //! | `shared` | everyone's side, as one |
 //! | `generations` | which blocks an invalidation made old |
 //! | `returns` | blocks that other threads dropped |
-//! | `counter` | a number with one writer |
-//! | `stats` | what is counted |
-//! | `foreign` | what is counted of memory that other crates allocate |
-//! | `scope_stats`, `served`, `plan_stats`, `unplanned` | what users read of it |
+//! | `counters` | what is counted, each number by its name: [`Counter`] |
+//! | `scope_stats`, `served`, `plan_stats` | views of it, which users read |
 //! | `devices` | which devices a cache has served
 //! | `facts` | what keeps a scope from being planned, for its diagnosis |
 //! | `growth` | how many arrays are alive, over all entries |
@@ -23,11 +21,9 @@
 
 pub(crate) mod hold;
 
-mod counter;
+mod counters;
 mod devices;
 mod facts;
-#[cfg(feature = "foreign")]
-mod foreign;
 mod generations;
 mod growth;
 #[cfg(all(loom, test))]
@@ -37,19 +33,13 @@ mod returns;
 mod scope_stats;
 mod served;
 mod shared;
-mod stats;
-mod unplanned;
 
+pub use counters::Visit;
+pub(crate) use counters::{Counter, Counters};
 pub use facts::{Fact, FactCount, Facts, Sample};
-
-#[cfg(feature = "foreign")]
-pub use foreign::ForeignCounters;
 pub use growth::Growth;
 pub(crate) use growth::{Alive, FIRST_SPACING};
-pub(crate) use plan_stats::PlanCounters;
-pub use plan_stats::{Deviations, PlanStats};
+pub use plan_stats::{Deviations, PlanStats, Unplanned};
 pub use scope_stats::ScopeStats;
 pub use served::{Amount, InUse, Served};
 pub(crate) use shared::Shared;
-pub use stats::Visit;
-pub use unplanned::Unplanned;

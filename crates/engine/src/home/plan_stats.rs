@@ -3,8 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::counter::Counter;
-use super::unplanned::Unplanned;
+use super::counters::{Counter, Counters};
 use crate::base::amounts::{Bytes, Count, add, total};
 
 /// How a scope with `recycle = "auto"` plans and serves, over all threads: what plans there are now, and what was served and
@@ -41,18 +40,10 @@ pub struct PlanStats {
     /// Allocations of arrays that outlive their entry and that neither arena nor ring has a place for: of unlike sizes and dropped
     /// in no order, or few enough to make a ring a waste. Lists and the range serve them.
     pub aside: u64,
-    /// Allocations that a list of idle blocks served: the other hits.
-    pub listed: u64,
-    /// As [`ScopeStats::recycled`](crate::ScopeStats::recycled).
-    pub recycled: u64,
-    /// As [`ScopeStats::misses`](crate::ScopeStats::misses).
-    pub misses: u64,
     /// Where entries went other ways than their plan.
     pub deviations: Deviations,
     /// Time spent on layouts.
     pub planning_time: Duration,
-    /// Whether planning pauses now on any thread, as no order came twice. It is tried again later.
-    pub is_paused: bool,
     /// Why no plan serves the scope now, on the first thread of which that is so; `None` where plans do.
     pub unplanned: Option<Unplanned>,
 }
@@ -111,6 +102,17 @@ impl Deviations {
     }
 }
 
+impl Deviations {
+    /// Counts those of an entry.
+    pub(crate) fn count(&self, counters: &Counters) {
+        counters.add(Counter::Extra, self.extra);
+        counters.add(Counter::Missing, self.missing);
+        counters.add(Counter::Reordered, self.reordered);
+        counters.add(Counter::Larger, self.larger);
+        counters.add(Counter::Blocked, self.blocked);
+    }
+}
+
 impl fmt::Display for Deviations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Deviations { extra, missing, reordered, larger, blocked } = self;
@@ -118,123 +120,52 @@ impl fmt::Display for Deviations {
     }
 }
 
-/// Two lines: what plans there are, and how allocations were served.
+/// Two lines: what plans there are, and what they served.
 impl fmt::Display for PlanStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let allocations = |number| Count(number, "allocation", "allocations");
         let (plans, positions) = (Count(self.plans, "plan", "plans"), allocations(self.positions));
         let (bytes, bound, time) = (Bytes(self.arena_bytes), Bytes(self.bound_bytes), self.planning_time);
-        write!(f, "{plans} of {positions} in {bytes} (no less than {bound}), laid out in {time:?}")?;
-        writeln!(f, "{}", if self.is_paused { "; paused" } else { "" })?;
-        let misses = Count(self.misses, "miss", "misses");
-        let planned = allocations(self.planned);
-        write!(f, "{planned} by plan ({} carried), {} by list, ", self.carried, self.listed)?;
-        write!(f, "{} recycled, {misses}; {} aside; deviations: {}", self.recycled, self.aside, self.deviations)?;
+        writeln!(f, "{plans} of {positions} in {bytes} (no less than {bound}), laid out in {time:?}")?;
+        let (planned, aside, deviations) = (allocations(self.planned), self.aside, self.deviations);
+        write!(f, "{planned} by plan ({} carried), {aside} aside; deviations: {deviations}", self.carried)?;
         self.unplanned.map_or(Ok(()), |why| write!(f, "; not planned: {why}"))
     }
 }
 
-/// The numbers behind [`PlanStats`], told by the cache's owner at the end of each entry.
-#[derive(Default)]
-pub(crate) struct PlanCounters {
-    /// What a plan served, and of that what is in use.
-    pub(crate) served: Counter,
-    pub(crate) live: Counter,
-    /// What was live in a block that was given up; it comes back on its own.
-    pub(crate) evicted: Counter,
-    /// What a ring served, of that what is in use, and the bytes of the ring.
-    pub(crate) carried: Counter,
-    /// Requests that a ring served once it had more memory: supplied, as others are.
-    pub(crate) grown: Counter,
-    pub(crate) ring_blocks: Counter,
-    pub(crate) ring: Counter,
-    /// What outlives its entry and goes beside plans and rings.
-    pub(crate) aside: Counter,
-    /// The most bytes in use at once in arena and ring since peaks were reset.
-    pub(crate) peak: Counter,
-    /// What the places had of all that was served in entries that ended, and how much was served by then.
-    pub(crate) served_bytes: Counter,
-    pub(crate) priced: Counter,
-    /// Bytes of the block, 0 while there is none.
-    pub(crate) block: Counter,
-    pub(crate) plans: Counter,
-    pub(crate) positions: Counter,
-    pub(crate) bytes: Counter,
-    pub(crate) bound: Counter,
-    pub(crate) planning: Counter,
-    pub(crate) has_stopped: Counter,
-    pub(crate) deviations: DeviationCounters,
-}
-
-#[derive(Default)]
-pub(crate) struct DeviationCounters {
-    extra: Counter,
-    missing: Counter,
-    reordered: Counter,
-    larger: Counter,
-    blocked: Counter,
-}
-
-impl PlanCounters {
-    /// What plans and rings served from memory that they had.
-    pub(crate) fn all_served(&self) -> u64 {
-        (self.served.get() + self.carried.get()).saturating_sub(self.grown.get())
-    }
-
-    /// What plans and rings got back.
-    pub(crate) fn returned(&self) -> u64 {
-        let served = self.served.get() + self.carried.get();
-        served.saturating_sub(self.live.get() + self.ring_blocks.get() + self.evicted.get())
-    }
-
-    /// Blocks in use in arena and ring.
-    pub(super) fn blocks(&self) -> u64 {
-        self.live.get() + self.ring_blocks.get()
-    }
-
-    /// Whether plans have positions, and nothing to lay them in.
-    pub(crate) fn lacks_arena(&self) -> bool {
-        self.bytes.get() > 0 && self.block.get() == 0
-    }
-
-    /// Why no plan serves.
-    pub(crate) fn unplanned(&self) -> Option<Unplanned> {
-        match self.plans.get() {
-            0 if self.has_stopped.get() > 0 => Some(Unplanned::Irregular),
+impl PlanStats {
+    /// What the numbers of a cache say.
+    pub(super) fn of(counters: &Counters) -> PlanStats {
+        let get = |count| counters.get(count);
+        let unplanned = match get(Counter::Plans) {
+            0 if get(Counter::HasStopped) > 0 => Some(Unplanned::Irregular),
             0 => Some(Unplanned::Learning),
-            _ if self.lacks_arena() => Some(Unplanned::Short),
+            _ if counters.lacks_arena() => Some(Unplanned::Short),
             _ => None,
+        };
+        PlanStats {
+            plans: get(Counter::Plans),
+            positions: get(Counter::Positions),
+            arena_bytes: get(Counter::PlanBytes),
+            bound_bytes: get(Counter::BoundBytes),
+            planned: counters.all_served(),
+            carried: get(Counter::Carried).saturating_sub(get(Counter::Grown)),
+            aside: get(Counter::Aside),
+            deviations: Deviations {
+                extra: get(Counter::Extra),
+                missing: get(Counter::Missing),
+                reordered: get(Counter::Reordered),
+                larger: get(Counter::Larger),
+                blocked: get(Counter::Blocked),
+            },
+            planning_time: Duration::from_nanos(get(Counter::PlanningTime)),
+            unplanned,
         }
     }
 
-    pub(crate) fn reset(&self) {
-        let PlanCounters { served, live, evicted, peak, served_bytes, priced, block, plans, positions, .. } = self;
-        let PlanCounters { carried, grown, aside, ring_blocks, ring, .. } = self;
-        let PlanCounters { bytes, bound, planning, has_stopped, deviations, .. } = self;
-        let DeviationCounters { extra, missing, reordered, larger, blocked } = deviations;
-        let all = [served, live, evicted, peak, served_bytes, priced, block, plans, positions, carried, grown, aside];
-        let rest = [ring_blocks, ring, bytes, bound, planning, has_stopped, extra, missing, reordered, larger, blocked];
-        all.iter().chain(&rest).for_each(|counter| counter.set(0));
-    }
-}
-
-impl DeviationCounters {
-    pub(crate) fn add(&self, seen: Deviations) {
-        self.extra.add(seen.extra);
-        self.missing.add(seen.missing);
-        self.reordered.add(seen.reordered);
-        self.larger.add(seen.larger);
-        self.blocked.add(seen.blocked);
-    }
-
-    pub(crate) fn read(&self) -> Deviations {
-        Deviations {
-            extra: self.extra.get(),
-            missing: self.missing.get(),
-            reordered: self.reordered.get(),
-            larger: self.larger.get(),
-            blocked: self.blocked.get(),
-        }
+    /// The same once there are no plans any more.
+    pub(super) fn without_plans(self) -> PlanStats {
+        PlanStats { plans: 0, positions: 0, arena_bytes: 0, bound_bytes: 0, unplanned: None, ..self }
     }
 }
 
@@ -248,15 +179,44 @@ impl std::ops::AddAssign for PlanStats {
         add(&mut self.carried, other.carried);
         add(&mut self.aside, other.aside);
         self.unplanned = self.unplanned.or(other.unplanned);
-        add(&mut self.listed, other.listed);
-        add(&mut self.recycled, other.recycled);
-        add(&mut self.misses, other.misses);
         add(&mut self.deviations.extra, other.deviations.extra);
         add(&mut self.deviations.missing, other.deviations.missing);
         add(&mut self.deviations.reordered, other.deviations.reordered);
         add(&mut self.deviations.larger, other.deviations.larger);
         add(&mut self.deviations.blocked, other.deviations.blocked);
         self.planning_time = self.planning_time.saturating_add(other.planning_time);
-        self.is_paused = self.is_paused || other.is_paused;
+    }
+}
+
+/// Why no plan serves a scope with `recycle = "auto"` now; shown as a sentence.
+///
+/// ```
+/// use gpucache::{Unplanned, cache_scope, prelude::*};
+///
+/// cache_scope!(new, { drop(Host::new().zeros::<u8>(4096)?) });
+/// let why = gpucache::plan_stats("new").unwrap().unplanned;
+/// assert_eq!(why, Some(Unplanned::Learning));
+/// assert_eq!(why.unwrap().to_string(), "no order of allocations and drops came twice yet");
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum Unplanned {
+    /// No order of allocations and drops came twice yet. Entries are recorded.
+    Learning,
+    /// No two entries of many had the same order. Recording pauses, and is tried again later.
+    Irregular,
+    /// There are plans, and no stretch of memory for them beside what is in use. It is looked for again later.
+    Short,
+}
+
+impl fmt::Display for Unplanned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unplanned::Learning => "no order of allocations and drops came twice yet",
+            Unplanned::Irregular => "no two entries of many had the same order of allocations: recording pauses",
+            Unplanned::Short => "no stretch of memory is left for the plans beside what is in use",
+        })
     }
 }

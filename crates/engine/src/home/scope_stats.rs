@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::counters::{Counter, Counters};
+use super::returns::Returns;
 use super::served::{InUse, Served};
 use crate::base::amounts::{Bytes, Count, add, total};
 
@@ -88,17 +90,9 @@ impl ScopeStats {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn since(&self, earlier: &ScopeStats) -> ScopeStats {
-        ScopeStats {
-            entries: self.entries.saturating_sub(earlier.entries),
-            polls: self.polls.saturating_sub(earlier.polls),
-            hits: self.hits.saturating_sub(earlier.hits),
-            recycled: self.recycled.saturating_sub(earlier.recycled),
-            misses: self.misses.saturating_sub(earlier.misses),
-            device_allocations: self.device_allocations.saturating_sub(earlier.device_allocations),
-            mapped_pieces: self.mapped_pieces.saturating_sub(earlier.mapped_pieces),
-            served: self.served.since(&earlier.served),
-            ..*self
-        }
+        let mut since = *self;
+        since.combine(earlier, u64::saturating_sub);
+        since
     }
 
     /// All allocations since the process began: hits, recycled blocks and misses.
@@ -118,6 +112,50 @@ impl ScopeStats {
 }
 
 impl ScopeStats {
+    /// What the numbers of a cache say, with what lies on the return stack counted as idle, and so many bytes in use by plans.
+    pub(super) fn of(counters: &Counters, returns: &Returns, planned: u64) -> ScopeStats {
+        let get = |count| counters.get(count);
+        let hits = get(Counter::Listed) + counters.all_served();
+        let dropped = total([get(Counter::Drops), counters.returned(), returns.blocks(), get(Counter::DeferredBlocks)]);
+        // What one thread reads while another one writes need not be of one moment: sums may be of more than there is.
+        let returned = returns.bytes().saturating_add(get(Counter::DeferredBytes));
+        let busy_bytes = get(Counter::BusyBytes).saturating_add(planned).saturating_sub(returned);
+        let busy_blocks = total([hits, get(Counter::Supplied)]).saturating_sub(dropped);
+        let (planned_bytes, planned_blocks) = (planned.min(busy_bytes), counters.plan_blocks().min(busy_blocks));
+        ScopeStats {
+            entries: get(Counter::Entries),
+            polls: get(Counter::Polls),
+            hits,
+            recycled: get(Counter::Supplied).saturating_sub(get(Counter::Misses)),
+            misses: get(Counter::Misses),
+            busy_blocks,
+            busy_bytes,
+            idle_blocks: (get(Counter::HeldBlocks) + get(Counter::RingBlocks)).saturating_sub(busy_blocks),
+            idle_bytes: get(Counter::HeldBytes).saturating_sub(busy_bytes),
+            high_water_bytes: get(Counter::Peak),
+            device_allocations: get(Counter::DeviceAllocations),
+            mapped_pieces: get(Counter::MappedPieces),
+            spare_bytes: get(Counter::Demand).saturating_sub(busy_bytes),
+            served: Served::of(counters),
+            planned: InUse { blocks: planned_blocks, bytes: planned_bytes, peak_bytes: get(Counter::PlanPeak) },
+            beside: InUse {
+                blocks: busy_blocks - planned_blocks,
+                bytes: busy_bytes - planned_bytes,
+                peak_bytes: get(Counter::BesidePeak),
+            },
+        }
+    }
+
+    /// Combines what was done, which only grows, with that of another reading.
+    fn combine(&mut self, other: &ScopeStats, with: fn(u64, u64) -> u64) {
+        let ScopeStats { entries, polls, hits, recycled, misses, device_allocations, mapped_pieces, .. } = self;
+        let own = [entries, polls, hits, recycled, misses, device_allocations, mapped_pieces];
+        let ScopeStats { entries, polls, hits, recycled, misses, device_allocations, mapped_pieces, .. } = *other;
+        let others = [entries, polls, hits, recycled, misses, device_allocations, mapped_pieces];
+        own.into_iter().zip(others).for_each(|(own, other)| *own = with(*own, other));
+        self.served.combine(&other.served, with);
+    }
+
     /// Of what nothing is in use any more.
     pub(crate) fn forget_peaks(&mut self) {
         (self.high_water_bytes, self.planned.peak_bytes, self.beside.peak_bytes) = (0, 0, 0);
@@ -145,20 +183,13 @@ impl fmt::Display for ScopeStats {
 
 impl std::ops::AddAssign for ScopeStats {
     fn add_assign(&mut self, other: ScopeStats) {
-        add(&mut self.entries, other.entries);
-        add(&mut self.polls, other.polls);
-        add(&mut self.hits, other.hits);
-        add(&mut self.recycled, other.recycled);
-        add(&mut self.misses, other.misses);
+        self.combine(&other, u64::saturating_add);
         add(&mut self.busy_blocks, other.busy_blocks);
         add(&mut self.busy_bytes, other.busy_bytes);
         add(&mut self.idle_blocks, other.idle_blocks);
         add(&mut self.idle_bytes, other.idle_bytes);
         add(&mut self.high_water_bytes, other.high_water_bytes);
-        add(&mut self.device_allocations, other.device_allocations);
-        add(&mut self.mapped_pieces, other.mapped_pieces);
         add(&mut self.spare_bytes, other.spare_bytes);
-        self.served += other.served;
         self.planned += other.planned;
         self.beside += other.beside;
     }

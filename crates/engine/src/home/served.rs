@@ -1,7 +1,7 @@
 //! What a scope's allocations amount to, by what served them: [`Served`]; and what is in use of it: [`InUse`].
 
-use super::counter::Counter;
-use crate::base::amounts::{Bytes, add};
+use super::counters::{Counter, Counters};
+use crate::base::amounts::{Bytes, add, total};
 use crate::base::table::{Align, Table};
 
 /// Allocations, and their bytes together. A total that is more than a number says stays the largest number.
@@ -76,6 +76,20 @@ pub struct InUse {
 }
 
 impl Served {
+    pub(super) fn of(counters: &Counters) -> Served {
+        let get = |count| counters.get(count);
+        // Another thread may read one number before an allocation and the other one behind it.
+        let supplied = get(Counter::Supplied).saturating_sub(get(Counter::Grown));
+        let ranged = supplied.saturating_sub(get(Counter::Direct));
+        let planned = get(Counter::PlanServed) + get(Counter::Carried);
+        Served {
+            planned: Amount { allocations: planned, bytes: get(Counter::PlanServedBytes) },
+            listed: Amount { allocations: get(Counter::Listed), bytes: get(Counter::ListedBytes) },
+            ranged: Amount { allocations: ranged, bytes: get(Counter::RangedBytes) },
+            direct: Amount { allocations: get(Counter::Direct), bytes: get(Counter::DirectBytes) },
+        }
+    }
+
     /// All of them together.
     ///
     /// ```
@@ -87,10 +101,8 @@ impl Served {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn all(&self) -> Amount {
-        self.by_service().into_iter().fold(Amount::default(), |mut sum, (_, one)| {
-            sum += one;
-            sum
-        })
+        let all = self.by_service().map(|(_, one)| one);
+        Amount { allocations: total(all.map(|one| one.allocations)), bytes: total(all.map(|one| one.bytes)) }
     }
 
     /// Which part of the allocations a plan served, from 0 to 1; 0 where there was none.
@@ -112,17 +124,12 @@ impl Served {
         [("planned", self.planned), ("listed", self.listed), ("ranged", self.ranged), ("direct", self.direct)]
     }
 
-    /// What was served since an earlier reading.
-    pub(super) fn since(&self, earlier: &Served) -> Served {
-        let less = |now: Amount, then: Amount| Amount {
-            allocations: now.allocations.saturating_sub(then.allocations),
-            bytes: now.bytes.saturating_sub(then.bytes),
-        };
-        Served {
-            planned: less(self.planned, earlier.planned),
-            listed: less(self.listed, earlier.listed),
-            ranged: less(self.ranged, earlier.ranged),
-            direct: less(self.direct, earlier.direct),
+    /// Combines each amount with that of another reading.
+    pub(super) fn combine(&mut self, other: &Served, with: fn(u64, u64) -> u64) {
+        let own = [&mut self.planned, &mut self.listed, &mut self.ranged, &mut self.direct];
+        for (own, (_, other)) in own.into_iter().zip(other.by_service()) {
+            own.allocations = with(own.allocations, other.allocations);
+            own.bytes = with(own.bytes, other.bytes);
         }
     }
 
@@ -147,63 +154,10 @@ fn cells(in_use: &InUse) -> [String; 2] {
     [in_use.bytes, in_use.peak_bytes].map(|bytes| Bytes(bytes).to_string())
 }
 
-impl std::ops::AddAssign for Amount {
-    fn add_assign(&mut self, other: Amount) {
-        add(&mut self.allocations, other.allocations);
-        add(&mut self.bytes, other.bytes);
-    }
-}
-
-impl std::ops::AddAssign for Served {
-    fn add_assign(&mut self, other: Served) {
-        self.planned += other.planned;
-        self.listed += other.listed;
-        self.ranged += other.ranged;
-        self.direct += other.direct;
-    }
-}
-
 impl std::ops::AddAssign for InUse {
     fn add_assign(&mut self, other: InUse) {
         add(&mut self.blocks, other.blocks);
         add(&mut self.bytes, other.bytes);
         add(&mut self.peak_bytes, other.peak_bytes);
-    }
-}
-
-/// The bytes behind [`Served`], beside what else is counted of allocations.
-#[derive(Default)]
-pub(super) struct ServedCounters {
-    /// Bytes of what lists, the range and the device itself served.
-    pub(super) listed: Counter,
-    ranged: Counter,
-    direct: Counter,
-    /// How many allocations the device itself served.
-    directs: Counter,
-}
-
-impl ServedCounters {
-    /// Counts a block that no list served, straight from the device or from its range.
-    pub(super) fn supplied(&self, bytes: u64, is_direct: bool) {
-        let served = if is_direct { &self.direct } else { &self.ranged };
-        served.accumulate(bytes);
-        self.directs.add(u64::from(is_direct));
-    }
-
-    /// What they say, with how many allocations lists served, how many none did, and what plans did.
-    pub(super) fn read(&self, listed: u64, supplied: u64, planned: Amount) -> Served {
-        let amount = |allocations, bytes: &Counter| Amount { allocations, bytes: bytes.get() };
-        let directs = self.directs.get();
-        Served {
-            planned,
-            listed: amount(listed, &self.listed),
-            ranged: amount(supplied.saturating_sub(directs), &self.ranged),
-            direct: amount(directs, &self.direct),
-        }
-    }
-
-    pub(super) fn reset(&self) {
-        let ServedCounters { listed, ranged, direct, directs } = self;
-        [listed, ranged, direct, directs].into_iter().for_each(|counter| counter.set(0));
     }
 }

@@ -5,15 +5,13 @@
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
+use super::counters::Counters;
 use super::devices::Devices;
 use super::facts::Facts;
-#[cfg(feature = "foreign")]
-use super::foreign::ForeignCounters;
 use super::generations::Generations;
 use super::plan_stats::PlanStats;
 use super::returns::Returns;
 use super::scope_stats::ScopeStats;
-use super::stats::Counters;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::pressure::Climbs;
 use crate::pressure::demand::Told;
@@ -24,12 +22,10 @@ use crate::record::Generation;
 pub(crate) struct Shared {
     pub(crate) generations: Generations,
     devices: Devices,
-    /// When the scope was entered last, by the clock of [`age`](crate::pressure::age); 0 once its thread has ended.
+    /// When the scope was entered last, by the clock of [`Age`](crate::pressure::reclaim::Age); 0 once its thread has ended.
     entered: AtomicU64,
     pub(crate) returns: Returns,
     pub(crate) counters: Counters,
-    #[cfg(feature = "foreign")]
-    pub(crate) foreign: ForeignCounters,
     /// Of the block that the owner's plans lie in.
     pub(crate) lease: Lease,
     /// Of the blocks in which lies what is carried.
@@ -52,8 +48,6 @@ impl Shared {
             entered: AtomicU64::new(0),
             returns: Returns::new(),
             counters: Counters::default(),
-            #[cfg(feature = "foreign")]
-            foreign: ForeignCounters::default(),
             lease: Lease::new(),
             ring: Lease::new(),
             climbs: Mutex::default(),
@@ -106,7 +100,12 @@ impl Shared {
 
     /// What the cache did and holds.
     pub(crate) fn stats(&self) -> ScopeStats {
-        self.counters.read(&self.returns, self.planned_bytes())
+        ScopeStats::of(&self.counters, &self.returns, self.planned_bytes())
+    }
+
+    /// How the cache plans.
+    pub(crate) fn plan_stats(&self) -> PlanStats {
+        PlanStats::of(&self.counters)
     }
 
     /// Asks the owner to reset its peaks; whoever asks then tries to hold the cache.
@@ -129,9 +128,9 @@ impl Shared {
         self.devices.reset();
         self.keeps_all.store(false, Relaxed);
         *self.facts() = Facts::default();
-        #[cfg(feature = "foreign")]
-        self.foreign.reset();
-        self.counters.reset(&self.returns)
+        let done = (ScopeStats::of(&self.counters, &self.returns, 0), self.plan_stats().without_plans());
+        self.counters.reset();
+        done
     }
 
     /// Bytes that are in use in the arena and in the ring.

@@ -1,6 +1,5 @@
 //! What the owner's side of planning wants done by who may call devices.
 
-use crate::base::few::Few;
 #[cfg(feature = "tracing")]
 use crate::base::subscriber::is_heard;
 use crate::device::Stream;
@@ -10,6 +9,7 @@ use crate::pressure::lease::Leased;
 use crate::pressure::transit::Transit;
 use crate::record::{ArenaId, Stack};
 use gpucache_plan::entries::Evicted;
+use smallvec::SmallVec;
 
 use super::refused::Refused;
 
@@ -31,7 +31,7 @@ pub(crate) enum Begin {
 /// What is to be done once the owner's side is not borrowed any more.
 #[derive(Default)]
 pub(crate) struct Effects {
-    pub(crate) vacated: Few<Vacated, 2>,
+    pub(crate) vacated: SmallVec<[Vacated; 2]>,
     /// What is behind so many bytes of the ring goes back to the range.
     pub(crate) shorten: Option<u64>,
     /// To be dropped.

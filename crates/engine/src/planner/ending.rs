@@ -14,7 +14,7 @@ use super::learner::Learner;
 #[cfg(feature = "tracing")]
 use crate::base::subscriber::is_heard;
 use crate::device::Stream;
-use crate::home::Shared;
+use crate::home::{Counter, Shared};
 use gpucache_plan::entries::Scratch;
 
 /// What is recorded, and what for.
@@ -131,9 +131,9 @@ impl Planner {
         self.lay_out(shared);
         self.learning.spent += start.map_or(Duration::ZERO, |start| start.elapsed());
         // A pause ends by itself, with no other news.
-        shared.counters.plan.has_stopped.set(u64::from(self.learning.learner.has_stopped()));
+        shared.counters.set(Counter::HasStopped, u64::from(self.learning.learner.has_stopped()));
         let is_news = fate != Fate::Keep || self.entry.seen.total() > 0;
-        shared.counters.plan.aside.add(self.entry.aside);
+        shared.counters.add(Counter::Aside, self.entry.aside);
         if has_work || is_news {
             self.tell(shared);
         }
@@ -276,9 +276,8 @@ impl Planner {
 
     /// Tells everyone of the plans, and of the entry that ends.
     fn tell(&mut self, shared: &Shared) {
-        let known = &shared.counters.plan;
-        self.plans.tell(known);
-        known.planning.set(self.learning.spent.as_nanos() as u64);
-        known.deviations.add(self.entry.seen);
+        self.plans.tell(&shared.counters);
+        shared.counters.set(Counter::PlanningTime, self.learning.spent.as_nanos() as u64);
+        self.entry.seen.count(&shared.counters);
     }
 }

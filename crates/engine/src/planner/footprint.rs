@@ -5,7 +5,7 @@ use super::Planner;
 use super::backoff::{Backoff, Pace};
 use super::fate::BESIDE;
 use crate::base::amounts::total;
-use crate::home::Shared;
+use crate::home::{Counter, Shared};
 
 /// How much of the arena was in use, and how the range grows beside it.
 #[derive(Default)]
@@ -97,7 +97,7 @@ impl Footprint {
 
     /// How many bytes a plan may be larger than it need be by now, so that sizes which grow find their places in entries to come.
     pub(super) fn ahead(shared: &Shared) -> u64 {
-        shared.counters.demand.get() / AHEAD + LITTLE
+        shared.counters.get(Counter::Demand) / AHEAD + LITTLE
     }
 
     pub(super) fn forget_waits(&mut self) {
@@ -175,7 +175,7 @@ impl Planner {
     /// Whether the arena and what is in use beside it, with `bytes` more, are hardly more than was ever in use at once, but for places of
     /// sizes to come.
     fn is_enough(&self, shared: &Shared, arena: u64, bytes: u64) -> bool {
-        let (beside, demand) = (shared.counters.busy_bytes.get(), shared.counters.demand.get());
+        let (beside, demand) = (shared.counters.get(Counter::BusyBytes), shared.counters.get(Counter::Demand));
         let ahead = if self.plans.grows() { Footprint::ahead(shared) } else { 0 };
         arena.saturating_add(beside).saturating_add(bytes) <= total([demand, demand / KNOWN, ahead])
     }
@@ -204,7 +204,7 @@ impl Planner {
     /// Whether the arena and what is needed beside it are more than was ever in use at once: where much outlives its
     /// entry, less is needed without a plan.
     fn is_wasteful(&self, shared: &Shared) -> bool {
-        let (idle, demand) = (self.carry.idle_bytes(shared), shared.counters.demand.get());
+        let (idle, demand) = (self.carry.idle_bytes(shared), shared.counters.get(Counter::Demand));
         let needed = shared.counters.expected().saturating_sub(idle);
         self.arena.is_some() && self.entry.aside > 0 && needed > total([demand, demand / WASTE, LITTLE])
     }

@@ -234,8 +234,7 @@ impl Planner {
     pub(crate) fn publish(&self, shared: &Shared) {
         let cursor = &self.hot.cursor;
         let live = if shared.lease.live() > 0 { cursor.live() } else { 0 };
-        shared.counters.note_plan(cursor.served(), live);
-        shared.counters.note_ring(self.carry.served(), self.carry.live());
+        shared.counters.note_plan((cursor.served(), live), (self.carry.served(), self.carry.live()));
     }
 
     /// For the owner: peaks are what is in use now.

@@ -7,7 +7,7 @@
 use super::carry::CarryPlan;
 use super::draft::Draft;
 use crate::device::Stream;
-use crate::home::PlanCounters;
+use crate::home::{Counter, Counters};
 use gpucache_plan::entries::{Cursor, Envelope, Growth, Log, Scratch};
 
 #[derive(Default)]
@@ -322,12 +322,12 @@ impl Plans {
     }
 
     /// Tells everyone what plans there are.
-    pub(crate) fn tell(&self, known: &PlanCounters) {
+    pub(crate) fn tell(&self, counters: &Counters) {
         let highest = self.drafts().max_by_key(|draft| draft.height());
-        known.plans.set(self.plans.len() as u64);
-        known.positions.set(self.drafts().map(Draft::positions).sum());
-        known.bytes.set(self.bytes());
-        known.bound.set(highest.map_or(0, Draft::bound));
+        counters.set(Counter::Plans, self.plans.len() as u64);
+        counters.set(Counter::Positions, self.drafts().map(Draft::positions).sum());
+        counters.set(Counter::PlanBytes, self.bytes());
+        counters.set(Counter::BoundBytes, highest.map_or(0, Draft::bound));
     }
 }
 

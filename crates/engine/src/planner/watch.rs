@@ -7,7 +7,7 @@
 use hashbrown::HashMap;
 
 use super::Planner;
-use crate::home::{Alive, Sample, Shared};
+use crate::home::{Alive, Counter, Sample, Shared};
 use crate::record::{Record, Request};
 
 /// The watched arrays that are alive.
@@ -69,7 +69,7 @@ impl Planner {
     /// Watches an array of an entry that is watched.
     pub(super) fn watch(&mut self, shared: &Shared, record: &mut Record, request: &Request<'_>) {
         if request.bytes > 0 {
-            self.watch.add(record, request, shared.counters.entries());
+            self.watch.add(record, request, shared.counters.get(Counter::Entries));
         }
     }
 
@@ -84,7 +84,7 @@ impl Planner {
     /// again.
     #[cold]
     pub(crate) fn look_at_alive(&mut self, shared: &Shared) -> u32 {
-        let (stats, entry) = (shared.stats(), shared.counters.entries());
+        let (stats, entry) = (shared.stats(), shared.counters.get(Counter::Entries));
         let facts = &mut *shared.facts();
         let next = facts.alive.note(Alive { arrays: stats.busy_blocks, bytes: stats.busy_bytes });
         let grows = facts.alive.growth(SUSPECT).is_some();

@@ -1,54 +1,70 @@
-//! What a thread does on each rung of the ladder when the device has not enough memory for it: the least that suffices, and
-//! after each step it asks again.
+//! What a request does that finds no memory: the reclaim steps, one after the other, each as little as suffices. After each the
+//! request is made again.
 //!
 //! A failure is a true one: whatever was given back since the call was made, or was on its way so that it could not be found,
 //! has it made again. So there was a moment, at the end, at which all that was missing was in use.
 
-use super::age;
-use super::ask::{Ask, Asked};
 use super::handlers::{self, Need};
-use super::ladder::Rung;
-use super::patience::Pauses;
+use super::limits::{self, Pauses};
 use super::reclaim::{self, Holder, Idle};
-use super::spill;
-use super::survey;
-use super::tally::Tally;
-use super::transit::{self, InNeed, Needy};
+use super::request::{Ask, Asked, Call};
+use super::steps::{Climbs, Rung};
+use super::transit::{self, InNeed};
 use crate::base::amounts::add;
 use crate::base::error::{Error, Result};
 use crate::base::held::assert_nothing_held;
+#[cfg(feature = "tracing")]
+use crate::base::subscriber::{self, TARGET};
 use crate::device::{Stream, process, softly};
 use crate::range::{DeviceRange, Patience, await_elsewhere, devices_but, give_back_elsewhere};
 
-/// How often it is made again while others give memory back, each time too late: with so many threads in need at once one of them
-/// still gets an error that another attempt would have spared it.
+/// How often a request is made again while others give memory back, each time too late. With so many threads in need at once one of
+/// them still gets an error that another attempt would have spared it.
 const MOST_ATTEMPTS: u32 = 64;
 /// A scope is asked for no less than this at a time, which is a page: to give back less frees none.
 const LEAST: u64 = 2 << 20;
+/// The steps that take what is idle, and make nobody wait: those before a soft limit is exceeded.
+const IDLE_ALONE: [Rung; 3] = [Rung::Pages, Rung::Others, Rung::Own];
+/// The steps that are taken again while others are waited for. Waiting for work beside that may take longer.
+const WHILE_PATIENT: [Rung; 6] = [Rung::Pages, Rung::Others, Rung::Own, Rung::Streams, Rung::Spill, Rung::Arenas];
+/// The steps that are taken again after a handler ran.
+const AFTER_HANDLER: [Rung; 7] =
+    [Rung::Pages, Rung::Others, Rung::Own, Rung::Streams, Rung::Waiting, Rung::Spill, Rung::Arenas];
 
-/// Makes a call that may run out of memory, and climbs the ladder then until it is served; a request that nothing can serve
-/// fails at once, and takes nothing from anybody. The range had freed something
-/// `frees` times before; 0 if that is not known, as to ask may have to wait.
+/// Makes a request that may find no memory, and takes the reclaim steps then until it is served. A request that nothing can serve
+/// fails at once, and takes nothing from anybody. The range had freed something `frees` times before; 0 if that is not known, as to
+/// ask may have to wait.
 pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A::Memory> {
     assert_nothing_held();
-    let (seen, memory) = (Seen::with(frees, 0), asked.stream.memory());
-    if memory.meter().soft_limit() < u64::MAX
-        && asked.bytes <= memory.most()
-        && let Some(memory) = insist_softly(asked, seen, ask)?
-    {
-        return Ok(memory);
+    let (memory, seen) = (asked.stream.memory(), Seen::with(frees, 0));
+    let climb = |error| Climb { asked, ask, seen, error, counts: Climbs::default(), rung: Rung::Pages };
+    if memory.meter().soft_limit() < u64::MAX && asked.bytes <= memory.most() {
+        let served = match softly(|| ask.ask(false)) {
+            Err(error) if error.is_out_of_memory() => climb(error).run_softly()?,
+            answer => Some(answer?),
+        };
+        if let Some(served) = served {
+            return Ok(served);
+        }
     }
-    let is_beyond = |error: &Error| error.is_beyond_all(asked.bytes) || asked.bytes > memory.most();
-    match ask.ask(false).map_err(|error| with_own_limit(error, &asked)) {
-        Err(error) if error.is_out_of_memory() && is_beyond(&error) => {
-            Tally::default().end(&asked, None);
-            Err(survey::told(error, &asked))
-        }
-        Err(error) if error.is_out_of_memory() => {
-            Climb { asked, ask, seen, error, tally: Tally::default(), rung: Rung::Pages }.run()
-        }
+    match ask.ask(false) {
+        Err(error) if error.is_out_of_memory() => climb(with_own_limit(error, &asked)).run(),
         answer => answer,
     }
+}
+
+/// As [`insist`], for a call that asks the device itself.
+pub(crate) fn insist_on_call<M>(asked: Asked<'_>, call: impl Fn() -> Result<M>) -> Result<M> {
+    insist(asked, 0, &Call { stream: asked.stream, bytes: asked.bytes, call })
+}
+
+/// Makes a call of another crate's for so many bytes, which found no memory, until it succeeds: each reclaim step gives memory back to
+/// the driver. Returns whether it has succeeded.
+#[cfg(feature = "foreign")]
+pub fn retry_call(stream: &Stream, bytes: usize, succeeds: &dyn Fn() -> bool) -> bool {
+    let short = || Error::out_of_memory("the driver's pool", bytes, "no memory is left");
+    let asked = Asked { stream, bytes: bytes as u64, dims: &[bytes], holder: None };
+    insist_on_call(asked, || if succeeds() { Ok(()) } else { Err(short()) }).is_ok()
 }
 
 /// The error of a request of more than the device's limit allows tells that limit, though the process's was met first.
@@ -56,16 +72,6 @@ fn with_own_limit(error: Error, asked: &Asked<'_>) -> Error {
     let is_other = error.is_of_process() && !error.is_beyond_all(asked.bytes);
     let own = if is_other { asked.stream.meter().beyond(asked.bytes) } else { None };
     own.unwrap_or(error)
-}
-
-/// As [`insist`], with no more held than the soft limit says. `None` if what is idle does not suffice for that.
-fn insist_softly<A: Ask>(asked: Asked<'_>, seen: Seen, ask: &A) -> Result<Option<A::Memory>> {
-    match softly(|| ask.ask(false)) {
-        Err(error) if error.is_out_of_memory() => {
-            Climb { asked, ask, seen, error, tally: Tally::default(), rung: Rung::Pages }.run_softly()
-        }
-        answer => answer.map(Some),
-    }
 }
 
 /// How often memory was given back to the device, to the range, or found its place there.
@@ -95,7 +101,7 @@ impl Seen {
     }
 }
 
-/// A call for which the device had not enough memory.
+/// A request for which the device had not enough memory.
 struct Climb<'a, A: Ask> {
     asked: Asked<'a>,
     ask: &'a A,
@@ -103,101 +109,105 @@ struct Climb<'a, A: Ask> {
     seen: Seen,
     /// What it met last.
     error: Error,
-    tally: Tally,
+    /// What it did so far.
+    counts: Climbs,
+    /// The step that what serves it is counted for.
     rung: Rung,
 }
 
 impl<A: Ask> Climb<'_, A> {
     #[cold]
     fn run(mut self) -> Result<A::Memory> {
-        age::tick();
-        let served = self.climb();
-        match served {
-            Ok(Some(served)) => {
-                self.tally.end(&self.asked, Some(self.rung));
-                Ok(served)
-            }
-            Ok(None) => {
-                self.tally.end(&self.asked, None);
-                Err(survey::told(self.error, &self.asked))
-            }
-            Err(error) => {
-                self.tally.end(&self.asked, None);
-                Err(error)
-            }
+        let bytes = self.asked.bytes;
+        let is_vain = self.error.is_beyond_all(bytes) || bytes > self.asked.stream.memory().most();
+        let served = if is_vain { Ok(None) } else { self.take_all(&Rung::ALL) };
+        match &served {
+            Ok(Some(_)) => self.counts.step(self.rung).served = 1,
+            _ => self.counts.failed = 1,
         }
+        self.count();
+        served?.ok_or_else(|| self.asked.refused(self.error))
     }
 
-    /// The rungs that take what is idle, and make nobody wait.
+    /// Takes the steps by which no more is held than the soft limit says. `None` if what is idle does not suffice for that.
     #[cold]
     fn run_softly(mut self) -> Result<Option<A::Memory>> {
-        age::tick();
-        let mut served = None;
-        for rung in [Rung::Pages, Rung::Others, Rung::Own] {
-            if served.is_none() {
-                served = softly(|| self.step(rung))?;
-            }
-        }
+        let served = softly(|| self.take_all(&IDLE_ALONE))?;
         match served {
-            Some(_) => self.tally.end(&self.asked, Some(self.rung)),
-            None => self.tally.end_beyond(&self.asked),
+            Some(_) => self.counts.step(self.rung).served = 1,
+            None => self.counts.beyond_soft = 1,
         }
+        self.count();
         Ok(served)
     }
 
-    /// Up the ladder, and up again as long as others are waited for, and whenever the program gave something up.
-    fn climb(&mut self) -> Result<Option<A::Memory>> {
-        let mut handlers = handlers::of(self.asked.stream);
-        let mut pauses = Pauses::of(self.asked.stream.memory());
-        loop {
-            for rung in self.rungs() {
-                if let Some(memory) = self.step(rung)? {
-                    return Ok(Some(memory));
-                }
-            }
-            if pauses.pause() {
-                self.reach(Rung::Patience);
-                continue;
-            }
-            let Some(handler) = handlers.next() else { return Ok(None) };
-            self.reach(Rung::Handlers);
-            let Asked { bytes, dims, holder, .. } = self.asked;
-            let scope = holder.and_then(|holder| holder.name());
-            handler.call(&Need { bytes, shape: dims, scope, freed_bytes: self.tally.freed_bytes() });
-        }
+    /// Counts the request for the scope that asked and for the device.
+    fn count(&self) {
+        let Climb { asked: Asked { stream, holder, .. }, counts, .. } = self;
+        let is_limited = stream.meter().limit() < u64::MAX || process::limit() < u64::MAX;
+        holder.iter().for_each(|holder| holder.count_climb(counts, is_limited));
+        limits::account(stream.memory(), |account| account.climbs.add(counts));
+        #[cfg(feature = "tracing")]
+        self.tell();
     }
 
-    /// Those that need nobody else. Who waits for other threads does not wait for work beside that, which may take longer.
-    fn rungs(&self) -> impl Iterator<Item = Rung> + use<A> {
-        let is_patient = self.rung == Rung::Patience;
-        let alone = |rung: &Rung| !matches!(rung, Rung::Patience | Rung::Handlers);
-        Rung::ALL.into_iter().filter(alone).filter(move |&rung| !(is_patient && rung == Rung::Waiting))
+    /// Tells a subscriber of `tracing`, once no lock is held.
+    #[cfg(feature = "tracing")]
+    fn tell(&self) {
+        let Climb { asked: Asked { stream, bytes, holder, .. }, counts, .. } = self;
+        let served_by = match (counts.failed, counts.beyond_soft) {
+            (0, 0) => self.rung.name(),
+            (0, _) => "none, beyond the soft limit",
+            _ => "none",
+        };
+        let (name, gave) = (holder.and_then(|holder| holder.name()), counts.gave());
+        let (scope, device, freed_bytes) = (name.as_deref(), stream.memory_id(), counts.freed_bytes());
+        let tell =
+            || tracing::debug!(target: TARGET, scope, device, bytes, served_by, gave, freed_bytes, "climb for memory");
+        subscriber::tell(tell);
+    }
+
+    /// Begins to take these steps.
+    fn take_all(&mut self, rungs: &[Rung]) -> Result<Option<A::Memory>> {
+        reclaim::tick();
+        self.take(rungs)
+    }
+
+    /// Takes these steps, one after the other, until one serves the request.
+    fn take(&mut self, rungs: &[Rung]) -> Result<Option<A::Memory>> {
+        for &rung in rungs {
+            if let Some(memory) = self.step(rung)? {
+                return Ok(Some(memory));
+            }
+        }
+        Ok(None)
     }
 
     fn reach(&mut self, rung: Rung) {
         self.rung = rung;
-        self.tally.tried(rung);
+        self.counts.step(rung).tried = 1;
     }
 
     fn step(&mut self, rung: Rung) -> Result<Option<A::Memory>> {
-        // What is served once others were waited for, or a handler ran, is their merit.
-        if !matches!(self.rung, Rung::Patience | Rung::Handlers) {
+        // What is served once others were waited for, or a handler ran, is their merit: both say themselves that they are reached.
+        if !matches!(self.rung, Rung::Patience | Rung::Handlers) && !matches!(rung, Rung::Patience | Rung::Handlers) {
             self.reach(rung);
         }
         let Asked { stream, holder, .. } = self.asked;
         match rung {
             Rung::Pages => self.ask.ask_for_free(),
-            Rung::Own => self.release(rung, holder),
-            Rung::Others => match self.release(rung, reclaim::by_age(stream.memory_id(), holder))? {
+            Rung::Others => match self.release(rung, reclaim::by_age(Some(stream.memory_id()), holder))? {
                 None if self.error.is_of_process() => self.release_elsewhere(),
                 served => Ok(served),
             },
+            Rung::Own => self.release(rung, holder),
             // A range has what other streams still use, which it gives to whoever insists.
             Rung::Streams => self.retry(Patience::None, DeviceRange::of(stream).is_some()),
             Rung::Waiting => self.retry(Patience::Some, false),
             Rung::Spill => self.spill(),
             Rung::Arenas => self.revoke(),
-            Rung::Patience | Rung::Handlers => Ok(None),
+            Rung::Patience => self.wait(),
+            Rung::Handlers => self.call_handlers(),
         }
     }
 
@@ -215,7 +225,7 @@ impl<A: Ask> Climb<'_, A> {
                 if bytes == 0 {
                     break;
                 }
-                self.tally.freed(rung, bytes);
+                self.freed(rung, bytes);
                 add(&mut freed, bytes);
                 if let Some(memory) = self.ask.ask_for_free()? {
                     return Ok(Some(memory));
@@ -226,11 +236,15 @@ impl<A: Ask> Climb<'_, A> {
         Ok(None)
     }
 
+    fn freed(&mut self, rung: Rung, bytes: u64) {
+        add(&mut self.counts.step(rung).freed_bytes, bytes);
+    }
+
     /// Has other devices have their idle memory back, where the process may not hold more of all of them: free pages first, then
     /// what scopes keep, one after the other.
     fn release_elsewhere(&mut self) -> Result<Option<A::Memory>> {
         let Asked { stream, bytes, .. } = self.asked;
-        let mut holders = reclaim::all_by_age().into_iter();
+        let mut holders = reclaim::by_age(None, None).into_iter();
         loop {
             if give_back_elsewhere(stream.memory_id(), bytes) > 0
                 && let Some(memory) = self.ask.ask_for_free()?
@@ -238,7 +252,7 @@ impl<A: Ask> Climb<'_, A> {
                 return Ok(Some(memory));
             }
             let Some(holder) = holders.next() else { return Ok(None) };
-            self.tally.freed(Rung::Others, holder.release_some(bytes.max(LEAST)));
+            self.freed(Rung::Others, holder.release_some(bytes.max(LEAST)));
         }
     }
 
@@ -249,7 +263,16 @@ impl<A: Ask> Climb<'_, A> {
         let before = std::mem::replace(&mut self.seen, Seen::after(&self.error, stream));
         let is_more = self.trim(patience)? > 0;
         let is_worth = stream.release_reserve()? || is_more || self.seen != before || may_be;
-        if is_worth { self.again() } else { Ok(None) }
+        if !is_worth {
+            return Ok(None);
+        }
+        match self.ask.ask(true) {
+            Err(error) if error.is_out_of_memory() => {
+                self.error = error;
+                Ok(None)
+            }
+            answer => answer.map(Some),
+        }
     }
 
     /// Gives free pages back to the device; to others as well where the process may not hold more of all of them.
@@ -258,16 +281,6 @@ impl<A: Ask> Climb<'_, A> {
         let own = DeviceRange::of(stream).map_or(Ok(0), |range| range.give_all_back(patience))?;
         let lacks = if self.error.is_of_process() { bytes.saturating_sub(own) } else { 0 };
         Ok(own.saturating_add(await_elsewhere(stream.memory_id(), lacks, patience)))
-    }
-
-    fn again(&mut self) -> Result<Option<A::Memory>> {
-        match self.ask.ask(true) {
-            Err(error) if error.is_out_of_memory() => {
-                self.error = error;
-                Ok(None)
-            }
-            answer => answer.map(Some),
-        }
     }
 
     /// How many bytes have to leave, each by a copy, as far as the device is known to have the others; all of them if not.
@@ -284,11 +297,11 @@ impl<A: Ask> Climb<'_, A> {
     fn spill(&mut self) -> Result<Option<A::Memory>> {
         let (device, mut bytes) = (self.asked.stream.memory_id(), self.missing().max(LEAST));
         loop {
-            let freed = spill::spill(device, bytes)?;
+            let freed = reclaim::spill(device, bytes)?;
             if freed == 0 {
                 return Ok(None);
             }
-            self.tally.freed(Rung::Spill, freed);
+            self.freed(Rung::Spill, freed);
             let served = match self.ask.ask_for_free()? {
                 // The copies may be under way.
                 None => self.retry(Patience::Some, true)?,
@@ -303,16 +316,10 @@ impl<A: Ask> Climb<'_, A> {
 
     /// Makes the call again after arenas were taken away, and whenever others gave memory back, until that is enough.
     fn revoke(&mut self) -> Result<Option<A::Memory>> {
-        let short =
-            if self.error.is_of_process() { Needy::EveryDevice } else { Needy::Device(self.asked.stream.memory_id()) };
-        let _in_need = InNeed::begin(short);
+        let device = Some(self.asked.stream.memory_id()).filter(|_| !self.error.is_of_process());
+        let _in_need = InNeed::begin(device);
         for _ in 0..MOST_ATTEMPTS {
-            let patience = match self.found() {
-                Found::Nothing => break,
-                // The thread that had the arena may have work on it still.
-                Found::Arenas => Patience::Some,
-                Found::Idle | Found::OnItsWay => Patience::None,
-            };
+            let Some(patience) = self.found() else { break };
             transit::wait();
             if let Some(memory) = self.retry(patience, false)? {
                 return Ok(Some(memory));
@@ -321,35 +328,47 @@ impl<A: Ask> Climb<'_, A> {
         Ok(None)
     }
 
-    /// What there is for another attempt: what became idle meanwhile goes back first, and only then are arenas taken away.
-    fn found(&self) -> Found {
+    /// Finds something for another attempt, and how long that waits: what became idle meanwhile goes back first, and only then are
+    /// arenas taken away, on which the threads that had them may have work still.
+    fn found(&self) -> Option<Patience> {
         let stream = self.asked.stream;
         let own = stream.memory_id();
         let elsewhere = devices_but(own).filter(|_| self.error.is_of_process());
-        if let Some(found) = std::iter::once(own).chain(elsewhere).find_map(|device| self.found_on(device)) {
-            found
-        } else if !transit::is_still() || Seen::after(&self.error, stream) != self.seen {
-            Found::OnItsWay
-        } else {
-            Found::Nothing
+        for device in std::iter::once(own).chain(elsewhere) {
+            if reclaim::release_idle(Idle::All, device, u64::MAX) > 0 {
+                return Some(Patience::None);
+            }
+            if reclaim::revoke(device, self.asked.bytes) > 0 {
+                return Some(Patience::Some);
+            }
         }
+        let is_on_its_way = !transit::is_still() || Seen::after(&self.error, stream) != self.seen;
+        is_on_its_way.then_some(Patience::None)
     }
 
-    fn found_on(&self, device: u64) -> Option<Found> {
-        if reclaim::release_idle(Idle::All, device, u64::MAX) > 0 {
-            return Some(Found::Idle);
+    /// Waits for other threads to drop something, as long as the program said, and looks again and again.
+    fn wait(&mut self) -> Result<Option<A::Memory>> {
+        let mut pauses = Pauses::of(self.asked.stream.memory());
+        while pauses.pause() {
+            self.reach(Rung::Patience);
+            if let Some(memory) = self.take(&WHILE_PATIENT)? {
+                return Ok(Some(memory));
+            }
         }
-        (reclaim::revoke(device, self.asked.bytes) > 0).then_some(Found::Arenas)
+        Ok(None)
     }
-}
 
-/// What another attempt may find.
-enum Found {
-    /// Idle memory went back.
-    Idle,
-    /// Arenas were taken away from threads that are inside.
-    Arenas,
-    /// Others gave memory back, or are about to.
-    OnItsWay,
-    Nothing,
+    /// Has the program give something up, and looks again after each of its handlers.
+    fn call_handlers(&mut self) -> Result<Option<A::Memory>> {
+        let Asked { stream, bytes, dims, holder } = self.asked;
+        for handler in handlers::of(stream) {
+            self.reach(Rung::Handlers);
+            let scope = holder.and_then(|holder| holder.name());
+            handler.call(&Need { bytes, shape: dims, scope, freed_bytes: self.counts.freed_bytes() });
+            if let Some(memory) = self.take(&AFTER_HANDLER)? {
+                return Ok(Some(memory));
+            }
+        }
+        Ok(None)
+    }
 }

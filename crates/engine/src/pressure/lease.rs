@@ -31,8 +31,9 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
+use smallvec::SmallVec;
+
 use super::barrier;
-use crate::base::few::Few;
 use crate::base::sync::{AtomicBool, AtomicU64, Lock, LockGuard, compiler_fence};
 use crate::device::Stream;
 use crate::range::{self, DeviceRange};
@@ -49,7 +50,7 @@ pub(crate) struct Lease<B = Leased> {
 /// The blocks of an arena or a ring.
 pub(crate) struct Leased {
     /// One for an arena, and mostly one for a ring.
-    pub(crate) pieces: Few<Piece, 1>,
+    pub(crate) pieces: SmallVec<[Piece; 1]>,
     pub(crate) stream: Stream,
     pub(crate) bytes: u64,
 }

@@ -1,22 +1,23 @@
 //! Who may have memory to give, and how it is taken out of them when a device is short.
 //!
+//! Ages tell which scope was entered least recently, by a clock that costs an entry a load and a store. It goes on only where memory is
+//! taken from a device or found missing, and not with each entry, which would have all threads write one word. So scopes that were
+//! entered since the last time are of one age; of those the one goes first that was entered less often.
+//!
 //! Invariant: whoever holds memory stands in `HOLDERS`, and knows whether it does. One that is found to hold nothing is taken
 //! out, so that a walk costs by what is held and not by how many names there are.
 
 use std::panic::Location;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError};
 
-use super::age::Age;
-use super::climbs::Climbs;
 use super::lease::{self, Lease, Leased};
+use super::steps::Climbs;
 use super::transit::Transit;
 use crate::base::amounts::{add, total};
 use crate::base::error::Result;
 use crate::base::shortage::Holding;
-use crate::base::sync::{Mutex, MutexGuard};
-use crate::device::Device;
-use crate::range::{DeviceRange, Patience};
+use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 
 /// Which idle blocks to give back.
 #[derive(Clone, Copy)]
@@ -27,6 +28,29 @@ pub(crate) enum Idle {
     /// works on two streams at the same time would take it from each other in turn.
     OfQueue(u64),
     All,
+}
+
+/// Above 0, which stands for what nobody will enter soon.
+static CLOCK: AtomicU64 = AtomicU64::new(1);
+
+/// The time by which ages are told.
+#[inline]
+pub(crate) fn now() -> u64 {
+    CLOCK.load(Relaxed)
+}
+
+/// What is entered from now on is younger.
+pub(crate) fn tick() {
+    CLOCK.fetch_add(1, Relaxed);
+}
+
+/// How recently a scope was entered on a thread, the least recently first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Age {
+    /// When it was entered last; 0 if its thread has ended.
+    pub(crate) entered: u64,
+    /// How often it was entered.
+    pub(crate) entries: u64,
 }
 
 /// Who holds memory that others may need more.
@@ -134,35 +158,6 @@ fn chosen(sizes: &[u64], need: u64) -> Vec<usize> {
     places
 }
 
-/// Gives pages in which no block lies back to the device, wherever they are, and returns the bytes.
-///
-/// Memory of a scope's arrays stays with the device's range when they are dropped, for the next entry of any scope. This
-/// gives it back to the driver now, whatever scopes may need again, but for the idle blocks of `recycle = "keyed"`. It waits
-/// a quarter of a second at most for the work on the device; memory that work still uses then stays: synchronize first
-/// to have all of it back. Memory of the host in which no array rests that left the device goes back too, and is not in the bytes.
-///
-/// # Errors
-/// A failure of the device, or of work on it.
-///
-/// ```
-/// use gpucache::{cache_scope, device::Virtual, prelude::*};
-///
-/// let device = Virtual::new(1 << 30);
-/// cache_scope!(warm_up, { Array::<u8, _>::zeros(&device, 4 << 20)? });
-/// assert_eq!(gpucache::trim(&device)?, 4 << 20);
-/// assert_eq!(device.memory().bytes, 0);
-/// # Ok::<(), gpucache::Error>(())
-/// ```
-pub fn trim(device: &impl Device) -> Result<u64> {
-    let stream = device.stream_handle();
-    release_idle(Idle::Budgeted, stream.memory_id(), 0);
-    let trimmed = DeviceRange::of(stream).map_or(Ok(0), |range| range.trim(0, Patience::Some));
-    let host = stream.memory().known_host_side().and_then(|host| host.known_range::<DeviceRange>());
-    let host_trimmed = host.map_or(Ok(0), |range| range.trim(0, Patience::Some));
-    DeviceRange::of(stream).into_iter().chain(host).for_each(DeviceRange::drop_ended);
-    host_trimmed.and(trimmed)
-}
-
 /// How much of a device is in use in scopes. One that serves several devices counts for each.
 pub(super) fn busy(device: u64) -> u64 {
     total(serving(device).map(|holder| holder.held_bytes().0))
@@ -174,20 +169,15 @@ fn serving(device: u64) -> impl Iterator<Item = &'static dyn Holder> {
     holders.into_iter().filter(move |holder| holder.serves(device))
 }
 
-/// Whoever may have memory of a device but `own`, in the order in which they give it: those that nobody will enter soon, then
-/// by when they were entered last.
-pub(crate) fn by_age(device: u64, own: Option<&'static dyn Holder>) -> Vec<&'static dyn Holder> {
+/// Whoever may have memory of a device but `own`, or of any device, in the order in which they give it: those that nobody will enter
+/// soon, then by when they were entered last.
+pub(crate) fn by_age(device: Option<u64>, own: Option<&'static dyn Holder>) -> Vec<&'static dyn Holder> {
     let is_own = |holder: &dyn Holder| own.is_some_and(|own| std::ptr::addr_eq(own, holder));
-    let mut holders: Vec<_> = serving(device).filter(|holder| !is_own(*holder)).collect();
-    holders.sort_by_cached_key(|holder| holder.age());
-    holders
-}
-
-/// Whoever may have memory, of whatever device, in that order.
-pub(crate) fn all_by_age() -> Vec<&'static dyn Holder> {
-    let mut holders = holders().clone();
-    holders.sort_by_cached_key(|holder| holder.age());
-    holders
+    let serves = |holder: &dyn Holder| device.is_none_or(|device| holder.serves(device));
+    let mut known = holders().clone();
+    known.retain(|holder| serves(*holder) && !is_own(*holder));
+    known.sort_by_cached_key(|holder| holder.age());
+    known
 }
 
 /// What the scopes of a device hold.
@@ -197,6 +187,25 @@ pub(super) fn holdings(device: u64) -> Vec<Holding> {
         Some(Holding::new(holder.name()?, busy, idle))
     };
     serving(device).filter_map(holding).collect()
+}
+
+/// Has arrays of the device with this id leave, so that so many bytes are free. Returns the bytes; if there are none, the failure of the
+/// device that kept an array from leaving.
+type Spill = fn(u64, u64) -> Result<u64>;
+
+static SPILL: OnceLock<Spill> = OnceLock::new();
+
+/// Somebody has arrays that are in use and may leave the device all the same: is asked before an allocation fails.
+pub fn on_spill(spill: Spill) {
+    SPILL.get_or_init(|| spill);
+}
+
+/// Has arrays of a device leave, so that so many bytes are free. Returns the bytes.
+///
+/// # Errors
+/// A failure of the device that kept an array from leaving, where none left.
+pub(super) fn spill(device: u64, bytes: u64) -> Result<u64> {
+    SPILL.get().map_or(Ok(0), |spill| spill(device, bytes))
 }
 
 static RELEASES: AtomicU64 = AtomicU64::new(0);

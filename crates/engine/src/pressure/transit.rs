@@ -12,7 +12,6 @@ use crate::base::sync::{Mutex, MutexGuard};
 
 static DEPARTURES: AtomicU64 = AtomicU64::new(0);
 static ARRIVALS: AtomicU64 = AtomicU64::new(0);
-static IN_NEED: AtomicU64 = AtomicU64::new(0);
 
 /// Yields for what is on its way, some hundred microseconds in all: a way waits for calls of a device at most, of that order.
 const MOST_YIELDS: u32 = 1000;
@@ -49,43 +48,32 @@ pub(crate) fn wait() {
     (0..MOST_YIELDS).take_while(|_| !is_still()).for_each(|_| yield_now());
 }
 
-/// Where a thread takes blocks away from plans.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Needy {
-    Device(u64),
-    /// The limit of the process is what is short, so memory of every device counts.
-    EveryDevice,
-}
+/// A thread takes blocks away from plans while this lives: on this device, or on every one, where the limit of the process is what is
+/// short. No plan gets one there meanwhile.
+pub(crate) struct InNeed(Option<u64>);
 
-/// A thread takes blocks away from plans while this lives. No plan gets one there meanwhile.
-pub(crate) struct InNeed(Needy);
-
-fn needy() -> MutexGuard<'static, Vec<Needy>> {
-    static NEEDY: Mutex<Vec<Needy>> = Mutex::new(Vec::new());
-    NEEDY.lock().unwrap_or_else(PoisonError::into_inner)
+fn needs() -> MutexGuard<'static, Vec<Option<u64>>> {
+    static NEEDS: Mutex<Vec<Option<u64>>> = Mutex::new(Vec::new());
+    NEEDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl InNeed {
-    pub(crate) fn begin(needy_at: Needy) -> InNeed {
-        let mut needy = needy();
-        needy.push(needy_at);
-        IN_NEED.fetch_add(1, SeqCst);
-        InNeed(needy_at)
+    pub(crate) fn begin(device: Option<u64>) -> InNeed {
+        needs().push(device);
+        InNeed(device)
     }
 
     /// Whether any thread takes blocks away on this device.
     pub(crate) fn is_any(device: u64) -> bool {
-        IN_NEED.load(SeqCst) > 0
-            && needy().iter().any(|&needy| needy == Needy::EveryDevice || needy == Needy::Device(device))
+        needs().iter().any(|need| need.is_none_or(|needy| needy == device))
     }
 }
 
 impl Drop for InNeed {
     fn drop(&mut self) {
-        let mut needy = needy();
-        let place = needy.iter().position(|needy| *needy == self.0);
-        place.into_iter().for_each(|place| _ = needy.swap_remove(place));
-        IN_NEED.fetch_sub(1, SeqCst);
+        let mut needs = needs();
+        let place = needs.iter().position(|need| *need == self.0);
+        place.into_iter().for_each(|place| _ = needs.swap_remove(place));
     }
 }
 
@@ -97,14 +85,14 @@ mod tests {
     fn a_shortage_of_one_device_leaves_the_plans_of_others_alone() {
         // No device has these numbers, as they count up from one.
         let (short, other) = (u64::MAX - 1, u64::MAX - 2);
-        let needs = [InNeed::begin(Needy::Device(short)), InNeed::begin(Needy::Device(short))];
+        let needs = [InNeed::begin(Some(short)), InNeed::begin(Some(short))];
         assert!(InNeed::is_any(short) && !InNeed::is_any(other));
         for need in needs {
             assert!(InNeed::is_any(short));
             drop(need);
         }
         assert!(!InNeed::is_any(short));
-        let _every = InNeed::begin(Needy::EveryDevice);
+        let _every = InNeed::begin(None);
         assert!(InNeed::is_any(short) && InNeed::is_any(other));
     }
 }

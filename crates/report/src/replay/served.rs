@@ -89,12 +89,13 @@ impl<D: Device> Watch<D> for Counted<'_> {
 
 /// All zero for scopes that were never entered.
 fn counts(scopes: &[String]) -> Counts {
-    scopes.iter().filter_map(gpucache::plan_stats).fold(Counts::default(), |sum, one| Counts {
-        planned: sum.planned.saturating_add(one.planned),
-        listed: sum.listed.saturating_add(one.listed),
-        ranged: sum.ranged.saturating_add(one.recycled).saturating_add(one.misses),
-        deviations: sum.deviations.saturating_add(one.deviations.total()),
-        planning: sum.planning.saturating_add(one.planning_time),
+    let of_scope = |name: &String| Some((gpucache::stats(name)?, gpucache::plan_stats(name)?));
+    scopes.iter().filter_map(of_scope).fold(Counts::default(), |sum, (stats, plans)| Counts {
+        planned: sum.planned.saturating_add(plans.planned),
+        listed: sum.listed.saturating_add(stats.served.listed.allocations),
+        ranged: sum.ranged.saturating_add(stats.recycled).saturating_add(stats.misses),
+        deviations: sum.deviations.saturating_add(plans.deviations.total()),
+        planning: sum.planning.saturating_add(plans.planning_time),
     })
 }
 

@@ -19,7 +19,7 @@ use crate::array::{Element, len_of};
 use crate::device::{Cuda, Device};
 use gpucache_engine::base::sync::OnceLock;
 use gpucache_engine::cache::Block;
-use gpucache_engine::device::{StreamInside, process_exits};
+use gpucache_engine::device::process_exits;
 use gpucache_engine::record::View;
 use gpucache_engine::{Error, Result};
 

@@ -8,7 +8,6 @@ use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use crate::device::{Cuda, Device};
 use gpucache_engine::base::held::assert_nothing_held;
 use gpucache_engine::cache::Reservation;
-use gpucache_engine::device::StreamInside;
 use gpucache_engine::{Error, Result};
 
 /// Work of a stream as one launch, made by [`Cuda::capture`], and the memory that this uses: nobody else gets it before the

@@ -6,7 +6,6 @@ use cudarc::driver::{CudaFunction, LaunchArgs, LaunchConfig, PushKernelArg};
 use crate::array::{Array, Element};
 use crate::device::{Cuda, Device};
 use gpucache_engine::cache::Block;
-use gpucache_engine::device::StreamInside;
 use gpucache_engine::{Error, Result};
 
 impl Cuda {

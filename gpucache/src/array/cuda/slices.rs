@@ -21,7 +21,7 @@ use crate::array::Element;
 use crate::device::{Cuda, Device};
 use gpucache_engine::Result;
 use gpucache_engine::base::sync::{Mutex, MutexGuard, OnceLock};
-use gpucache_engine::device::{EventHandle, EventRef, StreamInside};
+use gpucache_engine::device::{EventHandle, EventRef};
 
 /// Reads between two writes that are known apart. Each has a slice with two events of its own. For one more read home
 /// waits for the one that had its slice before, so that with fewer slices it would come to wait for slow readers that

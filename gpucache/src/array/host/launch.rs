@@ -11,7 +11,6 @@ use super::{Elements, ElementsMut};
 use crate::array::{Array, Element};
 use crate::device::{Device, Host};
 use gpucache_engine::base::held::assert_nothing_held;
-use gpucache_engine::device::StreamInside;
 use gpucache_engine::record::{Failure, Outcome};
 use gpucache_engine::{Error, Result};
 

@@ -1,24 +1,21 @@
 //! The context that is current on a thread while this crate works in a call that somebody else made of the driver: it is the same one
 //! again afterwards.
 
-use std::cell::Cell;
-
 #[cfg(feature = "foreign")]
 use cudarc::driver::result;
 use cudarc::driver::sys;
 
-thread_local! {
-    // Without destructors, so that they can be asked at any time of a thread's end.
-    static IS_KEPT: Cell<bool> = const { Cell::new(false) };
-    /// What was current before it was changed, as a number; 0 for none.
-    static BEFORE: Cell<Option<usize>> = const { Cell::new(None) };
-}
+use crate::base::per_thread::THREAD;
+#[cfg(feature = "foreign")]
+use crate::base::per_thread::with_flag;
 
 /// Another context is about to be current than this one.
 pub(super) fn note_change(before: Option<sys::CUcontext>) {
-    if IS_KEPT.get() && BEFORE.get().is_none() {
-        BEFORE.set(Some(before.map_or(0, |context| context as usize)));
-    }
+    THREAD.with(|thread| {
+        if thread.cuda.keeps_current.get() && thread.cuda.current_before.get().is_none() {
+            thread.cuda.current_before.set(Some(before.map_or(0, |context| context as usize)));
+        }
+    });
 }
 
 /// Runs `act`, after which the same context is current as before.
@@ -29,17 +26,17 @@ pub(crate) fn keeping_current<R>(act: impl FnOnce() -> R) -> R {
     impl Drop for Restore {
         #[inline]
         fn drop(&mut self) {
-            IS_KEPT.set(false);
-            if let Some(before) = BEFORE.take() {
+            if let Some(before) = THREAD.with(|thread| thread.cuda.current_before.take()) {
                 restore(before);
             }
         }
     }
-    if IS_KEPT.replace(true) {
+    if THREAD.with(|thread| thread.cuda.keeps_current.get()) {
         return act();
     }
+    // Dropped once the flag is reset, so that what it does is no change.
     let _restore = Restore;
-    act()
+    with_flag(|thread| &thread.cuda.keeps_current, act)
 }
 
 #[cfg(feature = "foreign")]

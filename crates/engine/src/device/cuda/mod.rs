@@ -16,7 +16,7 @@ mod known;
 mod lent;
 mod memory;
 #[cfg(feature = "tracing")]
-pub mod nvtx;
+pub(crate) mod nvtx;
 mod order;
 mod own_calls;
 mod pages;

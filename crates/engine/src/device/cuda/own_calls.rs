@@ -1,7 +1,6 @@
 //! Which calls of the driver's allocator are this crate's own: those are the driver's to answer, even where the memory of other
 //! crates comes from a scope.
 
-use std::cell::Cell;
 #[cfg(feature = "foreign")]
 use std::sync::PoisonError;
 
@@ -9,30 +8,21 @@ use std::sync::PoisonError;
 use hashbrown::HashSet;
 
 #[cfg(feature = "foreign")]
+use crate::base::per_thread::THREAD;
+use crate::base::per_thread::with_flag;
+#[cfg(feature = "foreign")]
 use crate::base::sync::{LazyLock, Mutex, MutexGuard};
-
-thread_local! {
-    // Without a destructor, so that it can be asked at any time of a thread's end.
-    static IS_OWN: Cell<bool> = const { Cell::new(false) };
-}
 
 /// Makes a call that allocates from the driver.
 pub(crate) fn own_call<R>(call: impl FnOnce() -> R) -> R {
-    struct Reset(bool);
-    impl Drop for Reset {
-        fn drop(&mut self) {
-            IS_OWN.set(self.0);
-        }
-    }
-    let _reset = Reset(IS_OWN.replace(true));
-    call()
+    with_flag(|thread| &thread.cuda.is_own, call)
 }
 
 /// Whether the calling thread is in such a call.
 #[cfg(feature = "foreign")]
 #[inline]
 pub(crate) fn is_own_call() -> bool {
-    IS_OWN.get()
+    THREAD.with(|thread| thread.cuda.is_own.get())
 }
 
 /// What this crate has from the driver's allocator, by address.

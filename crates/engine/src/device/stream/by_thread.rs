@@ -22,8 +22,9 @@ impl Stream {
     ///
     /// # Errors
     /// Where the thread has none, as it is about to end.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn here(&self) -> Result<Option<Stream>> {
+    pub fn here(&self) -> Result<Option<Stream>> {
         self.0.by_thread.map_or(Ok(None), |find| find(self).map(Some))
     }
 }

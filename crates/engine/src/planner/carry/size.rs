@@ -4,7 +4,7 @@ use super::Carry;
 use super::worth::{most, room};
 use crate::base::amounts::total;
 use crate::device::{ALIGNMENT, Stream};
-use crate::home::Shared;
+use crate::home::{Counter, Shared};
 use crate::planner::Planner;
 use crate::planner::backoff::Pace;
 use crate::planner::effects::{Effects, Vacated};
@@ -106,14 +106,14 @@ impl Planner {
 
     /// The most bytes of the scope that were ever in use at once, or that are with so many more.
     fn in_use(&self, shared: &Shared, more: u64) -> u64 {
-        let now = total([shared.counters.busy_bytes.get(), shared.planned_bytes(), more]);
-        now.max(shared.counters.demand.get())
+        let now = total([shared.counters.get(Counter::BusyBytes), shared.planned_bytes(), more]);
+        now.max(shared.counters.get(Counter::Demand))
     }
 
     /// Bytes of arena and ring, and of what is in use beside them.
     fn held(&self, shared: &Shared) -> u64 {
         let arena = self.arena.as_ref().map_or(0, |arena| arena.bytes);
-        total([self.carry.ring.bytes(), arena, shared.counters.busy_bytes.get()])
+        total([self.carry.ring.bytes(), arena, shared.counters.get(Counter::BusyBytes)])
     }
 
     /// Whether it has one, or had it until it was taken away.

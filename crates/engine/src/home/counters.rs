@@ -1,0 +1,399 @@
+//! What a cache counts: numbers with one writer, each by its name. What happens to a cache is told to one method each, which counts it
+//! once; statistics are views of these numbers.
+
+use std::array::from_fn;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::returns::Returns;
+use crate::range::Taken;
+
+/// What is counted. Totals only grow; all else is as of now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counter {
+    Entries,
+    Polls,
+    /// Allocations that a list served, and their bytes.
+    Listed,
+    ListedBytes,
+    /// Allocations that neither a list nor a plan served.
+    Supplied,
+    /// Those of them for which the device gave memory.
+    Misses,
+    /// Those of them that the device itself served, and their bytes.
+    Direct,
+    DirectBytes,
+    /// Bytes of those that the device's range served.
+    RangedBytes,
+    /// Drops of what was served beside a plan.
+    Drops,
+    /// In use beside a plan.
+    BusyBytes,
+    HeldBytes,
+    /// Blocks that are held, each position of a plan counted as one.
+    HeldBlocks,
+    /// The most bytes in use at once since the last invalidation; since peaks were reset; and the lesser of the two, beyond which
+    /// there is something to note.
+    Demand,
+    Peak,
+    Mark,
+    /// The most in use at once beside a plan since that was installed.
+    Beside,
+    /// The same since that was looked at last; since peaks were reset; and the lesser of the two.
+    BesideLately,
+    BesidePeak,
+    BesideMark,
+    DeviceAllocations,
+    MappedPieces,
+    /// What came back while other streams may still use it, and was not counted as dropped yet.
+    DeferredBlocks,
+    DeferredBytes,
+    /// What a plan served, and of that what is in use. The owner tells it at the end of each entry, as all that follows.
+    PlanServed,
+    PlanLive,
+    /// What was live in a block that was given up; it comes back on its own.
+    Evicted,
+    /// What a ring served.
+    Carried,
+    /// Requests that a ring served once it had more memory: supplied, as others are.
+    Grown,
+    /// What is in use in a ring, and the bytes of the ring.
+    RingBlocks,
+    RingBytes,
+    /// What outlives its entry and goes beside plans and rings.
+    Aside,
+    /// The most bytes in use at once in arena and ring since peaks were reset.
+    PlanPeak,
+    /// What the places had of all that was served in entries that ended, and how much was served by then.
+    PlanServedBytes,
+    Priced,
+    /// Bytes of the arena, 0 while there is none.
+    Arena,
+    Plans,
+    Positions,
+    /// Bytes of the highest plan, and the least that any layout of it could have.
+    PlanBytes,
+    BoundBytes,
+    /// Nanoseconds.
+    PlanningTime,
+    /// 1 while planning pauses.
+    HasStopped,
+    /// Where entries went other ways than their plan.
+    Extra,
+    Missing,
+    Reordered,
+    Larger,
+    Blocked,
+    /// Allocations of other crates that were served, and that went on to the driver.
+    ForeignServed,
+    ForeignPassedOn,
+}
+
+/// How many numbers there are.
+const COUNTS: usize = Counter::ForeignPassedOn as usize + 1;
+
+/// The numbers, written by the cache's owner alone, by plain loads and stores, and read by everyone.
+pub(crate) struct Counters([AtomicU64; COUNTS]);
+
+/// What brings a thread into a scope.
+#[derive(Clone, Copy)]
+pub enum Visit {
+    /// An entry by a guard.
+    Entry,
+    /// The first poll of a future, which enters the scope for all that follow.
+    FirstPoll,
+    /// A later poll, which is no entry of its own.
+    LaterPoll,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters(from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+/// The numbers by themselves.
+impl Counters {
+    #[inline]
+    pub(crate) fn get(&self, count: Counter) -> u64 {
+        self.0[count as usize].load(Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, count: Counter, value: u64) {
+        self.0[count as usize].store(value, Relaxed);
+    }
+
+    /// Adds to a number from which as much is subtracted later.
+    #[inline]
+    pub(crate) fn add(&self, count: Counter, more: u64) {
+        self.set(count, self.get(count).wrapping_add(more));
+    }
+
+    /// Adds to a total of bytes, from which nothing is subtracted: beyond the largest number it stays there.
+    #[inline]
+    fn accumulate(&self, count: Counter, more: u64) {
+        self.set(count, self.get(count).saturating_add(more));
+    }
+
+    #[inline]
+    fn subtract(&self, count: Counter, less: u64) {
+        self.set(count, self.get(count).wrapping_sub(less));
+    }
+
+    /// Notes that it was this much, if that is the most.
+    fn raise(&self, count: Counter, value: u64) {
+        self.set(count, value.max(self.get(count)));
+    }
+}
+
+/// What happens to a cache.
+impl Counters {
+    #[inline]
+    pub(crate) fn visited(&self, visit: Visit) {
+        if !matches!(visit, Visit::LaterPoll) {
+            self.add(Counter::Entries, 1);
+        }
+        if !matches!(visit, Visit::Entry) {
+            self.add(Counter::Polls, 1);
+        }
+    }
+
+    /// Counts a block that was supplied, for which so much was taken from the device; whether it came straight from there.
+    pub(crate) fn allocated(&self, bytes: usize, taken: Taken, is_direct: bool) {
+        self.add(Counter::Supplied, 1);
+        self.accumulate(if is_direct { Counter::DirectBytes } else { Counter::RangedBytes }, bytes as u64);
+        self.add(Counter::Direct, u64::from(is_direct));
+        self.add(Counter::Misses, u64::from(taken.is_any()));
+        self.took(taken);
+        self.add(Counter::HeldBlocks, 1);
+        self.add(Counter::HeldBytes, bytes as u64);
+    }
+
+    /// Counts a block that is handed out beside a plan, of which `planned` bytes are in use.
+    #[inline]
+    pub(crate) fn handed_out(&self, bytes: usize, planned: u64, returns: &Returns) {
+        // A scope holds no more than a number says ([`allowance`](crate::cache)), so that nothing wraps around.
+        let busy = self.get(Counter::BusyBytes).wrapping_add(bytes as u64);
+        self.set(Counter::BusyBytes, busy);
+        if busy > self.get(Counter::BesideMark) || busy.wrapping_add(planned) > self.get(Counter::Mark) {
+            // What other threads dropped is not in use, though this thread has not taken it back yet.
+            let in_use = busy.saturating_sub(returns.bytes());
+            [Counter::BesideLately, Counter::Beside, Counter::BesidePeak]
+                .into_iter()
+                .for_each(|most| self.raise(most, in_use));
+            self.note_in_use(in_use.saturating_add(planned));
+        }
+    }
+
+    /// Counts a block that a list serves.
+    #[inline]
+    pub(crate) fn hit(&self, bytes: usize) {
+        self.add(Counter::Listed, 1);
+        self.accumulate(Counter::ListedBytes, bytes as u64);
+    }
+
+    /// So many bytes are in use.
+    fn note_in_use(&self, bytes: u64) {
+        [Counter::Demand, Counter::Peak].into_iter().for_each(|most| self.raise(most, bytes));
+        self.set_marks();
+    }
+
+    fn set_marks(&self) {
+        self.set(Counter::Mark, self.get(Counter::Demand).min(self.get(Counter::Peak)));
+        self.set(Counter::BesideMark, self.get(Counter::BesideLately).min(self.get(Counter::BesidePeak)));
+    }
+
+    /// For the owner: peaks are what is in use now, of which `planned` bytes are so by a plan.
+    pub(super) fn reset_peaks(&self, planned: u64, returns: &Returns) {
+        let beside = self.get(Counter::BusyBytes).saturating_sub(returns.bytes());
+        self.set(Counter::Peak, beside.saturating_add(planned));
+        self.set(Counter::BesidePeak, beside);
+        self.set(Counter::PlanPeak, planned);
+        self.set_marks();
+    }
+
+    /// Forgets how much was needed, but for the record.
+    pub(super) fn renew_demand(&self) {
+        [Counter::Demand, Counter::Beside, Counter::BesideLately].into_iter().for_each(|count| self.set(count, 0));
+        self.set_marks();
+    }
+
+    /// Forgets what was in use beside a plan before the last time that this was forgotten.
+    pub(crate) fn renew_beside(&self) {
+        self.set(Counter::Beside, self.get(Counter::BesideLately));
+        self.set(Counter::BesideLately, self.get(Counter::BusyBytes));
+        self.set_marks();
+    }
+
+    /// How many bytes of a range are likely to be needed again: with room for blocks to lie apart, since a range reserves
+    /// up to 1.1 times what is alive; a plan's block is as large as it need be. While another scope has the block's memory, what
+    /// a ring holds is not all that the next entry needs.
+    pub(crate) fn expected(&self) -> u64 {
+        let (planned, demand) =
+            (self.get(Counter::Arena).saturating_add(self.get(Counter::RingBytes)), self.get(Counter::Demand));
+        let known = planned.saturating_add(self.get(Counter::Beside));
+        match planned == 0 || self.lacks_arena() {
+            true => known.max(demand.saturating_add(demand / 8)),
+            false => known,
+        }
+    }
+
+    /// Counts a block that comes back, and was not part of a plan.
+    #[inline]
+    pub(crate) fn dropped(&self, bytes: usize) {
+        self.add(Counter::Drops, 1);
+        self.subtract(Counter::BusyBytes, bytes as u64);
+    }
+
+    /// Counts a block that came back, and is kept until its stream is behind those that use it.
+    pub(crate) fn deferred(&self, bytes: usize) {
+        self.add(Counter::DeferredBlocks, 1);
+        self.add(Counter::DeferredBytes, bytes as u64);
+    }
+
+    /// Its stream is behind them: it comes back now.
+    pub(crate) fn resumed(&self, bytes: usize) {
+        self.subtract(Counter::DeferredBlocks, 1);
+        self.subtract(Counter::DeferredBytes, bytes as u64);
+    }
+
+    /// Counts a block that leaves the cache for good.
+    pub(crate) fn released(&self, bytes: usize) {
+        self.subtract(Counter::HeldBlocks, 1);
+        self.subtract(Counter::HeldBytes, bytes as u64);
+    }
+
+    fn took(&self, Taken { allocations, pieces }: Taken) {
+        self.add(Counter::DeviceAllocations, allocations);
+        self.add(Counter::MappedPieces, pieces);
+    }
+
+    /// How many allocations neither plan nor ring served.
+    pub(crate) fn unplanned(&self) -> u64 {
+        self.get(Counter::Listed) + self.get(Counter::Supplied)
+    }
+
+    /// How often the device gave memory.
+    pub(crate) fn times_taken(&self) -> u64 {
+        self.get(Counter::DeviceAllocations) + self.get(Counter::MappedPieces)
+    }
+
+    /// Counts a plan's block, for which so much was taken from the device. What is needed beside it counts from now on.
+    pub(crate) fn installed(&self, bytes: u64, positions: u64, taken: Taken) {
+        self.took(taken);
+        self.add(Counter::HeldBlocks, positions);
+        self.add(Counter::HeldBytes, bytes);
+        self.set(Counter::Arena, bytes);
+        [Counter::Beside, Counter::BesideLately]
+            .into_iter()
+            .for_each(|count| self.set(count, self.get(Counter::BusyBytes)));
+        self.set_marks();
+    }
+
+    /// Counts a plan's block out, but for so many positions with so many bytes, which are in use on their own from now
+    /// on. (Each will be counted as dropped, and as returned by the plan it will not be.)
+    pub(crate) fn uninstalled(&self, bytes: u64, positions: u64, live: u64, live_bytes: u64) {
+        // In this order: more may be in use than had a place when the block came.
+        self.add(Counter::HeldBlocks, live);
+        self.subtract(Counter::HeldBlocks, positions);
+        self.add(Counter::HeldBytes, live_bytes);
+        self.subtract(Counter::HeldBytes, bytes);
+        [Counter::Arena, Counter::PlanLive].into_iter().for_each(|count| self.set(count, 0));
+        self.evicted(live, live_bytes);
+    }
+
+    /// Counts more memory of a ring, for which so much was taken from the device.
+    pub(crate) fn ring_grew(&self, bytes: u64, taken: Taken) {
+        self.took(taken);
+        self.add(Counter::Misses, u64::from(taken.is_any()));
+        [Counter::Supplied, Counter::Grown].into_iter().for_each(|count| self.add(count, 1));
+        [Counter::HeldBytes, Counter::RingBytes].into_iter().for_each(|count| self.add(count, bytes));
+    }
+
+    /// Counts less memory of a ring.
+    pub(crate) fn ring_shrank(&self, bytes: u64) {
+        [Counter::HeldBytes, Counter::RingBytes].into_iter().for_each(|count| self.subtract(count, bytes));
+    }
+
+    /// As [`uninstalled`](Counters::uninstalled), for a ring.
+    pub(crate) fn ring_given_up(&self, bytes: u64, live: u64, live_bytes: u64) {
+        self.ring_shrank(bytes);
+        self.add(Counter::HeldBlocks, live);
+        self.add(Counter::HeldBytes, live_bytes);
+        self.set(Counter::RingBlocks, 0);
+        self.evicted(live, live_bytes);
+    }
+
+    fn evicted(&self, live: u64, live_bytes: u64) {
+        self.add(Counter::Evicted, live);
+        self.add(Counter::BusyBytes, live_bytes);
+        [Counter::Beside, Counter::BesidePeak]
+            .into_iter()
+            .for_each(|most| self.raise(most, self.get(Counter::BusyBytes)));
+        self.set_marks();
+    }
+
+    /// Tells what a plan and a ring served so far, and what is alive in each.
+    pub(crate) fn note_plan(&self, (served, live): (u64, u64), (carried, in_ring): (u64, u64)) {
+        self.set(Counter::PlanServed, served);
+        self.set(Counter::PlanLive, live);
+        self.set(Counter::Carried, carried);
+        self.set(Counter::RingBlocks, in_ring);
+    }
+
+    /// Notes that so many bytes are in use by a plan. Returns how many may be before the next note.
+    pub(crate) fn note_planned_use(&self, planned: u64, returns: &Returns) -> u64 {
+        let busy = self.get(Counter::BusyBytes);
+        if busy.wrapping_add(planned) > self.get(Counter::Mark) {
+            self.note_in_use(busy.saturating_add(planned).saturating_sub(returns.bytes()));
+        }
+        self.raise(Counter::PlanPeak, planned);
+        self.get(Counter::Mark).saturating_sub(busy).min(self.get(Counter::PlanPeak))
+    }
+
+    /// An entry ends: what plans served in it is priced, at the mean bytes of the places of the plan that served it last.
+    pub(crate) fn price(&self, positions: u64, bytes: u64) {
+        let all = self.get(Counter::PlanServed) + self.get(Counter::Carried);
+        let served = all.wrapping_sub(self.get(Counter::Priced));
+        self.set(Counter::Priced, all);
+        let part = match served == positions {
+            true => bytes,
+            false => {
+                let part = u128::from(bytes) * u128::from(served) / u128::from(positions.max(1));
+                u64::try_from(part).unwrap_or(u64::MAX)
+            }
+        };
+        self.accumulate(Counter::PlanServedBytes, part);
+    }
+
+    /// What plans and rings served from memory that they had.
+    pub(super) fn all_served(&self) -> u64 {
+        (self.get(Counter::PlanServed) + self.get(Counter::Carried)).saturating_sub(self.get(Counter::Grown))
+    }
+
+    /// What plans and rings got back.
+    pub(super) fn returned(&self) -> u64 {
+        let served = self.get(Counter::PlanServed) + self.get(Counter::Carried);
+        served.saturating_sub(self.plan_blocks() + self.get(Counter::Evicted))
+    }
+
+    /// Blocks in use in arena and ring.
+    pub(super) fn plan_blocks(&self) -> u64 {
+        self.get(Counter::PlanLive) + self.get(Counter::RingBlocks)
+    }
+
+    /// Whether plans have positions, and nothing to lay them in.
+    pub(super) fn lacks_arena(&self) -> bool {
+        self.get(Counter::PlanBytes) > 0 && self.get(Counter::Arena) == 0
+    }
+
+    /// For the owner: whether an array of the cache is alive, or on its way back.
+    pub(crate) fn has_busy(&self) -> bool {
+        self.unplanned() + self.all_served() != self.get(Counter::Drops) + self.returned()
+    }
+
+    /// For the owner, when nothing is held any more: forgets everything.
+    pub(super) fn reset(&self) {
+        self.0.iter().for_each(|number| number.store(0, Relaxed));
+    }
+}

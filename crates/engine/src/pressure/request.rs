@@ -1,0 +1,110 @@
+//! A request that may find no memory: how it is made, and what its error tells.
+
+use super::reclaim::{self, Holder};
+use crate::base::error::{Error, Result};
+use crate::base::shortage::Shortage;
+#[cfg(feature = "tracing")]
+use crate::base::subscriber::{self, TARGET};
+use crate::device::{Stream, process};
+use crate::range::DeviceRange;
+
+/// Who asks for memory, and how.
+pub(crate) trait Ask {
+    type Memory;
+
+    /// Makes the call. If it `insists`, memory that other streams still use will do, behind their work.
+    fn ask(&self, insists: bool) -> Result<Self::Memory>;
+
+    /// Makes the call with what is free now, where as few pages as possible move for it. `None` if that is not enough.
+    fn ask_for_free(&self) -> Result<Option<Self::Memory>>;
+}
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) stream: &'a Stream,
+    pub(crate) bytes: u64,
+    pub(crate) dims: &'a [usize],
+    /// The innermost scope's memory on this thread.
+    pub(crate) holder: Option<&'static dyn Holder>,
+}
+
+/// A call that asks the device itself.
+pub(super) struct Call<'a, F> {
+    pub(super) stream: &'a Stream,
+    pub(super) bytes: u64,
+    pub(super) call: F,
+}
+
+impl<M, F: Fn() -> Result<M>> Ask for Call<'_, F> {
+    type Memory = M;
+
+    fn ask(&self, _insists: bool) -> Result<M> {
+        (self.call)()
+    }
+
+    /// Free pages of the range are the device's memory too.
+    fn ask_for_free(&self) -> Result<Option<M>> {
+        DeviceRange::of(self.stream).map_or(Ok(0), |range| range.give_back(self.bytes))?;
+        match self.ask(false) {
+            Err(error) if error.is_out_of_memory() => Ok(None),
+            answer => answer.map(Some),
+        }
+    }
+}
+
+impl Asked<'_> {
+    /// The error of the request, with what there is of the device now, and who has it.
+    pub(crate) fn refused(&self, error: Error) -> Error {
+        let Asked { stream, bytes, dims, holder } = *self;
+        let mut shortage = Shortage {
+            bytes,
+            shape: dims.to_vec(),
+            scope: holder.and_then(|holder| holder.name()),
+            scope_site: holder.and_then(|holder| holder.site()),
+            stream: stream.id(),
+            held_bytes: stream.meter().held(),
+            process_bytes: process::held(),
+            // A driver that is asked while a graph is captured may end the capture.
+            elsewhere_bytes: if stream.is_capturing() { None } else { stream.memory().held_elsewhere() },
+            ..Shortage::default()
+        };
+        if let Some(range) = DeviceRange::of(stream) {
+            let occupancy = range.occupancy();
+            shortage.reserved_bytes = occupancy.reserved;
+            shortage.live_bytes = occupancy.live;
+            shortage.idle_bytes = occupancy.reserved.saturating_sub(occupancy.live);
+            shortage.longest_free_bytes = range.longest_free();
+        }
+        let error = error.with_shortage(shortage.held_by(reclaim::holdings(stream.memory_id())));
+        #[cfg(feature = "tracing")]
+        tell(&error, stream.memory_id());
+        error
+    }
+}
+
+/// Tells a subscriber of `tracing` what is returned to the program too.
+#[cfg(feature = "tracing")]
+fn tell(error: &Error, device: u64) {
+    let Some(Shortage { bytes, scope, scope_site, bound, most_bytes, held_bytes, live_bytes, idle_bytes, .. }) =
+        error.shortage()
+    else {
+        return;
+    };
+    let event = || {
+        tracing::warn!(
+            target: TARGET,
+            scope = scope.as_deref(),
+            device,
+            bytes,
+            %bound,
+            most_bytes,
+            held_bytes,
+            live_bytes,
+            idle_bytes,
+            site = scope_site.map(tracing::field::display),
+            "out of memory"
+        );
+    };
+    subscriber::tell(event);
+}
