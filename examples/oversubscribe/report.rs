@@ -93,8 +93,6 @@ impl fmt::Display for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Traffic { moved_bytes, waited_seconds, evictions, mispredictions, layout_seconds, .. } = self;
         write!(f, "moved               {:.1} MiB, {evictions} arrays away", mebibytes(*moved_bytes))?;
-        let over = self.moved_over_bound;
-        over.map_or(Ok(()), |over| write!(f, ", {over:.3} of the least by schedule"))?;
         write!(f, "\nwaited for that     {waited_seconds:.2} s")?;
         self.hidden_share.map_or(Ok(()), |share| write!(f, ", {:.0} % of the copies hidden", 100.0 * share))?;
         writeln!(f, "\nlayout              {layout_seconds:.3} s, {mispredictions} mispredictions")

@@ -57,8 +57,6 @@ pub(crate) struct Traffic {
     pub(crate) mispredictions: u64,
     /// Seconds spent on computing which arrays move when.
     pub(crate) layout_seconds: f64,
-    /// What moved in steps that went by a schedule, over the least that could; none where there were none.
-    pub(crate) moved_over_bound: Option<f64>,
 }
 
 impl<D: Device> Store<D> {
@@ -124,7 +122,6 @@ impl<D: Device> Store<D> {
             evictions: stats.evictions,
             mispredictions: stats.mispredictions,
             layout_seconds: stats.layout_time.as_secs_f64(),
-            moved_over_bound: stats.moved_over_bound(),
         }
     }
 }

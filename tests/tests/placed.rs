@@ -58,11 +58,12 @@ impl Known {
         self.value = value;
     }
 
-    /// The same under another shape.
+    /// The same, after it was an array, under another shape.
     fn reshaped(mut self, rng: &mut Rng) -> Known {
         let len: usize = self.shape.iter().product();
         self.shape = if len.is_multiple_of(2) && rng.bool() { vec![2, len / 2] } else { vec![1, len] };
-        Known { array: self.array.reshape(&self.shape[..]).unwrap(), ..self }
+        let array = self.array.into_array().unwrap().reshape(&self.shape[..]).unwrap();
+        Known { array: Placed::new(array).unwrap(), ..self }
     }
 
     /// The same, after it was an array.

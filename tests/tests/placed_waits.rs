@@ -1,4 +1,4 @@
-//! What is told of arrays that rest on the host is so: for how long streams waited, what was hidden, and how much more moved than had to.
+//! What is told of arrays that rest on the host is so: for how long streams waited, and what was hidden.
 //!
 //! On the host a stream is a thread, so that its waits can be compared with the clock.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
@@ -186,9 +186,6 @@ fn a_scope_tells_what_moved_in_it() {
     assert_eq!((stats.mispredictions, stats.resident_bytes), (0, 0), "{stats}");
     assert!(stats.layout_time > Duration::ZERO && stats.layout_time == placed_stats(&device).layout_time);
     assert!(stats.bytes_in > 0 && stats.bytes_in + before.bytes_in == placed_stats(&device).bytes_in);
-    let over = stats.moved_over_bound().unwrap();
-    assert!((1.0..1.5).contains(&over), "{stats}");
-    assert!(stats.to_string().contains(&format!("{over:.3} of the least moved")), "{stats}");
 
     // It ends before all that was expected; that is known once another entry begins.
     entry(12);

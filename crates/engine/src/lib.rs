@@ -14,7 +14,7 @@
 //! | have streams follow each other's uses | [`cache::Block`], [`record::Fence`], [`record::View`] |
 //! | move bytes between a device and its host | [`device::Lane`], [`cache::Crossing`], [`device::Span`] |
 //! | limit and reclaim memory | [`pressure`], [`range::DeviceRange`] |
-//! | read statistics, and facts for a diagnosis | [`ScopeStats`], [`PlanStats`], [`cache::Known`], [`home::Facts`] |
+//! | read statistics, and facts for a diagnosis | [`ScopeStats`], [`PlanStats`], [`cache::ScopeFacts`], [`home::Facts`] |
 //! | trace a run | [`trace`] |
 //! | add a kind of device | [`device::Backend`], [`device::Device`], [`device::VirtualMemory`] |
 //! | borrow streams and answer calls of other libraries | `device::Handle`, `device::GpuStream` (CUDA) |
@@ -46,12 +46,12 @@
 //! these bytes, and the lease says that the arena is still there (`pressure/lease`) → a record from a stack gets its address
 //! (`record/record`). No call, no lock.
 //!
-//! **A miss.** [`Block::allocate`](cache::Block::allocate) → the owner's side (`cache/owner`) catches up with what other threads did → places
-//! off the order of the plan, then the keyed lists (`cache/local`, `cache/lists`) → the steps of a supply, in order of their price
-//! (`cache/supply`): free memory of the range (`range/shared`), idle memory of other scopes, pages that move, a range that grows →
+//! **A miss.** [`Block::allocate`](cache::Block::allocate) → the owner's side (`cache/owner`) resolves the request once: by a place in the plan,
+//! in order or off it, or by the keyed lists (`cache/local`, `cache/lists`) → the steps of a supply, in order of their price
+//! (`cache/supply`): free memory of the range (`range/supply`), idle memory of other scopes, pages that move, a range that grows →
 //! a new record (`record/lives`).
 //!
-//! **A drop.** `Block::drop` (`cache/block`) → the record's drop path (`record/drop_path`) says what is due. A planned block returns to the
+//! **A drop.** `Block::drop` (`cache/block`) → the record's drop path (`record/identity`) says what is due. A planned block returns to the
 //! cursor, a listed one to its list, if the thread is inside the scope. Another thread leaves the record on a return stack
 //! (`home/returns`), and the owner takes it from there at its next miss or exit. What other streams may still use waits (`cache/deferred`).
 //!

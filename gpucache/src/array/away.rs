@@ -1,15 +1,15 @@
 //! The elements of an array in the host's memory, where the device copies them to and from by itself.
 
-use std::any::TypeId;
 use std::marker::PhantomData;
 
+use super::extent::request;
 use super::{Array, Element};
 use crate::device::{Device, Stream};
 use gpucache_engine::Result;
 use gpucache_engine::cache::{Block, Crossing};
 use gpucache_engine::device::{Lane, Span, process_exits};
 use gpucache_engine::range::Clearing;
-use gpucache_engine::record::{Fence, Request};
+use gpucache_engine::record::Fence;
 
 /// A copy of an array's elements.
 ///
@@ -28,27 +28,13 @@ pub(crate) struct Room<T> {
     typed: PhantomData<T>,
 }
 
-/// A copy that was put on the queue of a lane.
-pub(crate) struct Copied<C> {
-    pub(crate) copy: C,
-    /// Where on the queue it ends.
-    pub(crate) fence: Fence,
-    /// The time that it takes, if that was asked for and the device tells.
-    pub(crate) span: Option<Span>,
-}
-
-fn request<T: 'static>(dims: &[usize], bytes: usize) -> Request<'_> {
-    Request { dtype: TypeId::of::<T>(), type_name: std::any::type_name::<T>(), dims, bytes, site: None }
-}
-
 impl<T: Element> Room<T> {
     /// Memory of no scope on `stream` for an array of this shape.
     ///
     /// # Errors
     /// [`is_out_of_memory`](crate::Error::is_out_of_memory), a failure of the device, or a shape of too many bytes.
     pub(crate) fn new(stream: &Stream, dims: &[usize]) -> Result<Room<T>> {
-        let bytes = super::elements::<T>(dims)? * size_of::<T>();
-        Ok(Room { block: Block::of_no_scope(stream, &request::<T>(dims, bytes))?, typed: PhantomData })
+        Ok(Room { block: Block::of_no_scope(stream, &request::<T>(dims)?)?, typed: PhantomData })
     }
 
     /// Whether it is memory for an array of this shape.
@@ -68,11 +54,10 @@ impl<T: Element, D: Device> Array<T, D> {
         lane: &Lane,
         room: &mut Option<Room<T>>,
         is_timed: bool,
-    ) -> Result<Option<Copied<Away<T>>>> {
+    ) -> Result<Option<(Away<T>, Fence, Option<Span>)>> {
         let Some(to) = room else { return Ok(None) };
         let Crossing { device, span, .. } = to.block.copy_over(lane, &self.block, is_timed)?;
-        let copied = |Room { block, typed }| Copied { copy: Away { block, read: None, typed }, fence: device, span };
-        Ok(room.take().map(copied))
+        Ok(room.take().map(|Room { block, typed }| (Away { block, read: None, typed }, device, span)))
     }
 
     /// Puts the array's stream behind a copy, and behind nothing that its lane does later.
@@ -93,7 +78,7 @@ impl<T: Element, D: Device> Array<T, D> {
     /// # Errors
     /// A failure of the device.
     pub(crate) fn copied_outside(&self, clearing: &Clearing) -> Result<Option<Self>> {
-        let request = request::<T>(self.shape(), self.byte_len());
+        let request = request::<T>(self.shape())?;
         let Some(mut block) = Block::outside(self.block.stream(), &request, clearing)? else { return Ok(None) };
         block.copy_from(&self.block)?;
         Ok(Some(Array { block, typed: PhantomData }))
@@ -138,21 +123,15 @@ impl<T: Element> Away<T> {
         lane: &Lane,
         room: &mut Option<Room<T>>,
         is_timed: bool,
-    ) -> Result<Option<Copied<Array<T, D>>>> {
+    ) -> Result<Option<(Array<T, D>, Fence, Option<Span>)>> {
         let Some(to) = room else { return Ok(None) };
         let Crossing { host, device, span } = to.block.copy_over(lane, &self.block, is_timed)?;
         self.read = Some(host);
-        let copied = |Room { block, .. }| Copied { copy: Array { block, typed: PhantomData }, fence: device, span };
-        Ok(room.take().map(copied))
+        Ok(room.take().map(|Room { block, .. }| (Array { block, typed: PhantomData }, device, span)))
     }
 
     pub(crate) fn shape(&self) -> &[usize] {
         self.block.dims()
-    }
-
-    /// Gives the elements another shape, of as many.
-    pub(crate) fn reshape(&mut self, dims: &[usize]) {
-        self.block.reshape(dims);
     }
 }
 

@@ -8,7 +8,6 @@
 mod foreign_uses;
 mod graph;
 mod launch;
-mod passing;
 mod slices;
 mod view;
 mod view_mut;
@@ -95,12 +94,12 @@ impl<T: Element> Array<T, Cuda> {
         let peer = self.device().0.peer(stream);
         let ordered = match &peer {
             Peer::Known(user) => self.block.read_on(user.stream_handle()),
-            Peer::Home | Peer::Passing(_) => {
+            Peer::Home | Peer::Passing => {
                 self.catch_up();
                 Ok(())
             }
         };
-        self.guard(stream, peer, ordered, false)
+        self.guard(stream, peer, ordered)
     }
 
     /// Lets work that is put on a stream while the answer is alive write the array.
@@ -108,29 +107,25 @@ impl<T: Element> Array<T, Cuda> {
         let peer = self.device().0.peer(stream);
         let ordered = match &peer {
             Peer::Known(user) => self.block.write_on(user.stream_handle()),
-            Peer::Home | Peer::Passing(_) => {
+            Peer::Home | Peer::Passing => {
                 self.take_over();
                 Ok(())
             }
         };
-        self.guard(stream, peer, ordered, true)
+        self.guard(stream, peer, ordered)
     }
 
     /// What cudarc has to do behind work on a stream that was ordered behind the array's uses: nothing where the block
-    /// knows the stream.
-    fn guard<'a>(&'a self, stream: &'a CudaStream, peer: Peer, ordered: Result<()>, writes: bool) -> SyncOnDrop<'a> {
+    /// knows the stream. Otherwise, and where it could not be ordered, the calling thread waits.
+    fn guard<'a>(&self, stream: &'a CudaStream, peer: Peer, ordered: Result<()>) -> SyncOnDrop<'a> {
         match (ordered, peer) {
-            (Err(error), _) => self.wait_around(stream, error),
-            (Ok(()), Peer::Passing(raw)) => self.foreign_uses().passing().lend(self.device(), raw, stream, writes),
             (Ok(()), Peer::Home | Peer::Known(_)) => SyncOnDrop::Record(None),
+            (Ok(()), Peer::Passing) => self.foreign_uses().wait_around(stream),
+            (Err(error), _) => {
+                self.device().0.wait_instead(error);
+                self.foreign_uses().wait_around(stream)
+            }
         }
-    }
-
-    /// A stream that could not be ordered, and is used nonetheless: the calling thread waits before and afterwards.
-    fn wait_around<'a>(&self, stream: &'a CudaStream, error: Error) -> SyncOnDrop<'a> {
-        self.device().0.wait_instead(error);
-        self.device().0.take_kept(stream.context());
-        SyncOnDrop::Sync(Some(stream))
     }
 }
 
@@ -252,8 +247,10 @@ impl<T: Element> TryFrom<CudaSlice<T>> for Array<T, Cuda> {
         let device = Cuda(GpuStream::of(slice.stream().clone())?.here()?);
         let address = slice.device_ptr(device.stream()).0;
         let dims = [slice.len()];
+        let request = super::extent::request::<T>(&dims)?;
         let view = Box::new(ForeignUses::adopting(&device, slice));
-        let block = Block::adopt(device.stream_handle(), &super::extent::request::<T>(&dims)?, address, view);
+        // SAFETY: the slice has `dims` elements at `address`. The view owns it, and frees the memory when it is dropped.
+        let block = unsafe { Block::adopt(device.stream_handle(), &request, address, view) };
         Ok(Array { block, typed: std::marker::PhantomData })
     }
 }

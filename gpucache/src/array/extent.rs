@@ -1,12 +1,10 @@
 //! How many elements a shape is, in how many bytes, and elements as bytes.
 #![allow(unsafe_code)]
 
-#[cfg(feature = "cuda")]
 use std::any::TypeId;
 use std::slice::from_raw_parts;
 
 use super::Element;
-#[cfg(feature = "cuda")]
 use gpucache_engine::record::Request;
 use gpucache_engine::{Error, Result};
 
@@ -41,7 +39,6 @@ fn none<T>(dims: &[usize]) -> Result<usize> {
 }
 
 /// What an array of this shape asks for.
-#[cfg(feature = "cuda")]
 pub(super) fn request<T: 'static>(dims: &[usize]) -> Result<Request<'_>> {
     let bytes = elements::<T>(dims)? * size_of::<T>();
     Ok(Request { dtype: TypeId::of::<T>(), type_name: std::any::type_name::<T>(), dims, bytes, site: None })
@@ -54,14 +51,6 @@ pub(super) fn same_len<T>(dims: &[usize], len: usize) -> Result<()> {
             "{len} elements do not fit the shape {dims:?}, which has {elements}: pass exactly as many"
         ))),
     }
-}
-
-/// Whether two shapes have the same number of elements.
-///
-/// # Errors
-/// [`is_invalid_shape`](Error::is_invalid_shape) if not.
-pub(crate) fn same_elements<T>(dims: &[usize], before: &[usize]) -> Result<()> {
-    same_len::<T>(dims, elements::<T>(before)?)
 }
 
 /// The bytes of elements.

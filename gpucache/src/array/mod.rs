@@ -26,7 +26,6 @@ pub(crate) use away::{Away, Room};
 #[cfg(feature = "cuda")]
 pub use cuda::{ArrayView, Graph, Launch};
 pub use element::Element;
-pub(crate) use extent::same_elements;
 pub use host::Arguments;
 pub use shape::Shape;
 

@@ -16,7 +16,7 @@ pub use cause::Cause;
 pub use diagnosis::{Diagnosis, Finding};
 
 use gpucache_engine::base::amounts::{add, total};
-use gpucache_engine::cache::Known;
+use gpucache_engine::cache::ScopeFacts;
 use rules::Patient;
 
 /// The same scope under many names: how many, how often they were entered, and what they keep idle.
@@ -32,7 +32,7 @@ const MANY_NAMES: u64 = 16;
 const FEW_ENTRIES: u64 = 4;
 
 /// What is wrong with a scope of which this is known, thread by thread.
-pub(crate) fn examine(scope: Arc<str>, threads: &[Known], siblings: Siblings) -> Diagnosis {
+pub(crate) fn examine(scope: Arc<str>, threads: &[ScopeFacts], siblings: Siblings) -> Diagnosis {
     let entries = total(threads.iter().map(|known| known.stats.entries));
     let patients: Vec<Patient<'_>> = threads.iter().filter(|known| known.stats.entries > 0).map(Patient::new).collect();
     let mut findings = merged(patients.iter().filter_map(Patient::finding));

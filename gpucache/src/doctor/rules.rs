@@ -7,7 +7,7 @@
 use super::cause::Cause;
 use super::diagnosis::{Finding, told};
 use gpucache_engine::base::amounts::Bytes;
-use gpucache_engine::cache::Known;
+use gpucache_engine::cache::ScopeFacts;
 use gpucache_engine::home::{Fact, FactCount, Facts, Growth};
 
 /// Fewer entries say nothing: two are learned from, and plans settle in some more.
@@ -35,7 +35,7 @@ const LITTLE: u64 = 64 << 10;
 
 /// What is known of a scope on a thread, and the entries that are looked at.
 pub(super) struct Patient<'a> {
-    known: &'a Known,
+    known: &'a ScopeFacts,
     /// Entries that the facts of lately are of.
     span: u64,
     /// Allocations of an entry, on average.
@@ -43,7 +43,7 @@ pub(super) struct Patient<'a> {
 }
 
 impl<'a> Patient<'a> {
-    pub(super) fn new(known: &'a Known) -> Patient<'a> {
+    pub(super) fn new(known: &'a ScopeFacts) -> Patient<'a> {
         let clock = known.clock;
         let span = clock - (clock / Facts::WINDOW).saturating_sub(1) * Facts::WINDOW;
         Patient { known, span: span.max(1), mean: known.stats.allocations() / clock.max(1) }
@@ -62,7 +62,7 @@ impl<'a> Patient<'a> {
 
     /// What the program chose.
     fn chosen(&self) -> Option<Finding> {
-        let Known { stats, keeps_all, .. } = self.known;
+        let ScopeFacts { stats, keeps_all, .. } = self.known;
         if self.is_frequent(Fact::Unkept, SELDOM) {
             return Some(self.found(Cause::NotRecycled, Fact::Unkept));
         }
@@ -103,7 +103,7 @@ impl<'a> Patient<'a> {
 
     /// More and more arrays are alive, whatever entries do otherwise. It explains why their order changes.
     fn leak(&self) -> Option<Finding> {
-        let Known { stats, facts, .. } = self.known;
+        let ScopeFacts { stats, facts, .. } = self.known;
         let Growth { arrays, bytes, entries } = facts.alive.growth(LEAKED)?;
         let mean = stats.allocations() / stats.entries.max(1);
         let share = (arrays as f64 / (mean * entries).max(1) as f64).min(1.0);
@@ -125,7 +125,7 @@ impl<'a> Patient<'a> {
 
     /// A scope that stands elsewhere than what repeats.
     fn misplaced(&self) -> Option<Finding> {
-        let Known { stats, clock, repeats, .. } = self.known;
+        let ScopeFacts { stats, clock, repeats, .. } = self.known;
         let is_entered = stats.entries >= MANY;
         let causes = [
             (Cause::Empty, is_entered && stats.allocations() < stats.entries.div_ceil(SELDOM)),
@@ -178,7 +178,7 @@ impl<'a> Patient<'a> {
 
     /// How entries differ from their plan: the cause that most of them tell of.
     fn deviations(&self) -> Option<Finding> {
-        let Known { stats, carried_now, .. } = self.known;
+        let ScopeFacts { stats, carried_now, .. } = self.known;
         if self.piles_up() {
             return Some(Finding { allocations: *carried_now, ..self.whole(Cause::Escapes, stats.busy_bytes) });
         }
@@ -195,7 +195,7 @@ impl<'a> Patient<'a> {
 
     /// Whether what outlives its entry is hardly ever dropped, or more and more of it is alive.
     fn piles_up(&self) -> bool {
-        let Known { plans, carried_now: now, clock, .. } = self.known;
+        let ScopeFacts { plans, carried_now: now, clock, .. } = self.known;
         let is_kept = plans.carried >= PILED && now.saturating_mul(SELDOM) >= plans.carried.saturating_mul(SELDOM - 1);
         let is_grown = self.last(Fact::RingGrew).saturating_mul(4) >= clock.saturating_mul(3);
         let grows = now.saturating_mul(4) >= plans.carried && is_grown;
@@ -275,7 +275,7 @@ impl<'a> Patient<'a> {
 
     /// The same, with the limit that is in the way.
     fn limited(&self, mut finding: Finding) -> Finding {
-        let Known { limit, plans, .. } = self.known;
+        let ScopeFacts { limit, plans, .. } = self.known;
         let plan = Bytes(plans.arena_bytes);
         finding.details.extend(limit.map(|limit| format!("the limit is {} and the plan has {plan}", Bytes(limit))));
         finding

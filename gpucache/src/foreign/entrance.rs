@@ -5,7 +5,7 @@
 //! links the driver has no use of it, and it does no harm there.
 
 use std::ffi::{CStr, c_void};
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::driver::{Driver, LIBRARY};
 use super::hooks::HOOKS;
@@ -13,17 +13,8 @@ use super::probe::{Entrance, arrival};
 use super::shim;
 use gpucache_engine::{Error, Result};
 
-/// What became of the library in front of the driver.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-enum Opened {
-    Not,
-    NoFile,
-    NoDriver,
-    Yes,
-}
-
-static OPENED: AtomicU8 = AtomicU8::new(Opened::Not as u8);
+/// Whether the library in front of the driver could not be opened from memory.
+static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// How the allocations of other crates come to the scopes: asked by a call through cudarc, which has to arrive.
 ///
@@ -45,12 +36,12 @@ pub fn status() -> Result<Entrance> {
             "install the NVIDIA driver, or a newer one",
         ));
     }
-    arrival().ok_or_else(|| match OPENED.load(Relaxed) {
-        opened if opened == Opened::NoFile as u8 => refused(
+    arrival().ok_or_else(|| match IS_REFUSED.load(Relaxed) {
+        true => refused(
             "the system allows no file in memory (memfd_create) to be opened as a library",
             "link the driver: cudarc's feature `dynamic-linking`",
         ),
-        _ => refused(
+        false => refused(
             "cudarc found the driver by another way than this crate's",
             "let nothing open `libcuda.so` by its path, or link the driver: cudarc's feature `dynamic-linking`",
         ),
@@ -64,34 +55,28 @@ static BEFORE_MAIN: extern "C" fn() = open;
 
 /// Opens the library in front of the driver, before anybody asks for it.
 extern "C" fn open() {
-    let opened = open_shim().map_or_else(|why| why, |()| Opened::Yes);
-    OPENED.store(opened as u8, Relaxed);
-}
-
-fn open_shim() -> Result<(), Opened> {
     let names = HOOKS.map(|(name, _)| name);
     let file = shim::library("libcuda.so", LIBRARY, &names);
-    let library = open_from_memory(&file)?;
     // SAFETY: the library is open, and its table has a place for each hook, in their order; nobody else writes it, and nobody calls
     // through it before this returns, as it runs before `main`.
-    unsafe {
+    let is_open = open_from_memory(&file).is_some_and(|library| unsafe {
         let table: *mut *const () = libc::dlsym(library, shim::TABLE.as_ptr()).cast();
-        if table.is_null() {
-            return Err(Opened::NoFile);
+        if !table.is_null() {
+            HOOKS.iter().enumerate().for_each(|(place, (_, hook))| table.add(place).write(*hook));
         }
-        HOOKS.iter().enumerate().for_each(|(place, (_, hook))| table.add(place).write(*hook));
-    }
-    Ok(())
+        !table.is_null()
+    });
+    IS_REFUSED.store(!is_open, Relaxed);
 }
 
 /// Opens a library whose file is these bytes, for as long as the process lives.
-fn open_from_memory(file: &[u8]) -> Result<*mut c_void, Opened> {
+fn open_from_memory(file: &[u8]) -> Option<*mut c_void> {
     // SAFETY: the names are C strings, the bytes are readable, and the descriptor is one that was made here and is closed at
     // most once. The library has no initialisers of its own; those of the driver, which it needs, are made to be run by any process.
     unsafe {
         let descriptor = libc::memfd_create(c"libcuda.so".as_ptr(), libc::MFD_CLOEXEC);
         if descriptor < 0 {
-            return Err(Opened::NoFile);
+            return None;
         }
         let written = libc::write(descriptor, file.as_ptr().cast(), file.len());
         let path = format!("/proc/self/fd/{descriptor}\0");
@@ -102,10 +87,6 @@ fn open_from_memory(file: &[u8]) -> Result<*mut c_void, Opened> {
             // own by the number of a descriptor, if that is this one's again.
             libc::close(descriptor);
         }
-        match library.is_null() || written != file.len() as isize {
-            true if Driver::get().is_none() => Err(Opened::NoDriver),
-            true => Err(Opened::NoFile),
-            false => Ok(library),
-        }
+        (!library.is_null() && written == file.len() as isize).then_some(library)
     }
 }

@@ -3,12 +3,13 @@
 //!
 //! No panic crosses C: one would be a fault of this crate, and is answered as the driver answers faults of its own.
 
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cudarc::driver::sys::{CUdeviceptr, CUresult, CUstream};
 
 use super::driver::Driver;
-use super::probe::{Entrance, is_probe};
+use super::probe::{Entrance, answer};
 use super::serve::{self, Answer, Freed};
 use super::{info, pool};
 use gpucache_engine::device::{Handle, process_exits};
@@ -36,6 +37,27 @@ fn passed_on(bytes: usize, handle: Handle, call: impl Fn() -> CUresult) -> CUres
     if is_short && serve::retry(bytes, handle, succeeds) { CUresult::CUDA_SUCCESS } else { answer }
 }
 
+/// Room for the address of what is allocated.
+type Place = MaybeUninit<CUdeviceptr>;
+
+/// What the driver answers to an allocation. Without a place for the address that is the driver's affair.
+fn answered(
+    place: Option<&mut Place>,
+    (bytes, handle): (usize, Handle),
+    answer: impl FnOnce() -> Answer,
+    call: impl Fn() -> CUresult,
+) -> CUresult {
+    let Some(place) = place else { return passed_on(bytes, handle, call) };
+    match answer() {
+        Answer::Served(served) => {
+            place.write(served);
+            CUresult::CUDA_SUCCESS
+        }
+        Answer::Exhausted => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+        Answer::PassOn => passed_on(bytes, handle, call),
+    }
+}
+
 /// As the driver's function of this name.
 ///
 /// # Safety
@@ -43,24 +65,18 @@ fn passed_on(bytes: usize, handle: Handle, call: impl Fn() -> CUresult) -> CUres
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuMemAllocAsync(address: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
     let handle = Handle(stream as usize);
-    // Without a place for the answer, what to answer is the driver's affair.
-    let has_place = !address.is_null();
-    if has_place && let Some(served) = serve::allocate_planned(bytes, handle) {
-        // SAFETY: the caller gives room for an address, as the driver's function asks.
-        unsafe { address.write(served) };
+    // SAFETY: null, or room for an address, which nobody else uses meanwhile, as the driver's function asks.
+    let mut place = unsafe { address.cast::<Place>().as_mut() };
+    if let Some(place) = &mut place
+        && let Some(served) = serve::allocate_planned(bytes, handle)
+    {
+        place.write(served);
         return CUresult::CUDA_SUCCESS;
     }
     guarded(|driver| {
-        match if has_place { serve::allocate(bytes, handle) } else { Answer::PassOn } {
-            Answer::Served(served) => {
-                // SAFETY: the address goes where the caller has room for one.
-                unsafe { address.write(served) };
-                CUresult::CUDA_SUCCESS
-            }
-            Answer::Exhausted => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
-            // SAFETY: the driver's own function gets what the caller gave for it.
-            Answer::PassOn => passed_on(bytes, handle, || unsafe { (driver.alloc_async)(address, bytes, stream) }),
-        }
+        // SAFETY: the driver's own function gets what the caller gave for it.
+        let call = || unsafe { (driver.alloc_async)(address, bytes, stream) };
+        answered(place, (bytes, handle), || serve::allocate(bytes, handle), call)
     })
 }
 
@@ -93,16 +109,12 @@ pub(super) unsafe extern "C" fn cuMemFreeAsync(address: CUdeviceptr, stream: CUs
 /// As for the driver's.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) -> CUresult {
-    let has_place = !address.is_null();
-    guarded(|driver| match if has_place { serve::allocate_for_host(bytes) } else { Answer::PassOn } {
-        Answer::Served(served) => {
-            // SAFETY: room for an address is what the driver's function asks of its caller.
-            unsafe { address.write(served) };
-            CUresult::CUDA_SUCCESS
-        }
-        Answer::Exhausted => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+    // SAFETY: as its caller promises the driver, there is room for an address that is nobody else's, or the pointer is null.
+    let place = unsafe { address.cast::<Place>().as_mut() };
+    guarded(|driver| {
         // SAFETY: the caller's arguments go to the function that they were meant for.
-        Answer::PassOn => passed_on(bytes, Handle(0), || unsafe { (driver.alloc)(address, bytes) }),
+        let call = || unsafe { (driver.alloc)(address, bytes) };
+        answered(place, (bytes, Handle(0)), || serve::allocate_for_host(bytes), call)
     })
 }
 
@@ -137,17 +149,21 @@ unsafe extern "C" fn loaded_memory_info(free: *mut usize, total: *mut usize) -> 
 }
 
 /// # Safety
-/// There is room for a number at each address.
+/// Each address is null, or there is room for a number.
 unsafe fn memory_info(entrance: Entrance, free: *mut usize, total: *mut usize) -> CUresult {
-    if is_probe(entrance) {
+    // SAFETY: null, or room for a number. The driver writes two numbers to two places, so that only a question of this crate's own has one
+    // place for both, in which a number stands.
+    if free == total && unsafe { free.as_mut() }.is_some_and(|question| answer(question, entrance)) {
         return CUresult::CUDA_SUCCESS;
     }
-    guarded(|driver| {
-        // SAFETY: the caller promises room for both, to which the driver writes.
-        let answer = unsafe { (driver.info)(free, total) };
-        if answer == CUresult::CUDA_SUCCESS && !free.is_null() && !total.is_null() && !Handle::is_own_call() {
-            // SAFETY: the driver wrote both, and the caller lends them until this returns.
-            unsafe { *free = free.read().saturating_add(info::idle()).min(*total) };
+    // SAFETY: the caller promises room for both, to which the driver writes, and lends them until this returns.
+    guarded(|driver| unsafe {
+        let answer = (driver.info)(free, total);
+        if answer == CUresult::CUDA_SUCCESS
+            && !Handle::is_own_call()
+            && let Some((total, free)) = total.as_ref().copied().zip(free.as_mut())
+        {
+            *free = free.saturating_add(info::idle()).min(total);
         }
         answer
     })

@@ -89,17 +89,9 @@ fn passed_on() -> Answer {
 }
 
 /// A block of the scope, noted under its address; `None` if that has no place.
-#[inline]
 fn take(stream: &Stream, bytes: usize) -> Result<Option<u64>> {
-    let dims = [bytes];
-    let block = match Block::planned(stream, &dims, bytes) {
-        Some(block) => block,
-        None => Block::allocate(
-            stream,
-            &Request { dtype: TypeId::of::<Bytes>(), type_name: "bytes", dims: &dims, bytes, site: None },
-        )?,
-    };
-    Ok(addresses::put(block).ok())
+    let request = Request { dtype: TypeId::of::<Bytes>(), type_name: "bytes", dims: &[bytes], bytes, site: None };
+    Ok(addresses::put(Block::allocate(stream, &request)?).ok())
 }
 
 #[cold]

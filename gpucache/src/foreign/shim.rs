@@ -33,27 +33,19 @@ struct Layout {
     table: usize,
 }
 
-/// Names one behind the other, and where each begins.
-#[derive(Default)]
-struct Names {
-    bytes: Vec<u8>,
-}
-
-impl Names {
-    fn add(&mut self, name: &str) -> u64 {
-        let place = self.bytes.len();
-        self.bytes.extend(name.bytes().chain([0]));
-        place as u64
-    }
+/// Puts a name behind others, and tells where it begins.
+fn add(names: &mut Vec<u8>, name: &str) -> u64 {
+    let place = names.len();
+    names.extend(name.bytes().chain([0]));
+    place as u64
 }
 
 /// The file of a library of this name, which needs another one, and defines functions of these names.
 pub(super) fn library(soname: &str, needed: &str, functions: &[&str]) -> Vec<u8> {
-    let mut names = Names::default();
-    names.add("");
-    let (soname, needed, table) = (names.add(soname), names.add(needed), names.add(&TABLE.to_string_lossy()));
-    let functions: Vec<u64> = functions.iter().map(|name| names.add(name)).collect();
-    let layout = Layout::of(names.bytes.len(), functions.len());
+    let mut names = vec![0];
+    let [soname, needed, table] = [soname, needed, &TABLE.to_string_lossy()].map(|name| add(&mut names, name));
+    let functions: Vec<u64> = functions.iter().map(|name| add(&mut names, name)).collect();
+    let layout = Layout::of(names.len(), functions.len());
     let size = layout.table + 8 * functions.len();
 
     let mut file = vec![0; size];
@@ -61,12 +53,12 @@ pub(super) fn library(soname: &str, needed: &str, functions: &[&str]) -> Vec<u8>
     put(0, &header());
     put(HEADER, &layout.program_headers(size));
     put(layout.symbols, &symbols(&layout, table, &functions));
-    put(layout.names, &names.bytes);
+    put(layout.names, &names);
     put(layout.hash, &hash_table(functions.len() + 2));
     for number in 0..functions.len() {
         put(layout.jumps + JUMP * number, &jump(layout.jumps + JUMP * number, layout.table + 8 * number));
     }
-    put(layout.dynamic, &layout.dynamic(soname, needed, names.bytes.len()));
+    put(layout.dynamic, &layout.dynamic(soname, needed, names.len()));
     file
 }
 

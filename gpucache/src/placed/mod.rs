@@ -5,6 +5,9 @@
 //! having what was used least recently leave, and the slot copies the array in, behind which its stream comes. A drop of the guard unlocks
 //! the slot. Copies run on the yard's lanes, one in each direction, beside the work of the program's streams.
 //!
+//! Per thread there is one value (`recorder`): where the innermost scope has arrays rest, and what the thread knows of its entries. It has no
+//! destructor of its own: the scopes' state of the thread ends it, after it has left all scopes.
+//!
 //! | file | its one matter |
 //! |---|---|
 //! | `placed` | [`Placed`]: what a program has |
@@ -12,25 +15,21 @@
 //! | `guard` | [`Fetched`], [`FetchedMut`]: an array that stays on the device meanwhile |
 //! | `slot` | where an array is, and how it leaves |
 //! | `slot::coming` | how it comes |
-//! | `yard` | the slots of a device: its lanes, its room, and who leaves |
-//! | `shift` | arrays that move on the device, so that free memory lies side by side |
-//! | `yards` | those of all devices |
-//! | `recorder` | which entry a use is of, and whether it goes as expected |
+//! | `recorder` | what the thread knows: which entry a use is of, and whether it goes as expected |
+//! | `recorder::thread` | all that there is of a thread: the next uses by a known order, where a fetch sees them; what is counted and timed |
 //! | `recorder::learned` | an entry that is written down |
 //! | `recorder::followed` | an entry that goes by a known order, and makes the moves that are due |
-//! | `recorder::ahead` | the next uses by that order, where a fetch sees them |
 //! | `recorder::timetable` | those moves, and how they become better |
 //! | `recorder::pacer` | how long the work of an entry takes |
-//! | `placement` | [`Placement`], and the one that new arrays get |
-//! | `side` | all this, asked from outside: [`placed_stats`], [`placed_stats_of`], [`limit_host`] |
-//! | `moves` | what was moved, counted: [`PlacedStats`] |
-//! | `accounts` | who moved it: the thread, and its scope |
-//! | `waits` | how long streams waited for it |
-//! | `speed` | how long copies take |
+//! | `yards` | the devices and scopes that anything is counted of: [`placed_stats`], [`placed_stats_of`], [`limit_host`] |
+//! | `yard` | the slots of a device: its lanes, its room, and who leaves |
+//! | `shift` | arrays that move on the device, so that free memory lies side by side |
+//! | `waits` | how long streams waited for moves |
 //! | `sampling` | which entries that is timed in |
-//! | `told` | what a subscriber of `tracing` hears of moves |
+//! | `moves` | what was moved, counted: [`PlacedStats`] |
+//! | `speed` | how long copies take |
+//! | `placement` | [`Placement`], and the one that new arrays get |
 
-mod accounts;
 mod guard;
 mod moves;
 #[allow(clippy::module_inception, reason = "the file of the room's one type")]
@@ -39,10 +38,8 @@ mod placement;
 mod recorder;
 mod sampling;
 mod shift;
-mod side;
 mod slot;
 mod speed;
-mod told;
 mod unwritten;
 mod waits;
 mod yard;
@@ -51,7 +48,7 @@ mod yards;
 pub use guard::{Fetched, FetchedMut};
 pub use moves::PlacedStats;
 pub use placed::Placed;
-pub(crate) use placement::set_scoped;
 pub use placement::{Placement, default_placement};
-pub(crate) use side::placed_stats_of_memory;
-pub use side::{limit_host, placed_stats, placed_stats_of};
+pub(crate) use recorder::{end_thread, set_scoped};
+pub(crate) use yards::placed_stats_of_memory;
+pub use yards::{limit_host, placed_stats, placed_stats_of};

@@ -1,11 +1,12 @@
 //! What moved between a device and the host, counted.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::PoisonError;
 use std::time::Duration;
 
-use super::speed::{Speed, add, nanoseconds};
+use super::speed::Speed;
 use gpucache_engine::base::amounts::{Bytes, Count};
+use gpucache_engine::base::sync::{Mutex, MutexGuard};
 
 /// What arrays that may rest on the host did so far: on a device, of [`placed_stats`](super::placed_stats), or in the entries of a
 /// scope, of [`placed_stats_of`](super::placed_stats_of).
@@ -45,19 +46,15 @@ pub struct PlacedStats {
     /// a move beside work counts nothing. What is not over yet is not in it, nor what a device does whose
     /// [`Backend::mark`](crate::device::Backend::mark) tells no time.
     ///
-    /// An entry that goes by a known order is timed in the first two by the same moves, and then in one of sixteen; those between count
-    /// as much as the last one that was timed, and no more than the time from their begin to that of the next one.
+    /// Of the entries that go by a known order the first two by the same moves are timed, and then one of sixteen. Each of these counts
+    /// for the entries since the one that was timed before it.
     pub waited: Duration,
-    /// How long all copies took: those that were not timed as long as others did before, by their bytes.
+    /// How long the copies took, counted in the same entries.
     pub copying: Duration,
     /// Uses that were not the expected ones. What follows in the same entry is written down anew; an entry that ends before all
     /// that was expected has one.
     pub mispredictions: u64,
-    /// Bytes that moved, in and out, in entries that went by a schedule from begin to end, but for the first by each.
-    pub scheduled_bytes: u64,
-    /// The fewest bytes that any schedule of those entries could move, or less, in the room that there was.
-    pub bound_bytes: u64,
-    /// Time spent on computing schedules, and their bounds.
+    /// Time spent on computing schedules.
     pub layout_time: Duration,
     /// Bytes on the device now; none of a scope.
     pub resident_bytes: u64,
@@ -95,8 +92,6 @@ impl PlacedStats {
             waited: self.waited.saturating_sub(earlier.waited),
             copying: self.copying.saturating_sub(earlier.copying),
             mispredictions: self.mispredictions.saturating_sub(earlier.mispredictions),
-            scheduled_bytes: self.scheduled_bytes.saturating_sub(earlier.scheduled_bytes),
-            bound_bytes: self.bound_bytes.saturating_sub(earlier.bound_bytes),
             layout_time: self.layout_time.saturating_sub(earlier.layout_time),
             ..*self
         }
@@ -121,25 +116,6 @@ impl PlacedStats {
         let copying = self.copying.as_secs_f64();
         (copying > 0.0).then(|| (1.0 - self.waited.as_secs_f64() / copying).clamp(0.0, 1.0))
     }
-
-    /// What moved by schedules over the fewest bytes that could, from 1 upwards; `None` where nothing had to. Arrays whose
-    /// [`Placement`](crate::Placement) is `Host` move whether they have to or not.
-    ///
-    /// ```
-    /// use gpucache::{device::Virtual, placed_stats};
-    ///
-    /// assert!(placed_stats(&Virtual::new(1 << 30)).moved_over_bound().is_none());
-    /// ```
-    pub fn moved_over_bound(&self) -> Option<f64> {
-        (self.bound_bytes > 0).then(|| self.scheduled_bytes as f64 / self.bound_bytes as f64)
-    }
-
-    fn write_schedules(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mispredictions = Count(self.mispredictions, "misprediction", "mispredictions");
-        write!(f, "; {mispredictions}, {:.1?} of layout", self.layout_time)?;
-        let over = self.moved_over_bound();
-        over.map_or(Ok(()), |over| write!(f, ", {over:.3} of the least moved"))
-    }
 }
 
 impl fmt::Display for PlacedStats {
@@ -151,7 +127,8 @@ impl fmt::Display for PlacedStats {
         if let Some(share) = self.hidden_share() {
             write!(f, " of {:.1?}, {:.0}% hidden", self.copying, 100.0 * share)?;
         }
-        self.write_schedules(f)?;
+        let mispredictions = Count(self.mispredictions, "misprediction", "mispredictions");
+        write!(f, "; {mispredictions}, {:.1?} of layout", self.layout_time)?;
         if self.resident_bytes > 0 || self.host_bytes > 0 {
             write!(f, "; {} on the device, {} of the host held", Bytes(self.resident_bytes), Bytes(self.host_bytes))?;
         }
@@ -160,62 +137,31 @@ impl fmt::Display for PlacedStats {
     }
 }
 
-/// The counters behind [`PlacedStats`].
+/// What is counted for a device or for a scope.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    pub(super) bytes_in: AtomicU64,
-    pub(super) bytes_out: AtomicU64,
-    pub(super) evictions: AtomicU64,
-    pub(super) shifted: AtomicU64,
-    pub(super) demanded: AtomicU64,
-    pub(super) bytes_demanded: AtomicU64,
-    pub(super) prefetched: AtomicU64,
-    pub(super) mispredictions: AtomicU64,
-    pub(super) scheduled_bytes: AtomicU64,
-    pub(super) bound_bytes: AtomicU64,
-    pub(super) resident: AtomicU64,
-    pub(super) speed: Speed,
-    /// How much may be on the device before more is told to be needed.
-    pub(super) most_told: AtomicU64,
-    /// In nanoseconds.
-    waited: AtomicU64,
-    copying: AtomicU64,
-    layout: AtomicU64,
+    stats: Mutex<PlacedStats>,
+    /// The copies that were timed; none of a scope.
+    speed: Mutex<Speed>,
 }
 
 impl Moves {
-    pub(super) fn add_waited(&self, time: Duration) {
-        add(&self.waited, nanoseconds(time));
-    }
-
-    pub(super) fn add_layout(&self, time: Duration) {
-        add(&self.layout, nanoseconds(time));
-    }
-
-    pub(super) fn add_copying(&self, time: Duration) {
-        add(&self.copying, nanoseconds(time));
-    }
-
     /// Without what is held of the host's memory.
     pub(super) fn read(&self) -> PlacedStats {
-        let of = |count: &AtomicU64| count.load(Relaxed);
-        PlacedStats {
-            bytes_in: of(&self.bytes_in),
-            bytes_out: of(&self.bytes_out),
-            evictions: of(&self.evictions),
-            shifted_bytes: of(&self.shifted),
-            demanded: of(&self.demanded),
-            bytes_demanded: of(&self.bytes_demanded),
-            prefetched: of(&self.prefetched),
-            waited: Duration::from_nanos(of(&self.waited)),
-            copying: Duration::from_nanos(of(&self.copying)),
-            mispredictions: of(&self.mispredictions),
-            scheduled_bytes: of(&self.scheduled_bytes),
-            bound_bytes: of(&self.bound_bytes),
-            layout_time: Duration::from_nanos(of(&self.layout)),
-            resident_bytes: of(&self.resident),
-            host_bytes: 0,
-            pageable_bytes: 0,
-        }
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Changes a count.
+    pub(super) fn count(&self, count: impl FnOnce(&mut PlacedStats)) {
+        count(&mut self.stats.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(super) fn speed(&self) -> MutexGuard<'_, Speed> {
+        self.speed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds to a sum, which stays at the largest number.
+pub(super) fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
 }

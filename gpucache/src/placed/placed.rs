@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 
 use super::guard::{Ending, Fetched, FetchedMut};
-use super::placement::{self, Placement};
+use super::placement::Placement;
 use super::recorder::{self, Noted};
 use super::slot::{Slot, gone};
 use super::yard::Rests;
@@ -60,7 +60,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn new(array: Array<T, D>) -> Result<Self> {
-        let placed = Placed::with(array, placement::of_thread());
+        let placed = Placed::with(array, recorder::placement());
         if placed.placement() == Placement::Host {
             placed.slot.evict()?;
         }
@@ -89,7 +89,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     pub fn zeros(device: &D, shape: impl Shape) -> Result<Self> {
         let dims = shape.dims();
         Placed::<T, D>::make_way_for(device, dims);
-        Ok(Placed::with(Array::zeros_of_no_scope(device, dims)?, placement::of_thread()))
+        Ok(Placed::with(Array::zeros_of_no_scope(device, dims)?, recorder::placement()))
     }
 
     /// The array on its device, to be read: as long as the guard lives it stays. Several threads may read it at once.
@@ -307,28 +307,6 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// ```
     pub fn into_array(self) -> Result<Array<T, D>> {
         self.slot.take()?.ok_or_else(gone)
-    }
-
-    /// The same elements under another shape, wherever they rest; nothing moves.
-    ///
-    /// # Errors
-    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if the shape does not have exactly as many elements; the array is dropped
-    /// then.
-    ///
-    /// ```
-    /// use gpucache::{Placed, prelude::*};
-    ///
-    /// let placed = Placed::new(Host::new().zeros::<f32>([2, 3])?)?.reshape([3, 2])?;
-    /// assert_eq!((placed.shape(), placed.fetch()?.shape()), (&[3, 2][..], &[3, 2][..]));
-    /// assert!(placed.reshape(7).unwrap_err().is_invalid_shape());
-    /// # Ok::<(), gpucache::Error>(())
-    /// ```
-    pub fn reshape(mut self, shape: impl Shape) -> Result<Self> {
-        // Asked once: what safe code answers the second time may be another shape.
-        let dims = shape.dims();
-        self.slot.reshape(dims)?;
-        self.dims = dims.to_vec();
-        Ok(self)
     }
 
     /// A copy of it, placed as it is.

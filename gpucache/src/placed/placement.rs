@@ -1,6 +1,5 @@
 //! Where an array rests while nobody uses it, and what says so for those that are placed.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// Where a [`Placed`](super::Placed) array rests while nobody uses it.
@@ -25,11 +24,6 @@ pub enum Placement {
 /// Of the process.
 static DEFAULT: Chosen = Chosen::new(Placement::Auto);
 
-thread_local! {
-    /// What the innermost scope of the thread says that says something.
-    static SCOPED: Cell<Option<Placement>> = const { Cell::new(None) };
-}
-
 /// Where arrays rest from now on that are placed outside of scopes that say it: `Auto`, unless this was called.
 ///
 /// It is of the whole process, all threads and devices: whoever starts a program knows whether its arrays fit, and the code that
@@ -49,15 +43,9 @@ pub fn default_placement(placement: Placement) {
     DEFAULT.set(placement);
 }
 
-/// The innermost scope of the thread that says where arrays rest says this, or none does.
-#[inline]
-pub(crate) fn set_scoped(placement: Option<Placement>) {
-    SCOPED.set(placement);
-}
-
-/// Where an array rests that the thread places now.
-pub(super) fn of_thread() -> Placement {
-    SCOPED.get().unwrap_or_else(|| DEFAULT.get())
+/// Where an array rests that is placed now, if no scope says it.
+pub(super) fn of_process() -> Placement {
+    DEFAULT.get()
 }
 
 /// A placement that may change at any time.

@@ -7,13 +7,13 @@
 //!
 //! Arrays that are made in an entry are other ones in each: they go by their number among those.
 
-mod ahead;
 mod followed;
 mod learned;
 mod pacer;
+mod thread;
 mod timetable;
 
-use std::cell::RefCell;
+use std::mem::{replace, take};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,13 +23,16 @@ use hashbrown::HashMap;
 
 use self::followed::Followed;
 use self::learned::Learned;
-use super::accounts;
+use self::thread::{THREAD, Thread, begin_thread, with};
 use super::moves::Moves;
-use super::sampling;
+use super::placement::Placement;
 use super::yard::{Rests, Tag, Yard};
-use gpucache_engine::base::held::Held;
+use super::yards;
 use gpucache_engine::cache::Entry;
 use gpucache_plan::offload::{Access, What};
+
+pub(super) use self::thread::{count, is_known, note_copy, placement, timing, watch};
+pub(crate) use self::thread::{end_thread, set_scoped};
 
 /// An array of an entry: its slot's number, or with [`BORN`] its place among those that the entry made.
 pub(super) type Name = u64;
@@ -46,7 +49,7 @@ pub(super) struct Seen {
 /// Entries that any thread has begun; 0 stands for none.
 static ENTRIES: AtomicU64 = AtomicU64::new(1);
 
-/// What a thread knows.
+/// What a thread knows of its entries.
 struct Recorder {
     /// The entry that it is in.
     entry: Option<Entry>,
@@ -57,7 +60,9 @@ struct Recorder {
     now: Now,
     /// What is counted of the scope.
     account: Account,
-    scopes: HashMap<usize, Scope>,
+    /// Whether the last moves of the entry are made, in whatever scope the thread is by now.
+    is_ending: bool,
+    scopes: HashMap<usize, History>,
     left: Left,
 }
 
@@ -85,17 +90,19 @@ enum Now {
     Following(Box<Followed>),
 }
 
+impl Default for Now {
+    fn default() -> Now {
+        Now::Recording(Learned::default())
+    }
+}
+
 /// What is known of a scope's entries.
 #[derive(Default)]
-struct Scope {
+struct History {
     /// The last entry that was written down.
     last: Option<Learned>,
     /// What the next one is expected to do.
     known: Option<Box<Followed>>,
-}
-
-thread_local! {
-    static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
 }
 
 /// A use that was written down, and is under way: of an entry, the place.
@@ -103,13 +110,6 @@ thread_local! {
 pub(super) struct Noted {
     entry: NonZeroU64,
     place: u32,
-}
-
-/// A use of an array is about to be made. Whether that is all that there is to say: outside of all scopes, where nothing is known of
-/// what comes next, and where it is the next use by a known order. It is to be told ([`note`]) otherwise.
-#[inline(always)]
-pub(super) fn is_known(tag: &Tag, access: Access) -> bool {
-    ahead::passes(tag, access)
 }
 
 /// A use of `slot` is about to be made that is not known yet. Its end is to be told ([`ended`]) if it was written down.
@@ -141,27 +141,6 @@ pub(super) fn gone(tag: &Tag) {
     with(|recorder| recorder.lose(tag));
 }
 
-/// A thread that ends notes nothing. `act` reaches no code that could come back here: it calls no code of the program, and what it lets go
-/// of is dropped once the recorder is not borrowed any more.
-#[inline]
-fn with<R>(act: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
-    let act = |recorder: &RefCell<Option<Recorder>>| {
-        let Ok(mut recorder) = recorder.try_borrow_mut() else {
-            debug_assert!(false, "the recorder is asked from within");
-            return None;
-        };
-        let _held = Held::begin();
-        let recorder = recorder.get_or_insert_with(Recorder::new);
-        recorder.catch_up();
-        Some((act(recorder), std::mem::take(&mut recorder.left)))
-    };
-    let (answer, left) = RECORDER.try_with(act).ok().flatten()?;
-    if let Some(yard) = &left.apart {
-        tidy(yard);
-    }
-    Some(answer)
-}
-
 /// Lays the arrays of a yard side by side, after which the entry that is under way begins to count.
 #[cold]
 fn tidy(yard: &Yard) {
@@ -181,15 +160,16 @@ fn with_entry<R>(entry: Entry, act: impl FnOnce(&mut Recorder, Entry) -> R) -> O
         let answer = act(recorder, entry);
         (answer, recorder.take_due())
     };
+    begin_thread();
     let first = with(|recorder| match recorder.last_moves(entry) {
         None => Ok(act(recorder)),
         Some(last) => Err((last, act)),
     });
     let (answer, due) = match first? {
         Ok(done) => done,
-        Err(((account, due), act)) => {
+        Err((last, act)) => {
             // It ended before the thread came to where it is now.
-            accounts::acting_for(account, || make(due));
+            make(last);
             with(act)?
         }
     };
@@ -197,11 +177,20 @@ fn with_entry<R>(entry: Entry, act: impl FnOnce(&mut Recorder, Entry) -> R) -> O
     Some(answer)
 }
 
-/// Makes moves. One that meets a shortage may call handlers of the program.
+/// Makes moves. One that meets a shortage may call handlers of the program. What fails is made up for when the array is asked for.
 fn make(due: Due) {
     for (slot, what) in due {
-        // What fails is made up for when the array is asked for.
-        let _ = followed::carry_out(&*slot, what);
+        match what {
+            What::WriteBack => _ = slot.write_back(),
+            // It may have been given that place since.
+            What::Evict if slot.tag().placement.get() == Placement::Device => {}
+            What::Evict => _ = slot.evict(),
+            What::Prefetch => {
+                if slot.bring().is_ok_and(|came| came) {
+                    count(slot.yard(), |stats| stats.prefetched += 1);
+                }
+            }
+        }
     }
 }
 
@@ -213,12 +202,6 @@ pub(super) fn born(slot: &Arc<impl Rests + 'static>) {
     }
 }
 
-/// Nothing is known of the entry that begins.
-fn record_anew() -> Now {
-    sampling::time_all();
-    Now::Recording(Learned::default())
-}
-
 /// How an array goes in the entry of a number.
 #[inline(always)]
 fn name_of(tag: &Tag, number: u64) -> Name {
@@ -228,28 +211,28 @@ fn name_of(tag: &Tag, number: u64) -> Name {
 
 impl Recorder {
     fn new() -> Recorder {
-        let now = Now::Recording(Learned::default());
-        let scopes = HashMap::new();
         Recorder {
             entry: None,
             number: 0,
             begun: Instant::now(),
             born: 0,
-            now,
+            now: Now::default(),
             account: None,
-            scopes,
+            is_ending: false,
+            scopes: HashMap::new(),
             left: Left::default(),
         }
     }
 
-    /// The account of the entry before, and the moves that are due behind its last use, if another entry is under way by now.
-    fn last_moves(&mut self, entry: Entry) -> Option<(Account, Due)> {
+    /// The moves that are due behind the last use of the entry before, if another entry is under way by now.
+    fn last_moves(&mut self, entry: Entry) -> Option<Due> {
         if self.entry == Some(entry) {
             return None;
         }
         let Now::Following(followed) = &mut self.now else { return None };
         followed.pass_end();
-        Some((self.account.clone(), followed.take_due()))
+        self.is_ending = true;
+        Some(followed.take_due())
     }
 
     fn take_due(&mut self) -> Due {
@@ -272,9 +255,9 @@ impl Recorder {
     }
 
     /// Hears of the uses that were made of those that it laid out.
-    fn catch_up(&mut self) {
+    fn catch_up(&mut self, thread: &Thread) {
         if let Now::Following(followed) = &mut self.now
-            && let Some(place) = ahead::place()
+            && let Some(place) = thread.ahead.place()
         {
             followed.go_on_to(place);
         }
@@ -289,7 +272,7 @@ impl Recorder {
             && followed.passes(seen)
         {
             let (place, uses) = followed.ahead();
-            ahead::lay_out(entry, self.number, place, uses);
+            THREAD.with(|thread| thread.ahead.lay_out(entry, self.number, place, uses));
             return None;
         }
         self.record(seen, slot)
@@ -321,43 +304,44 @@ impl Recorder {
     #[cold]
     fn begin(&mut self, entry: Entry) {
         self.end();
-        self.entry = Some(entry);
+        (self.entry, self.is_ending) = (Some(entry), false);
         self.number = ENTRIES.fetch_add(1, Relaxed);
         (self.begun, self.born) = (Instant::now(), 0);
-        self.account = accounts::of_thread();
+        self.account = Entry::outermost_name().map(yards::account);
         let known = self.scopes.entry(entry.scope()).or_default().known.take();
-        self.now = record_anew();
         if let Some(mut followed) = known {
-            let is_followed = followed.begin(entry, self.account.clone());
+            let is_followed = followed.begin(self.account.clone());
             let now = Now::Following(followed);
-            self.left.entries.extend(if is_followed { Some(std::mem::replace(&mut self.now, now)) } else { Some(now) });
+            self.left.entries.push(if is_followed { replace(&mut self.now, now) } else { now });
         }
     }
 
     fn end(&mut self) {
-        ahead::clear();
+        THREAD.with(|thread| thread.ahead.clear());
         let Some(entry) = self.entry.take() else { return };
-        let (scope, left) = (self.scopes.entry(entry.scope()).or_default(), &mut self.left.entries);
-        match std::mem::replace(&mut self.now, Now::Recording(Learned::default())) {
+        let (history, left) = (self.scopes.entry(entry.scope()).or_default(), &mut self.left.entries);
+        match take(&mut self.now) {
             Now::Following(mut followed) => {
                 let is_whole = followed.end();
                 self.left.apart = followed.take_apart();
                 if is_whole {
-                    left.extend(scope.known.replace(followed).map(Now::Following));
+                    left.extend(history.known.replace(followed).map(Now::Following));
                 } else {
-                    followed.count(|moves| _ = moves.mispredictions.fetch_add(1, Relaxed));
+                    followed.count(|stats| stats.mispredictions += 1);
                     left.push(Now::Following(followed));
                 }
             }
             Now::Recording(mut learned) => {
                 learned.end(self.begun.elapsed());
-                if scope.last.as_ref().is_some_and(|last| last.is_like(&learned)) {
+                if let Some(yard) = &learned.yard
+                    && history.last.as_ref().is_some_and(|last| last.is_like(&learned))
+                {
                     // Alive until the recorder is not borrowed, whoever drops them meanwhile.
                     self.left.slots.extend(learned.alive());
-                    let followed = Box::new(Followed::new(&learned, self.account.clone()));
-                    left.extend(scope.known.replace(followed).map(Now::Following));
+                    let followed = Box::new(Followed::new(&learned, yard.clone(), self.account.clone()));
+                    left.extend(history.known.replace(followed).map(Now::Following));
                 }
-                left.extend(scope.last.replace(learned).map(Now::Recording));
+                left.extend(history.last.replace(learned).map(Now::Recording));
             }
         }
     }
@@ -365,12 +349,11 @@ impl Recorder {
     /// A use that nothing was known of, or another one than was expected.
     #[cold]
     fn record(&mut self, seen: Seen, slot: &Arc<impl Rests + 'static>) -> Option<Noted> {
-        ahead::clear();
+        THREAD.with(|thread| thread.ahead.clear());
         if let Now::Following(followed) = &self.now {
-            followed.count(|moves| _ = moves.mispredictions.fetch_add(1, Relaxed));
+            followed.count(|stats| stats.mispredictions += 1);
             let so_far = followed.so_far();
-            sampling::time_all();
-            self.left.entries.push(std::mem::replace(&mut self.now, Now::Recording(so_far)));
+            self.left.entries.push(replace(&mut self.now, Now::Recording(so_far)));
         }
         let Now::Recording(learned) = &mut self.now else { return None };
         let place = learned.note(seen, slot)?;

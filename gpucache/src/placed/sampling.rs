@@ -1,26 +1,28 @@
-//! Which entries of a known order are timed, and what the others count as.
+//! Which entries of a known order are timed: marks would be the only events that their fetches cost.
 //!
-//! The first entries by new moves are timed, and then one in sixteen. An entry that is not counts as much as the last one that was,
-//! once all of that is over, but no more than the time that it took itself.
+//! The first entries by new moves are timed, and then one in sixteen, which counts for those since the last one that was timed.
 
-use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gpucache_engine::base::sync::{Mutex, MutexGuard};
-use gpucache_engine::cache::Entry;
 
 /// How many entries by new moves are timed, and how many later ones there are for each that is.
-const FIRST: u64 = 2;
-const EVERY: u64 = 16;
+const FIRST: u32 = 2;
+const EVERY: u32 = 16;
 /// The last entry by some moves in which the work between uses is timed.
-const LAST_PACED: u64 = 3 * EVERY;
+const LAST_PACED: u32 = 3 * EVERY;
 
-/// What an entry that is timed waited.
+/// An entry of a known order that is timed.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
+    /// How many entries it counts for.
+    pub(super) entries: u32,
     waits: Mutex<Waited>,
 }
+
+/// What moves are timed for: an entry of a known order, or nothing more than the counts.
+pub(super) type Timing = Option<Arc<Sample>>;
 
 #[derive(Debug, Default)]
 struct Waited {
@@ -65,81 +67,39 @@ impl Sample {
     }
 }
 
-/// An entry that goes by a known order, and what it is timed for, if it is.
-type Known = (Entry, Option<Arc<Sample>>);
-
-thread_local! {
-    static KNOWN: RefCell<Option<Known>> = const { RefCell::new(None) };
-}
-
-/// What the calling thread does now is timed for: an entry of a known order, or nothing more. `None` where it is not timed.
-pub(super) fn current() -> Option<Option<Arc<Sample>>> {
-    let sample = |known: &RefCell<Option<Known>>| match &*known.try_borrow().ok()? {
-        Some((entry, sample)) if Entry::outermost() == Some(*entry) => sample.clone().map(Some),
-        _ => Some(None),
-    };
-    // Not at a thread's end.
-    KNOWN.try_with(sample).ok().flatten()
-}
-
-/// The entry that the thread is in goes by no known order: all of it is timed.
-pub(super) fn time_all() {
-    let _ = KNOWN.try_with(|known| known.replace(None));
-}
-
 /// The entries that go by one order.
 #[derive(Debug, Default)]
 pub(super) struct Sampling {
-    /// Entries by these moves.
-    entries: u64,
-    last: Option<Arc<Sample>>,
-    /// Entries that were not timed, and of which it is not known yet what they count as.
-    unknown: u32,
-    /// What is known to be counted, and was not yet; and when the last entry began.
-    owed: Duration,
-    begun: Option<Instant>,
+    /// Entries by these moves, and the last of them that was timed.
+    entries: u32,
+    timed: u32,
+    /// The entry that is under way, if it is timed.
+    pub(super) sample: Timing,
 }
 
 impl Sampling {
     /// The moves are other ones from now on.
     pub(super) fn restart(&mut self) {
-        self.entries = 0;
+        (self.entries, self.timed) = (0, 0);
     }
 
-    /// An entry begins. Returns the time that those which were not timed are known to have waited, since this was asked last.
-    pub(super) fn begin(&mut self, entry: Entry) -> Duration {
-        self.entries += 1;
+    /// An entry begins.
+    pub(super) fn begin(&mut self) {
+        // Nobody sees so many.
+        self.entries = self.entries.saturating_add(1);
         let is_timed = self.entries <= FIRST || self.entries.is_multiple_of(EVERY);
-        let due = self.pay();
-        let sample = is_timed.then(Arc::<Sample>::default);
+        let entries = self.entries - self.timed;
+        self.sample = is_timed.then(|| Arc::new(Sample { entries, ..Sample::default() }));
         if is_timed {
-            (self.last, self.owed) = (sample.clone(), Duration::ZERO);
-        } else {
-            self.unknown = self.unknown.saturating_add(1);
+            self.timed = self.entries;
         }
-        let _ = KNOWN.try_with(|known| known.replace(Some((entry, sample))));
-        due
     }
 
-    /// What the entry that has begun is timed for, if the work between its uses is to be timed too. What the first one by some moves does is not
+    /// The entry that is under way, if the work between its uses is to be timed too. What the first one by some moves does is not
     /// what follows from them. In the second one the thread may be late, as memory is still taken, so that some later ones are asked too.
-    pub(super) fn paced(&self) -> Option<Arc<Sample>> {
+    pub(super) fn paced(&self) -> Timing {
         let is_paced = self.entries == FIRST || self.entries <= LAST_PACED && self.entries.is_multiple_of(EVERY);
-        self.last.clone().filter(|_| is_paced)
-    }
-
-    /// What those before this entry waited, as far as it is known. An entry that was timed may have been slow, and no other one waited for
-    /// longer than it took.
-    fn pay(&mut self) -> Duration {
-        let now = Instant::now();
-        let passed = self.begun.replace(now).map_or(Duration::ZERO, |begun| now - begun);
-        if let Some(waits) = self.last.as_ref().and_then(|last| last.waits()) {
-            let waited = waits.iter().fold(Duration::ZERO, |sum, &each| sum.saturating_add(each));
-            self.owed = self.owed.saturating_add(waited.saturating_mul(std::mem::take(&mut self.unknown)));
-        }
-        let due = self.owed.min(passed);
-        self.owed -= due;
-        due
+        self.sample.clone().filter(|_| is_paced)
     }
 }
 
@@ -148,18 +108,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_that_are_not_timed_wait_for_no_longer_than_they_take() {
-        let (mut sampling, begun) = (Sampling::default(), Instant::now());
-        assert_eq!(sampling.begin(Entry::NONE) + sampling.begin(Entry::NONE), Duration::ZERO);
-        // The last entry that was timed was slow, for a reason that the others do not have.
-        let sample = sampling.paced().unwrap();
-        sample.end(sample.begin(), Duration::from_secs(100));
-        let mut entry = || {
-            std::thread::sleep(Duration::from_millis(1));
-            sampling.begin(Entry::NONE)
+    fn entries_that_are_timed_count_for_all() {
+        let mut sampling = Sampling::default();
+        let mut entries = |count: u32| -> u32 {
+            let mut begin = || {
+                sampling.begin();
+                sampling.sample.as_ref().map_or(0, |sample| sample.entries)
+            };
+            (0..count).map(|_| begin()).sum()
         };
-        let counted: Duration = (0..8).map(|_| entry()).sum();
-        let passed = begun.elapsed();
-        assert!(counted <= passed && counted >= Duration::from_millis(6), "{counted:?} of {passed:?}");
+        assert_eq!([entries(1), entries(1), entries(13), entries(1), entries(160)], [1, 1, 0, 14, 160]);
     }
 }

@@ -14,18 +14,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::accounts;
-use super::moves::Moves;
+use super::moves::{PlacedStats, add};
 use super::placement::{Chosen, Placement};
 use super::recorder;
-use super::sampling;
-use super::speed::add;
-use super::told::{self, telling};
 use super::yard::{Rests, Tag, Yard};
-use crate::array::{Array, Away, Element, Room, same_elements};
+use crate::array::{Array, Away, Element, Room};
 use crate::device::{Device, Stream};
 use gpucache_engine::base::errand::Errand;
 use gpucache_engine::base::held::Held;
+#[cfg(feature = "tracing")]
+use gpucache_engine::base::subscriber::{self, TARGET};
 use gpucache_engine::device::Span;
 use gpucache_engine::range::Clearing;
 use gpucache_engine::record::Fence;
@@ -184,21 +182,24 @@ impl<T: Element, D: Device> Slot<T, D> {
     }
 
     /// Counts a copy.
-    fn moved(&self, span: Option<Span>, bytes: fn(&Moves) -> &AtomicU64) {
-        self.yard.count(|moves| add(bytes(moves), self.tag.bytes));
-        self.yard.waits.copies(&self.yard.moves, span, self.tag.bytes);
-        accounts::note_moved(self.tag.bytes);
+    fn moved(&self, span: Option<Span>, bytes: fn(&mut PlacedStats) -> &mut u64) {
+        recorder::count(&self.yard, |stats| add(bytes(stats), self.tag.bytes));
+        recorder::note_copy(&self.yard, span, self.tag.bytes);
     }
 
-    /// Notes a move for a subscriber of `tracing`.
+    /// Tells a subscriber of `tracing` of a move, once nothing is locked.
     #[inline]
-    fn tell(&self, way: &'static str) {
-        told::note(self.stream(), self.tag.bytes, way);
+    fn tell(&self, _way: &'static str) {
+        #[cfg(feature = "tracing")]
+        subscriber::tell(|| {
+            let (device, bytes) = (self.stream().memory_id(), self.tag.bytes);
+            tracing::debug!(target: TARGET, device, bytes, way = _way, "array moved");
+        });
     }
 
     /// Makes a move that work of the array's stream may have to wait for.
     fn watch<R>(&self, act: impl FnOnce() -> R) -> R {
-        self.yard.waits.watch(&self.yard.moves, self.stream(), act)
+        recorder::watch(&self.yard, self.stream(), act)
     }
 
     /// The state, locked, and in `room` the host's memory for a copy if one is to be made. `None` where somebody has it locked.
@@ -211,35 +212,18 @@ impl<T: Element, D: Device> Slot<T, D> {
         }
     }
 
-    fn copy_out(&self, state: &mut State<T, D>, room: &mut Option<Room<T>>) -> Result<()> {
+    /// Copies the array to the host if it was written since it was there. Returns whether it did.
+    fn copy_out(&self, state: &mut State<T, D>, room: &mut Option<Room<T>>) -> Result<bool> {
         if let Some(here) = &state.here
             && !state.is_clean
-            && let Some(left) = here.copy_out(&self.yard.lanes()?.outward, room, sampling::current().is_some())?
+            && let Some(left) = here.copy_out(&self.yard.lanes()?.outward, room, recorder::timing().is_some())?
         {
-            (state.away, state.departure) = (Some(left.copy), Some(left.fence));
-            state.is_clean = true;
-            self.moved(left.span, |moves| &moves.bytes_out);
-            self.tell("out");
+            let (away, fence, span) = left;
+            (state.away, state.departure, state.is_clean) = (Some(away), Some(fence), true);
+            self.moved(span, |stats| &mut stats.bytes_out);
+            return Ok(true);
         }
-        Ok(())
-    }
-
-    /// Gives the elements another shape.
-    ///
-    /// # Errors
-    /// [`is_invalid_shape`](Error::is_invalid_shape) for a shape of another number of them; the array is as it was then.
-    pub(super) fn reshape(&self, dims: &[usize]) -> Result<()> {
-        let state = &mut *self.lock();
-        // Of the array that is there now: another one may have been put in its place by way of a guard.
-        let before = state.here.as_ref().map(|here| here.shape()).or(state.away.as_ref().map(|away| away.shape()));
-        same_elements::<T>(dims, before.ok_or_else(gone)?)?;
-        if let Some(here) = state.here.take() {
-            state.here = Some(here.reshape(dims)?);
-        }
-        if let Some(away) = &mut state.away {
-            away.reshape(dims);
-        }
-        Ok(())
+        Ok(false)
     }
 
     /// Has the array leave. Returns the bytes that are free then.
@@ -248,28 +232,27 @@ impl<T: Element, D: Device> Slot<T, D> {
         let may_leave = state.may_leave();
         let here = if may_leave { state.here.take() } else { None };
         drop(state);
-        let left = if may_leave { here } else { self.watch(|| self.copy_and_leave())? };
+        let left = if may_leave { here } else { self.watch(|| self.copy(true))? };
         // Behind the lock: to give back memory of a scope may call code of the program.
         let Some(array) = left else { return Ok(0) };
         drop(array);
         self.yard.went(self.tag.bytes);
-        self.yard.count(|moves| _ = moves.evictions.fetch_add(1, Relaxed));
+        recorder::count(&self.yard, |stats| stats.evictions += 1);
         self.tell("evicted");
         Ok(self.tag.bytes)
     }
 
-    fn copy_and_leave(&self) -> Result<Option<Array<T, D>>> {
+    /// Copies the array to the host if need be, unless somebody has it locked. Returns it if it is to leave.
+    fn copy(&self, leaves: bool) -> Result<Option<Array<T, D>>> {
         let mut room = None;
         let Some(mut state) = self.lock_with_room(&mut room)? else { return Ok(None) };
-        self.copy_out(&mut state, &mut room)?;
-        state.settle()?;
-        Ok(state.here.take())
-    }
-
-    fn copy_and_stay(&self) -> Result<()> {
-        let mut room = None;
-        let Some(mut state) = self.lock_with_room(&mut room)? else { return Ok(()) };
-        self.copy_out(&mut state, &mut room)
+        let is_copied = self.copy_out(&mut state, &mut room)?;
+        let left = if leaves { state.settle().map(|()| state.here.take()) } else { Ok(None) };
+        drop(state);
+        if is_copied {
+            self.tell("out");
+        }
+        left
     }
 }
 
@@ -291,15 +274,15 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
     fn write_back(&self) -> Result<()> {
         // Nothing is timed where somebody has it locked.
         let is_free = self.try_lock().is_some();
-        if is_free { telling(|| self.watch(|| self.copy_and_stay())) } else { Ok(()) }
+        if is_free { self.watch(|| self.copy(false)).map(|_| ()) } else { Ok(()) }
     }
 
     fn evict(&self) -> Result<u64> {
-        telling(|| self.leave())
+        self.leave()
     }
 
     fn bring(&self) -> Result<bool> {
-        telling(|| self.come_ahead())
+        self.come_ahead()
     }
 
     fn lies_at(&self, stream: &Stream) -> Option<u64> {
@@ -317,7 +300,7 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
         // Behind the lock: to give back memory of a scope may call code of the program.
         drop(state);
         drop(before);
-        self.yard.count(|moves| add(&moves.shifted, self.tag.bytes));
+        recorder::count(&self.yard, |stats| add(&mut stats.shifted_bytes, self.tag.bytes));
         Ok(true)
     }
 

@@ -1,7 +1,7 @@
 //! Placed arrays whose contents come with their first use.
 #![allow(unsafe_code)]
 
-use super::{Placed, placement, recorder, yards};
+use super::{Placed, recorder, yards};
 use crate::array::{Array, Element, Shape};
 use crate::device::Device;
 use gpucache_engine::Result;
@@ -31,7 +31,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         Placed::<T, D>::make_way_for(device, dims);
         // SAFETY: the caller promises to write every element first. An array that leaves before that is copied as it is.
         let array = unsafe { Array::uninit_of_no_scope(device, dims) }?;
-        Ok(Placed::with(array, placement::of_thread()))
+        Ok(Placed::with(array, recorder::placement()))
     }
 
     /// Has others leave for an array of this shape.

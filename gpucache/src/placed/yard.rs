@@ -6,10 +6,8 @@ use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, Weak};
 
-use super::accounts;
-use super::moves::{Moves, PlacedStats};
+use super::moves::{Moves, PlacedStats, add};
 use super::placement::{Chosen, Placement};
-use super::speed::add;
 use super::waits::Waits;
 use crate::device::{Memory, Stream};
 use gpucache_engine::base::sync::{Mutex, MutexGuard, OnceLock};
@@ -102,7 +100,6 @@ impl Drop for Yard {
     fn drop(&mut self) {
         let told = *self.told.get_mut().unwrap_or_else(PoisonError::into_inner);
         Told::tell(told, Told::default());
-        self.moves.most_told.store(0, Relaxed);
         self.settle();
     }
 }
@@ -124,28 +121,29 @@ impl Yard {
 
     /// So many bytes more are on the device. What was there at once is likely to be again, and pages are not given back meanwhile.
     pub(super) fn came(&self, bytes: u64) {
-        add(&self.moves.resident, bytes);
-        let resident = self.moves.resident.load(Relaxed);
-        if resident > self.moves.most_told.load(Relaxed) {
-            self.tell(resident);
-        }
-    }
-
-    #[cold]
-    fn tell(&self, resident: u64) {
+        let mut resident = 0;
+        self.moves.count(|stats| {
+            add(&mut stats.resident_bytes, bytes);
+            resident = stats.resident_bytes;
+        });
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        // A little ahead, so that growth tells seldom.
-        let ahead = resident.saturating_add(resident / TOLD_AHEAD);
-        let now = Told { device: self.stream.memory_id(), bytes: ahead };
-        Told::tell(*told, now);
-        *told = now;
-        self.moves.most_told.store(now.bytes, Relaxed);
+        if resident > told.bytes {
+            // A little ahead, so that growth tells seldom.
+            let bytes = resident.saturating_add(resident / TOLD_AHEAD);
+            let now = Told { device: self.stream.memory_id(), bytes };
+            Told::tell(*told, now);
+            *told = now;
+        }
     }
 
     /// So many bytes less are on the device.
     pub(super) fn went(&self, bytes: u64) {
         // A sum of more bytes than a number has stayed at the largest one.
-        let _ = self.moves.resident.fetch_update(Relaxed, Relaxed, |sum| Some(sum.saturating_sub(bytes)));
+        self.moves.count(|stats| stats.resident_bytes = stats.resident_bytes.saturating_sub(bytes));
+    }
+
+    fn resident(&self) -> u64 {
+        self.moves.read().resident_bytes
     }
 
     /// The next time. Threads that ask at once may get the same one, or go back a little: it orders victims and nothing else, and
@@ -191,7 +189,7 @@ impl Yard {
     /// How many bytes may be on the device: what its limit leaves beside everything else that is alive there.
     pub(super) fn room(&self) -> u64 {
         let meter = self.stream.meter();
-        let (resident, limit) = (self.moves.resident.load(Relaxed), meter.limit());
+        let (resident, limit) = (self.resident(), meter.limit());
         let live = DeviceRange::of(&self.stream).map_or(meter.held(), |range| range.occupancy().live);
         limit.saturating_sub(live.saturating_sub(resident))
     }
@@ -203,7 +201,7 @@ impl Yard {
             return;
         }
         // More than all there is, if the sum has no number: then all that may leave does.
-        let excess = self.moves.resident.load(Relaxed).saturating_add(bytes).saturating_sub(self.room());
+        let excess = self.resident().saturating_add(bytes).saturating_sub(self.room());
         if excess > 0 {
             // There may be room all the same, as the allocation that follows tells.
             let (_, failure) = self.evict_least_recent(excess);
@@ -287,12 +285,6 @@ impl Yard {
         }
     }
 
-    /// Counts something for the device, and for the scope that the thread is in.
-    pub(super) fn count(&self, count: impl Fn(&Moves)) {
-        count(&self.moves);
-        accounts::of_thread().iter().for_each(|scope| count(scope));
-    }
-
     /// Counts what is over by now of what was timed.
     pub(super) fn settle(&self) {
         self.waits.settle(&self.moves);
@@ -305,7 +297,7 @@ impl Yard {
 
     /// How often an array has left.
     pub(super) fn evictions(&self) -> u64 {
-        self.moves.evictions.load(Relaxed)
+        self.moves.read().evictions
     }
 
     pub(super) fn stats(&self) -> PlacedStats {

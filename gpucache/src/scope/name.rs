@@ -7,7 +7,7 @@ use crate::doctor::{self, Diagnosis, Siblings};
 use gpucache_engine::base::amounts::{Bytes, Count};
 #[cfg(feature = "tracing")]
 use gpucache_engine::base::subscriber::{self, TARGET};
-use gpucache_engine::cache::{Cache, Known, NamedCaches};
+use gpucache_engine::cache::{Cache, NamedCaches, ScopeFacts};
 use gpucache_engine::home::{PlanStats, ScopeStats};
 use gpucache_engine::pressure::Climbs;
 
@@ -222,7 +222,7 @@ pub fn climbs_of(name: impl AsRef<str>) -> Option<Climbs> {
 /// ```
 pub fn diagnose(name: impl AsRef<str>) -> Option<Diagnosis> {
     let scope = NamedCaches::find(name.as_ref())?;
-    let threads: Vec<Known> = scope.caches().into_iter().map(Cache::known).collect();
+    let threads: Vec<ScopeFacts> = scope.caches().into_iter().map(Cache::known).collect();
     let siblings = scope.siblings().iter().fold(Siblings::default(), |sum, one| {
         let stats = one.stats();
         let entries = sum.entries.saturating_add(stats.entries);

@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 
 #[cfg(feature = "tracing")]
 use super::shown::Shown;
-use crate::placed::{Placement, set_scoped};
+use crate::placed::{Placement, end_thread, set_scoped};
 use crate::report;
 use gpucache_engine::base::opened::Opened;
 use gpucache_engine::cache::{Cache, Current, NamedCaches, Terms};
@@ -53,15 +53,12 @@ pub struct ScopeGuard {
 struct Entry {
     /// `None` outside of all scopes.
     inside: Option<Inside>,
-    /// Its place among those that say where arrays rest.
-    placing: Option<usize>,
+    /// Where what is placed inside rests, if this entry says it, or the one that it began in. Outside of all scopes nobody says it.
+    placement: Option<Placement>,
 }
 
 /// An entry of a scope, and what its cache knows it by.
-struct Inside {
-    current: Current,
-    entry: usize,
-}
+type Inside = (Current, usize);
 
 /// The entries that are open.
 #[derive(Default)]
@@ -69,8 +66,6 @@ struct Open {
     entries: Opened<Entry>,
     /// The place of the outermost entry of a scope, and its cache.
     outermost: Option<(usize, &'static Cache)>,
-    /// Where what is placed inside rests, of each entry that says it; an entry outside of all scopes says that no scope does.
-    placing: Opened<Option<Placement>>,
 }
 
 #[derive(Default)]
@@ -115,7 +110,7 @@ impl ScopeGuard {
             if Current::is_traced() {
                 cache.note_entered();
             }
-            stack.push(Some(Inside { current: Current { cache, terms }, entry }), placement)
+            stack.push(Some((Current { cache, terms }, entry)), placement)
         });
         #[cfg(feature = "tracing")]
         let guard = guard.showing(shown);
@@ -228,7 +223,7 @@ impl Stack {
 
     fn push(&self, inside: Option<Inside>, placement: Option<Placement>) -> usize {
         let mut open = self.open.borrow_mut();
-        let top = inside.as_ref().map(|inside| inside.current);
+        let top = inside.map(|(current, _)| current);
         let place = open.push(inside, placement);
         self.serve_from(open, top);
         place
@@ -239,7 +234,7 @@ impl Stack {
         let Some(left) = open.remove(place) else { return };
         let top = open.innermost();
         self.serve_from(open, top);
-        if let Some(Inside { current: Current { cache, .. }, entry }) = left {
+        if let Some((Current { cache, .. }, entry)) = left {
             cache.leave(entry);
             if Current::is_traced() {
                 cache.note_left();
@@ -262,9 +257,9 @@ impl Stack {
 
 impl Open {
     fn push(&mut self, inside: Option<Inside>, placement: Option<Placement>) -> usize {
-        let cache = inside.as_ref().map(|inside| inside.current.cache);
-        let placing = (cache.is_none() || placement.is_some()).then(|| self.placing.push(placement));
-        let place = self.entries.push(Entry { inside, placing });
+        let cache = inside.map(|(current, _)| current.cache);
+        let placement = placement.or_else(|| self.placement().filter(|_| cache.is_some()));
+        let place = self.entries.push(Entry { inside, placement });
         if self.outermost.is_none() {
             self.outermost = cache.map(|cache| (place, cache));
         }
@@ -276,27 +271,23 @@ impl Open {
         if self.outermost.is_some_and(|(outermost, _)| outermost == place) {
             self.outermost = self.next_inside(place);
         }
-        let Entry { inside, placing } = self.entries.remove(place)?;
-        if let Some(placing) = placing {
-            self.placing.remove(placing);
-        }
-        Some(inside)
+        self.entries.remove(place).map(|entry| entry.inside)
     }
 
     /// The entry of a scope that came next after this one. Those outside of all scopes that are passed over are never looked at again,
     /// since the outermost entry is newer than they are from now on.
     fn next_inside(&self, place: usize) -> Option<(usize, &'static Cache)> {
         let mut newer = std::iter::successors(self.entries.after(place), |&place| self.entries.after(place));
-        newer.find_map(|place| Some((place, self.entries.get(place)?.inside.as_ref()?.current.cache)))
+        newer.find_map(|place| Some((place, self.entries.get(place)?.inside?.0.cache)))
     }
 
     fn innermost(&self) -> Option<Current> {
-        self.entries.newest()?.inside.as_ref().map(|inside| inside.current)
+        self.entries.newest()?.inside.map(|(current, _)| current)
     }
 
     /// Where what is placed now rests, if a scope says it.
     fn placement(&self) -> Option<Placement> {
-        self.placing.newest().copied().flatten()
+        self.entries.newest()?.placement
     }
 }
 
@@ -313,5 +304,6 @@ impl Drop for Stack {
         drop(self.last.take());
         let caches = std::mem::take(&mut *self.caches.borrow_mut());
         caches.into_values().for_each(|known| known.scope.orphan(known.cache));
+        end_thread();
     }
 }

@@ -71,9 +71,8 @@ impl Eq for Scope<'_> {}
 #[derive(Debug)]
 pub struct OwnedScope {
     name: String,
-    terms: Terms,
-    placement: Option<Placement>,
-    site: &'static Location<'static>,
+    /// The same but for its name.
+    like: Scope<'static>,
 }
 
 impl<'a> Scope<'a> {
@@ -260,8 +259,7 @@ impl<'a> Scope<'a> {
     pub fn owned(&self) -> OwnedScope {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Relaxed);
-        let Scope { name, terms, placement, site } = *self;
-        OwnedScope { name: format!("{name}#{number}"), terms, placement, site }
+        OwnedScope { name: format!("{}#{number}", self.name), like: Scope { name: "", ..*self } }
     }
 }
 
@@ -277,7 +275,7 @@ impl OwnedScope {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn as_scope(&self) -> Scope<'_> {
-        Scope { name: &self.name, terms: self.terms, placement: self.placement, site: self.site }
+        Scope { name: &self.name, ..self.like }
     }
 
     /// As [`Scope::enter`].

@@ -13,12 +13,6 @@ impl Block {
     /// Every block begins at a multiple of this many bytes.
     pub const ALIGNMENT: u64 = ALIGNMENT;
 
-    /// The block that the plan of the innermost scope expects next, if this is it; `None` while a trace is on.
-    #[inline(always)]
-    pub fn planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Block> {
-        current::serve_planned(stream, dims, bytes).map(Block::of)
-    }
-
     /// An error that an allocation met, with what was asked for, and the innermost scope.
     pub fn refused(error: Error, request: &Request<'_>) -> Error {
         current::refused(error, request)
@@ -73,7 +67,7 @@ impl Block {
     /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal bytes, of which a copy would leave a part
     /// unwritten; [`is_unavailable`](Error::is_unavailable) for blocks of two devices; a failure of the device.
     pub fn copy_from(&mut self, other: &Block) -> Result<()> {
-        let from = Source::of(other, self)?;
+        let from = CopySource::of(other, self)?;
         if self.stream().memory_id() != other.stream().memory_id() {
             return Err(Error::unavailable(
                 "a copy between two devices",
@@ -95,7 +89,7 @@ impl Block {
     /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal bytes; [`is_unavailable`](Error::is_unavailable) for
     /// blocks that are not of the lane's two memories, and while a graph is captured; a failure of the device.
     pub fn copy_over(&mut self, lane: &Lane, other: &Block, is_timed: bool) -> Result<Crossing> {
-        let from = Source::of(other, self)?;
+        let from = CopySource::of(other, self)?;
         other.read_on(lane.side_of(other.stream())?)?;
         self.write_on(lane.side_of(self.stream())?)?;
         // Only the copy: what the lane waits for before it is no part of that.
@@ -125,17 +119,17 @@ pub struct Crossing {
 /// What is copied to a block.
 ///
 /// Invariant: `bytes` at `from` are those of a block in use, and as many as the block has that they are copied to, which is another
-/// one in use, and so disjoint. It is made by [`Source::of`] alone, and used before either block is given back.
-struct Source {
+/// one in use, and so disjoint. It is made by [`CopySource::of`] alone, and used before either block is given back.
+struct CopySource {
     from: u64,
     bytes: usize,
 }
 
-impl Source {
-    fn of(from: &Block, to: &Block) -> Result<Source> {
+impl CopySource {
+    fn of(from: &Block, to: &Block) -> Result<CopySource> {
         let (bytes, room) = (from.bytes(), to.bytes());
         match bytes == room {
-            true => Ok(Source { from: from.address(), bytes }),
+            true => Ok(CopySource { from: from.address(), bytes }),
             false => Err(Error::invalid_shape(format!(
                 "{bytes} bytes cannot be copied to {room}: copy between arrays of one size"
             ))),

@@ -10,6 +10,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use super::owner::Cache;
 use super::{current, supply, traced};
 use crate::base::error::Result;
 use crate::base::held::assert_nothing_held;
@@ -25,6 +26,12 @@ use crate::record::{Origin, View};
 pub struct Block(pub(super) ManuallyDrop<Box<Record>>);
 
 impl Block {
+    /// The block that the plan of the innermost scope expects next, if this is it; `None` while a trace is on.
+    #[inline(always)]
+    pub fn planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Block> {
+        current::serve_planned(stream, dims, bytes).map(Block::of)
+    }
+
     /// Memory for `request` on `stream`: from the innermost scope's cache, or straight from the device where there is none.
     #[inline]
     pub fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Block> {
@@ -113,8 +120,12 @@ impl Block {
     }
 
     /// Memory that somebody else allocated, and that `view` releases when it is dropped.
+    ///
+    /// # Safety
+    /// The bytes of the request lie at `address` on the stream's device until `view` is dropped, and nobody else uses them but as the view
+    /// knows.
     #[cfg(feature = "cuda")]
-    pub fn adopt(stream: &Stream, request: &Request<'_>, address: u64, view: Box<dyn View>) -> Block {
+    pub unsafe fn adopt(stream: &Stream, request: &Request<'_>, address: u64, view: Box<dyn View>) -> Block {
         let mut record = Record::new(stream, request, address, Origin::Nowhere);
         record.view = OnceLock::from(view);
         record.take_care();
@@ -317,52 +328,51 @@ fn give_back(record: Box<Record>) {
     }
 }
 
+/// The way of a dropped record that goes back by no plan.
+enum WayBack {
+    /// To the innermost scope, which served it.
+    Here(&'static Cache),
+    /// Reservations keep it, or a device is told, or its uses on other streams end: then to its home.
+    Care,
+    /// To the cache that served it, wherever that is. If there is none, its memory is released.
+    Home,
+}
+
+impl WayBack {
+    #[inline(always)]
+    fn of(record: &Record) -> WayBack {
+        match (current::keeping_untraced(), record.door) {
+            _ if record.needs_care() => WayBack::Care,
+            (Some(cache), Some(door)) if std::ptr::eq(cache.door(), door) => WayBack::Here(cache),
+            _ => WayBack::Home,
+        }
+    }
+}
+
 #[inline(never)]
 fn give_back_unplanned(record: Box<Record>) {
     // A scope may end a plan by it, of which a subscriber is told.
     assert_nothing_held();
-    if record.needs_care() {
-        return give_back_with_care(record);
-    }
-    if let Some(record) = current::give_back(record) {
-        give_back_beside(record);
-    }
-}
-
-/// There are reservations that it was used in, or others use it.
-#[cold]
-#[inline(never)]
-fn give_back_with_care(record: Box<Record>) {
-    if let Some(record) = keep(record) {
-        traced::freed(&record);
-        give_back_home(record);
+    match WayBack::of(&record) {
+        WayBack::Here(cache) => current::owner(cache).put(record),
+        WayBack::Care => keep_or_tell(record).into_iter().for_each(give_back_home),
+        WayBack::Home => give_back_home(record),
     }
 }
 
-/// No scope keeps blocks, or it is another one's, or a trace is on, or was.
-#[inline(never)]
-fn give_back_beside(record: Box<Record>) {
-    traced::freed(&record);
-    if let Some(record) = current::take_back_beside(record) {
-        give_back_home(record);
-    }
-}
-
-/// It is of another scope than the innermost one, or of none.
 #[inline]
 fn give_back_home(record: Box<Record>) {
-    if record.stream().watches() {
-        record.stream().taken_back(record.address, record.bytes);
-    }
-    match record.home().door {
+    traced::freed(&record);
+    match record.door {
         Some(door) => door.take_back(record),
         None => drop(record),
     }
 }
 
-/// Keeps a record that is dropped for the reservations that it was used in, for one after the other; hands it out if all of
-/// them have ended.
-fn keep(mut record: Box<Record>) -> Option<Box<Record>> {
+/// Keeps a record that is dropped for the reservations that it was used in, for one after the other. Hands it out if all of
+/// them have ended, of which a device hears that watches.
+#[cold]
+fn keep_or_tell(mut record: Box<Record>) -> Option<Box<Record>> {
     while let Some(mut streams) = record.take_reservations() {
         let Some(stream) = streams.pop() else { break };
         streams.iter().for_each(|other| record.keep_for(other));
@@ -370,6 +380,9 @@ fn keep(mut record: Box<Record>) -> Option<Box<Record>> {
             Ok(()) => return None,
             Err(block) => record = block.into_record(),
         }
+    }
+    if record.stream().watches() {
+        record.stream().taken_back(record.address, record.bytes);
     }
     Some(record)
 }

@@ -1,4 +1,5 @@
 //! A cache that a thread holds for a moment while nobody is inside the scope: to take blocks back, to invalidate, to give memory back.
+//! And what its owner, for however long, does with blocks that came back, and lets go of.
 //!
 //! The thread that the cache belongs to waits for that when it enters the scope. So it is a lock, and no code of the program runs under
 //! it: there is no news of plans to tell then, as those come of an entry's end, and streams that nobody else has are dropped once the
@@ -7,72 +8,82 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
 
 use smallvec::SmallVec;
 
 use super::owner::{Cache, Owner};
+use super::token::claim_token;
 use crate::base::errand::run_user_code;
 use crate::base::held::Held;
 use crate::device::Stream;
 use crate::pressure::demand;
 use crate::record::Record;
 
+/// What is dropped later. The streams of an arena and a ring take no memory of the heap, as others may take both away in each of their
+/// entries.
+type DroppedLater = (SmallVec<[Stream; 2]>, Vec<Box<dyn Any>>);
+
 thread_local! {
     /// What is dropped once the cache is given up that is held for a moment. Without a destructor, so that a thread's end has it too.
-    static LEFT: ManuallyDrop<RefCell<Left>> = const { ManuallyDrop::new(RefCell::new(Left::NOTHING)) };
+    static LATER: ManuallyDrop<RefCell<DroppedLater>> =
+        const { ManuallyDrop::new(RefCell::new((SmallVec::new_const(), Vec::new()))) };
 }
 
-/// What is dropped later.
-#[derive(Default)]
-struct Left {
-    /// Those of an arena and a ring take no memory of the heap, as others may take both away in each of their entries.
-    streams: SmallVec<[Stream; 2]>,
-    others: Vec<Box<dyn Any>>,
-}
-
-impl Left {
-    const NOTHING: Left = Left { streams: SmallVec::new_const(), others: Vec::new() };
-}
-
-/// The proof that the calling thread owns a cache, until it gives it up.
-pub(super) struct BriefOwner {
-    owner: Owner,
-    /// Not where the thread is inside of the scope anyway, since nobody waits for that.
-    held: Option<Held>,
-}
-
-impl Deref for BriefOwner {
-    type Target = Owner;
-
-    fn deref(&self) -> &Owner {
-        &self.owner
-    }
-}
-
-impl BriefOwner {
-    /// Undoes one [`hold_unless_entered`](Cache::hold_unless_entered).
-    pub(super) fn exit(self) {
-        let BriefOwner { owner, held } = self;
+impl Cache {
+    /// Runs `act` as the owner for a moment, if no other thread is inside the scope. Waits for others that hold the cache for a moment.
+    pub(super) fn briefly<R>(&'static self, act: impl FnOnce(&Owner) -> R) -> Option<R> {
+        let is_held = self.local.hold_unless_entered(claim_token());
+        let owner = if is_held { self.owner() } else { None }?;
+        // Not where the thread is inside of the scope anyway, since nobody waits for that.
+        let held = (!owner.is_entered()).then(Held::begin);
+        let answer = act(&owner);
         // Before the cache is given up, as what was let go of may be dropped there.
         drop(held);
-        owner.exit();
+        owner.exit_after(|_| ());
         Owner::drop_left();
+        Some(answer)
     }
 }
 
 impl Owner {
+    /// Takes in what came back while other streams may still use it.
+    #[inline]
+    pub(super) fn take_deferred(&self) {
+        if !self.with(|local, _| local.deferred.is_empty()) {
+            self.order_deferred();
+        }
+    }
+
+    #[cold]
+    fn order_deferred(&self) {
+        // Devices are called while the blocks are out of the cache.
+        let mut deferred = self.with(|local, _| std::mem::take(&mut local.deferred));
+        deferred.order();
+        while let Some(record) = deferred.pop() {
+            self.shared.counters.resumed(record.bytes());
+            self.put(record);
+        }
+        let more = self.with(|local, _| std::mem::replace(&mut local.deferred, deferred));
+        self.with(|local, _| local.deferred.append(more));
+    }
+
+    /// Keeps a block that other streams may still use.
+    pub(super) fn defer(&self, record: Box<Record>) {
+        self.shared.counters.deferred(record.bytes());
+        self.with(|local, _| local.deferred.push(record));
+    }
+
     /// Drops what may be the last to know a stream: now, or where the cache is held for a moment once it is given up.
     pub(super) fn let_go(&self, value: impl Any) {
         if !self.is_entered() {
-            LEFT.with(|left| left.borrow_mut().others.push(Box::new(value)));
+            LATER.with(|later| later.borrow_mut().1.push(Box::new(value)));
         }
     }
 
     /// As [`let_go`](Owner::let_go), for a stream alone.
     pub(super) fn let_go_of_stream(&self, stream: Stream) {
         if !self.is_entered() {
-            LEFT.with(|left| left.borrow_mut().streams.push(stream));
+            LATER.with(|later| later.borrow_mut().0.push(stream));
         }
     }
 
@@ -94,19 +105,9 @@ impl Owner {
 
     /// The cache is given up.
     pub(super) fn drop_left() {
-        let left = LEFT.with(|left| left.take());
-        if !left.streams.is_empty() || !left.others.is_empty() {
-            run_user_code(|| drop(left));
+        let (streams, others) = LATER.with(|later| later.take());
+        if !streams.is_empty() || !others.is_empty() {
+            run_user_code(|| drop((streams, others)));
         }
-    }
-}
-
-impl Cache {
-    /// The proof that the calling thread owns the cache, for the moment, if no thread is inside the scope. Waits for others that hold it
-    /// for a moment.
-    pub(super) fn hold_unless_entered(&'static self) -> Option<BriefOwner> {
-        let owner = if self.try_to_hold() { self.owner() } else { None }?;
-        let held = (!owner.is_entered()).then(Held::begin);
-        Some(BriefOwner { owner, held })
     }
 }

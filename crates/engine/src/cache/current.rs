@@ -39,17 +39,19 @@ impl Current {
     /// This thread has entered the cache and does not leave it before another call replaces it.
     #[inline(always)]
     pub unsafe fn set(current: Option<Current>, outermost: Option<&'static Cache>) {
-        OUTERMOST.set(outermost.map(|cache| {
-            // Inside of it the scope may be entered again, which begins no other outermost entry.
-            let known = OUTERMOST.get().filter(|(known, _)| std::ptr::eq(*known, cache));
-            known.unwrap_or_else(|| (cache, Entry::of(cache)))
-        }));
-        CURRENT.set(current);
         // While a trace is on, nothing is served but by the ways that tell it.
         let is_traced = trace::is_on();
         let untold = current.filter(|_| !is_traced);
-        KEEPING.set(untold.and_then(Current::keeping));
-        PLANNING.set(untold.and_then(Current::planning));
+        SERVING.with(|serving| {
+            serving.outermost.set(outermost.map(|cache| {
+                // Inside of it the scope may be entered again, which begins no other outermost entry.
+                let known = serving.outermost.get().filter(|(known, _)| std::ptr::eq(*known, cache));
+                known.unwrap_or_else(|| (cache, Entry::of(cache)))
+            }));
+            serving.current.set(current);
+            serving.keeping.set(untold.and_then(Current::keeping));
+            serving.planning.set(untold.and_then(Current::planning));
+        });
         if is_traced {
             tell_inside(current.map(|current| current.cache));
         }
@@ -77,15 +79,27 @@ impl Current {
     }
 }
 
+/// Who serves a thread.
+struct Serving {
+    current: Cell<Option<Current>>,
+    /// The cache of `current`, if it keeps blocks and no trace was on when it came to stand there.
+    keeping: Cell<Option<&'static Cache>>,
+    /// The cache of the outermost scope, and the entry that it was in when the thread came there.
+    outermost: Cell<Option<(&'static Cache, Entry)>>,
+    /// The cache of `current`, if it plans and no trace was on when it came to stand there.
+    planning: Cell<Option<&'static Cache>>,
+}
+
 thread_local! {
     // Without a destructor, so that it can be asked at any time of a thread's end.
-    static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
-    /// The cache of `CURRENT`, if it keeps blocks and no trace was on when it came to stand there.
-    static KEEPING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
-    /// The cache of the outermost scope, and the entry that it was in when the thread came there.
-    static OUTERMOST: Cell<Option<(&'static Cache, Entry)>> = const { Cell::new(None) };
-    /// The cache of `CURRENT`, if it plans and no trace was on when it came to stand there.
-    static PLANNING: Cell<Option<&'static Cache>> = const { Cell::new(None) };
+    static SERVING: Serving = const {
+        Serving {
+            current: Cell::new(None),
+            keeping: Cell::new(None),
+            outermost: Cell::new(None),
+            planning: Cell::new(None),
+        }
+    };
 }
 
 #[cold]
@@ -95,7 +109,7 @@ fn tell_inside(cache: Option<&'static Cache>) {
 
 /// The cache of the innermost scope, if it keeps blocks.
 fn keeping() -> Option<&'static Cache> {
-    KEEPING.get().or_else(|| CURRENT.get()?.keeping())
+    SERVING.with(|serving| serving.keeping.get()).or_else(|| SERVING.with(|serving| serving.current.get())?.keeping())
 }
 
 /// How many allocations the lists of the innermost scope have served.
@@ -106,7 +120,7 @@ pub(super) fn listed() -> u64 {
 /// An error that an allocation met, with what was asked for, and the innermost scope.
 #[cold]
 pub(super) fn refused(error: Error, request: &Request<'_>) -> Error {
-    let scope = CURRENT.get().and_then(|current| current.cache.scope_name());
+    let scope = SERVING.with(|serving| serving.current.get()).and_then(|current| current.cache.scope_name());
     let place = scope.map_or_else(String::new, |name| format!(" in the scope `{}`", Short(&name)));
     let Request { type_name: dtype, dims, bytes, .. } = *request;
     let shape = format!("{dims:?}");
@@ -117,14 +131,9 @@ pub(super) fn refused(error: Error, request: &Request<'_>) -> Error {
 /// What the plan of the innermost scope expects next, if this is it; nothing while a trace is on.
 #[inline(always)]
 pub(super) fn serve_planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
-    serve_by_plan(PLANNING.get()?, stream, dims, bytes)
-}
-
-/// The cache has to stand in `PLANNING` or `CURRENT`.
-#[inline(always)]
-fn serve_by_plan(cache: &'static Cache, stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
-    // SAFETY: a cache that stands in `PLANNING` or `CURRENT` was entered by this thread, which so owns it, and serving a position
-    // touches plain data alone, which comes back to no cache.
+    let cache = SERVING.with(|serving| serving.planning.get())?;
+    // SAFETY: a cache that stands in `planning` was entered by this thread, which so owns it, and serving a position touches plain
+    // data alone, which comes back to no cache.
     unsafe { cache.local.owned(|local| local.planner.serve(&cache.shared, stream, dims, bytes)) }
 }
 
@@ -132,54 +141,24 @@ fn serve_by_plan(cache: &'static Cache, stream: &Stream, dims: &[usize], bytes: 
 /// a trace is on.
 #[inline(always)]
 pub(super) fn take_back_planned(record: Box<Record>) -> Option<Box<Record>> {
-    let Some(cache) = PLANNING.get() else { return Some(record) };
-    take_back_by_plan(cache, record)
-}
-
-/// The cache has to stand in `PLANNING` or `CURRENT`.
-#[inline(always)]
-fn take_back_by_plan(cache: &'static Cache, record: Box<Record>) -> Option<Box<Record>> {
-    // SAFETY: a cache that stands in `PLANNING` or `CURRENT` was entered by this thread, which so owns it, and taking a position
-    // back touches plain data alone: the record goes on a stack, and is not dropped.
+    let Some(cache) = SERVING.with(|serving| serving.planning.get()) else { return Some(record) };
+    // SAFETY: a cache that stands in `planning` was entered by this thread, which so owns it, and taking a position back touches
+    // plain data alone: the record goes on a stack, and is not dropped.
     unsafe { cache.local.owned(|local| local.planner.take_back(&cache.shared, record)) }
 }
 
-/// Takes back what the innermost scope served, if a trace that is on, or was, let nothing stand in `KEEPING`; hands out any other
-/// record.
+/// The cache of the innermost scope, if it keeps blocks and no trace is on.
 #[inline(always)]
-pub(super) fn take_back_beside(record: Box<Record>) -> Option<Box<Record>> {
-    let Some(current) = CURRENT.get() else { return Some(record) };
-    let record = match current.planning() {
-        Some(cache) => take_back_by_plan(cache, record)?,
-        None => record,
-    };
-    give_back_to(current.keeping(), record)
+pub(super) fn keeping_untraced() -> Option<&'static Cache> {
+    SERVING.with(|serving| serving.keeping.get())
 }
 
-/// Takes back what the innermost scope served; hands out any other record.
-#[inline]
-pub(super) fn give_back(record: Box<Record>) -> Option<Box<Record>> {
-    give_back_to(KEEPING.get(), record)
-}
-
-/// The proof for one call. The cache has to stand in `KEEPING` or `CURRENT`.
+/// The proof for one call. The cache has to stand in `keeping` or `current`.
 #[inline(always)]
-fn owner(cache: &'static Cache) -> Owner {
-    // SAFETY: a cache that stands in `KEEPING` or `CURRENT` was entered by this thread, which so owns it, and the proof is gone when
+pub(super) fn owner(cache: &'static Cache) -> Owner {
+    // SAFETY: a cache that stands in `keeping` or `current` was entered by this thread, which so owns it, and the proof is gone when
     // the one call that it is made for returns, before a guard of the thread can leave the scope.
     unsafe { Owner::assume(cache) }
-}
-
-/// The cache has to stand in `KEEPING` or `CURRENT`.
-#[inline(always)]
-fn give_back_to(keeping: Option<&'static Cache>, record: Box<Record>) -> Option<Box<Record>> {
-    match keeping {
-        Some(cache) if record.returns_to(cache.door()) => {
-            owner(cache).put(record);
-            None
-        }
-        _ => Some(record),
-    }
 }
 
 /// An entry of a scope, to be told from others.
@@ -206,12 +185,12 @@ impl Entry {
     /// The entry of the outermost scope that the thread is in.
     #[inline]
     pub fn outermost() -> Option<Entry> {
-        OUTERMOST.get().map(|(_, entry)| entry)
+        SERVING.with(|serving| serving.outermost.get()).map(|(_, entry)| entry)
     }
 
     /// The name of the outermost scope that the thread is in.
     pub fn outermost_name() -> Option<Arc<str>> {
-        OUTERMOST.get()?.0.scope_name()
+        SERVING.with(|serving| serving.outermost.get())?.0.scope_name()
     }
 
     /// The entry that the thread is in, or [`Entry::NONE`].
@@ -232,19 +211,14 @@ impl Entry {
 /// A record for `request` from the innermost scope; `None` where no scope keeps blocks, or a trace is on, or was.
 #[inline]
 pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Option<Result<Box<Record>>> {
-    KEEPING.get().map(|cache| owner(cache).allocate(stream, request))
+    SERVING.with(|serving| serving.keeping.get()).map(|cache| owner(cache).allocate(stream, request))
 }
 
-/// What the plan of the innermost scope expects next, if this is it, where [`allocate`] has none.
-#[inline(always)]
-pub(super) fn planned_beside(stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
-    serve_by_plan(CURRENT.get()?.planning()?, stream, request.dims, request.bytes)
-}
-
-/// What that does not serve: from the innermost scope, or straight from the device where there is none.
-#[inline(always)]
+/// A record for a request that [`allocate`] has none for: from the innermost scope, or straight from the device where there is none.
 pub(super) fn find_beside(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    let Some(current) = CURRENT.get() else { return supply::from_device(stream, request, None) };
+    let Some(current) = SERVING.with(|serving| serving.current.get()) else {
+        return supply::from_device(stream, request, None);
+    };
     let owner = owner(current.cache);
     match current.keeping() {
         Some(_) => owner.allocate(stream, request),

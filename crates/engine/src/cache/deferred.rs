@@ -5,8 +5,7 @@
 //! needs none of them is not held up. It waits for what the others had to do when the last of the blocks was dropped, and not
 //! for what they were given since, where they ended their epoch in between.
 
-use crate::record::Fence;
-use crate::record::Record;
+use crate::record::{Fence, Record};
 
 /// Blocks that wait for other streams; belongs to a cache's owner.
 #[derive(Default)]

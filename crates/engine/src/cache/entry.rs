@@ -6,12 +6,12 @@ use super::owner::Owner;
 use super::supply;
 use crate::device::{Stream, softly};
 use crate::home::Fact;
-use crate::planner::{Begin, Effects, Refused, Trim, Vacated};
+use crate::planner::{Begin, Effects, Refused, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
 use crate::pressure::reclaim;
 use crate::pressure::transit::{InNeed, Transit};
-use crate::range::{Carved, Cut, DeviceRange, Limit, Occupancy, Patience};
+use crate::range::{Carved, Cut, DeviceRange, Limit, Patience, RangeUse};
 
 /// Idle memory in this share of a range is given back: two of its handles. Less is not worth calls of the device that the next
 /// entries may have to undo.
@@ -41,14 +41,14 @@ impl Owner {
                 #[cfg(feature = "tracing")]
                 self.tell_arena(stream.memory_id());
             }
-            Begin::Clear(effects) => self.perform(*effects),
+            Begin::Clear => self.perform(self.with(|local, _| local.planner.take_effects())),
         }
     }
 
     #[cold]
     fn install(&self, bytes: u64, stream: &Stream, refused: Option<Refused>, may_grow: bool) {
         let Some(range) = DeviceRange::of(stream) else { return };
-        let Occupancy { live, peak_reserved, granule, .. } = range.occupancy();
+        let RangeUse { live, peak_reserved, granule, .. } = range.occupancy();
         if refused.is_some_and(|refused| refused.is_in_vain(live)) || InNeed::is_any(stream.memory_id()) {
             return;
         }
@@ -156,14 +156,14 @@ impl Owner {
         if !records.is_empty() || !streams.is_empty() {
             self.let_go((records, streams));
         }
-        may_trim.into_iter().for_each(|trim| self.look_at_range(trim));
+        may_trim.into_iter().for_each(|(stream, last)| self.look_at_range(stream, last));
         // Last, as whoever hears it may come back.
         #[cfg(feature = "tracing")]
         news.iter().for_each(|news| self.tell(news));
     }
 
     /// Gives back what the lists and the range need not keep.
-    fn look_at_range(&self, Trim { stream, last }: Trim) {
+    fn look_at_range(&self, stream: Stream, last: Option<u64>) {
         let Some(range) = DeviceRange::of(&stream) else { return };
         self.with(|_, shared| shared.counters.renew_beside());
         while let Some(record) = self.with(Local::overflow) {
@@ -205,14 +205,14 @@ impl Owner {
 fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
     // Pages that are idle move before any are added.
     let gather = || softly(|| range.gather(stream, bytes, Limit { aim: 0, most, cut: Cut::OrWait })).ok().flatten();
-    let release = || reclaim::release_idle(supply::idle_for(range, stream, bytes), stream.memory_id(), 0);
+    let release = || reclaim::release_idle(supply::idle_for(&range.occupancy(), stream, bytes), stream.memory_id(), 0);
     gather().or_else(|| if release() > 0 { gather() } else { None })
 }
 
 /// Gives back what the scopes are not likely to need again, if that is worth a call, and something was freed since the
 /// last look. Returns how often something was freed.
 fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> u64 {
-    let Occupancy { reserved, live, frees, .. } = range.occupancy();
+    let RangeUse { reserved, live, frees, .. } = range.occupancy();
     let keep = demand::of(device).max(live);
     if last != Some(frees) && reserved.saturating_sub(keep) > reserved / WORTH_A_TRIM {
         // A failure is the device's, which the next call meets as well.

@@ -6,13 +6,13 @@
 //! that number. While blocks age, each idle one has an entry in `aging` with its list and the time it came, in order;
 //! entries of blocks that were handed out since are skipped.
 
+use std::any::TypeId;
 use std::collections::VecDeque;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash, Hasher};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::key::{self, Key};
-use crate::record::{Place, Record, Request};
+use crate::record::{Dims, ListPlace, Record, Request};
 
 #[derive(Default)]
 pub(super) struct Lists {
@@ -45,8 +45,6 @@ struct List {
     next: u32,
     /// Blocks that are to return.
     out: u32,
-    /// Whether it was missed since it was looked at last.
-    was_missed: bool,
 }
 
 /// With more keys than this a new one takes the list of one that is not in use: each takes about 200 bytes, and programs
@@ -58,26 +56,6 @@ const LISTS_LOOKED_AT: usize = 4;
 /// What a block takes at least: blocks of a range begin at multiples of this.
 const LEAST_BYTES: u64 = crate::device::ALIGNMENT;
 
-/// What a list is found to be, where one is looked for that can be given to a new key.
-enum Look {
-    /// It has blocks, or some are to return.
-    InUse,
-    /// It has none, but was missed since it was looked at last.
-    Missed,
-    Disused,
-}
-
-impl List {
-    fn look(&mut self) -> Look {
-        let was_missed = std::mem::replace(&mut self.was_missed, false);
-        match self.idle.is_empty() && self.out == 0 {
-            false => Look::InUse,
-            true if was_missed => Look::Missed,
-            true => Look::Disused,
-        }
-    }
-}
-
 impl Lists {
     /// Pops an idle block of exactly this key, the one returned last, as its memory is the likeliest in a cache.
     #[inline]
@@ -86,7 +64,7 @@ impl Lists {
         let list = &mut self.lists[place as usize];
         let mut record = list.idle.pop_back()?;
         list.out = list.out.wrapping_add(1);
-        record.restore_shape(list.key.shape());
+        record.restore_shape(&list.key.shape);
         self.count_out(&record);
         Some(record)
     }
@@ -105,7 +83,7 @@ impl Lists {
 
     #[cold]
     fn search(&mut self, request: &Request<'_>, stream: u64) -> Option<u32> {
-        let hash = key::hash_of(request, stream, self.hasher.build_hasher());
+        let hash = hash_of(request, stream, self.hasher.build_hasher());
         let lists = &self.lists;
         let place = *self.index.find(hash, |&place| lists[place as usize].key.matches(request, stream))?;
         self.lists[self.last as usize].next = place;
@@ -113,14 +91,15 @@ impl Lists {
     }
 
     /// Where a new block of this key returns to, with a list of its own if the key had none.
-    pub(super) fn place_of(&mut self, request: &Request<'_>, stream: u64) -> Place {
+    pub(super) fn place_of(&mut self, request: &Request<'_>, stream: u64) -> ListPlace {
         // A pop that found the list empty has just been here.
         let here = self.lists.get(self.last as usize).is_some_and(|list| list.key.matches(request, stream));
         let known = if here { Some(self.last) } else { self.find(request, stream) };
-        let list = known.unwrap_or_else(|| self.add(Key::new(request, stream)));
+        let list =
+            known.unwrap_or_else(|| self.add(Key { dtype: request.dtype, stream, shape: Dims::new(request.dims) }));
         let known = &mut self.lists[list as usize];
-        (known.out, known.was_missed) = (known.out.wrapping_add(1), true);
-        Place { list, key: known.number }
+        known.out = known.out.wrapping_add(1);
+        ListPlace { list, key: known.number }
     }
 
     /// Gives a new key a list.
@@ -130,11 +109,11 @@ impl Lists {
         let (place, number) = (self.disused().unwrap_or(self.lists.len()), self.keys);
         let next = place as u32;
         match self.lists.get_mut(place) {
-            Some(list) => (list.number, list.key, list.next, list.was_missed) = (number, key, next, true),
+            Some(list) => (list.number, list.key, list.next) = (number, key, next),
             None => {
                 // Room for one block at once, so that the first return of a fresh key does not allocate.
                 let idle = VecDeque::with_capacity(1);
-                self.lists.push(List { number, key, idle, next, out: 0, was_missed: true });
+                self.lists.push(List { number, key, idle, next, out: 0 });
             }
         }
         self.lists[self.last as usize].next = next;
@@ -144,25 +123,16 @@ impl Lists {
         next
     }
 
-    /// Where there are many keys: takes the list of one away that has no blocks, if there is one among the next few; of those
-    /// rather one that was not missed since it was looked at last (a clock's second chance).
+    /// Where there are many keys: takes the list of one away that has no blocks, if there is one among the next few.
     fn disused(&mut self) -> Option<usize> {
         if self.lists.len() < MANY_KEYS {
             return None;
         }
-        let mut found = None;
-        for _ in 0..LISTS_LOOKED_AT {
+        let place = (0..LISTS_LOOKED_AT).find_map(|_| {
             self.hand = (self.hand + 1) % self.lists.len();
-            match self.lists[self.hand].look() {
-                Look::InUse => {}
-                Look::Missed => found = found.or(Some(self.hand)),
-                Look::Disused => {
-                    found = Some(self.hand);
-                    break;
-                }
-            }
-        }
-        let place = found?;
+            let list = &self.lists[self.hand];
+            (list.idle.is_empty() && list.out == 0).then_some(self.hand)
+        })?;
         let hash = self.lists[place].key.hash(self.hasher.build_hasher());
         if let Ok(entry) = self.index.find_entry(hash, |&other| other as usize == place) {
             entry.remove();
@@ -172,7 +142,7 @@ impl Lists {
 
     /// Whether a block that returns to this place still has its list there; it counts as returned.
     #[inline]
-    pub(super) fn expects(&mut self, place: Place) -> bool {
+    pub(super) fn expects(&mut self, place: ListPlace) -> bool {
         match self.lists.get_mut(place.list as usize) {
             Some(list) if list.number == place.key => {
                 list.out = list.out.wrapping_sub(1);
@@ -286,7 +256,7 @@ impl Lists {
     /// Hands out the idle blocks of all streams but the one that was asked for last.
     pub(super) fn take_idle_of_other_streams(&mut self) -> Vec<Box<Record>> {
         let stream = self.last_stream();
-        let others = self.lists.iter_mut().filter(|list| Some(list.key.stream()) != stream);
+        let others = self.lists.iter_mut().filter(|list| Some(list.key.stream) != stream);
         let idle: Vec<_> = others.flat_map(|list| list.idle.drain(..)).collect();
         idle.iter().for_each(|record| self.count_out(record));
         idle
@@ -294,12 +264,12 @@ impl Lists {
 
     pub(super) fn keys_of_other_streams(&self) -> usize {
         let stream = self.last_stream();
-        self.lists.iter().filter(|list| Some(list.key.stream()) != stream).count()
+        self.lists.iter().filter(|list| Some(list.key.stream) != stream).count()
     }
 
     /// The stream of the list that served last.
     pub(super) fn last_stream(&self) -> Option<u64> {
-        Some(self.lists.get(self.last as usize)?.key.stream())
+        Some(self.lists.get(self.last as usize)?.key.stream)
     }
 
     /// Forgets all keys, and gives back what they took on the process's heap. Nothing is idle, and blocks that return have
@@ -314,4 +284,68 @@ impl Lists {
 #[inline]
 fn taken_by(record: &Record) -> u64 {
     (record.bytes() as u64).max(LEAST_BYTES)
+}
+
+/// What must be equal for a block to be handed out again.
+#[derive(Clone, Debug)]
+struct Key {
+    dtype: TypeId,
+    stream: u64,
+    shape: Dims,
+}
+
+impl Key {
+    #[inline]
+    fn matches(&self, request: &Request<'_>, stream: u64) -> bool {
+        self.stream == stream && self.dtype == request.dtype && same_dims(request.dims, self.shape.dims())
+    }
+
+    fn hash(&self, state: impl Hasher) -> u64 {
+        hash_parts(self.dtype, self.stream, self.shape.dims(), state)
+    }
+}
+
+/// The hash of the key that a request has on a stream.
+#[inline]
+fn hash_of(request: &Request<'_>, stream: u64, state: impl Hasher) -> u64 {
+    hash_parts(request.dtype, stream, request.dims, state)
+}
+
+#[inline]
+fn hash_parts(dtype: TypeId, stream: u64, dims: &[usize], mut state: impl Hasher) -> u64 {
+    dtype.hash(&mut state);
+    state.write_u64(stream);
+    dims.iter().for_each(|&dim| state.write_usize(dim));
+    state.finish()
+}
+
+/// Whether two shapes are equal. They are short: a call to compare memory costs more than to look at each dimension.
+#[inline]
+fn same_dims(one: &[usize], other: &[usize]) -> bool {
+    // Not the slices' own comparison, which is that call.
+    one.len() == other.len() && (0..one.len()).all(|place| one[place] == other[place])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of<T: 'static>(dims: &[usize]) -> Request<'_> {
+        Request {
+            dtype: TypeId::of::<T>(),
+            type_name: "",
+            dims,
+            bytes: dims.iter().product::<usize>() * size_of::<T>(),
+            site: None,
+        }
+    }
+
+    #[test]
+    fn a_key_matches_its_own_request_only() {
+        let request = of::<f32>(&[2, 3]);
+        let key = Key { dtype: request.dtype, stream: 7, shape: Dims::new(request.dims) };
+        assert!(key.matches(&request, 7) && !key.matches(&request, 8));
+        assert!(!key.matches(&of::<f32>(&[3, 2]), 7));
+        assert!(!key.matches(&of::<i32>(&[2, 3]), 7));
+    }
 }

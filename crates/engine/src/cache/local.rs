@@ -5,20 +5,20 @@
 
 use super::deferred::Deferred;
 use super::lists::Lists;
-use super::looks::Looks;
 use super::open::OpenTerms;
-use super::policy::{Recycle, Terms, Use};
-use super::supply::{Moves, Store};
+use super::policy::{Recycle, Terms};
+use super::supply::{Moves, Supplied};
 use crate::device::{Stream, WeakStream};
-use crate::home::{Counter, PlanStats, ScopeStats, Shared};
-use crate::planner::{Begin, Planner};
+use crate::home::{Counter, FIRST_SPACING, PlanStats, ScopeStats, Shared};
+use crate::planner::{Begin, Planner, Resolved};
 use crate::pressure::demand::Told;
 use crate::pressure::reclaim::Idle;
-use crate::range::Taken;
-use crate::record::{Door, Generation, Home, Origin, Place, Record, Request};
+use crate::record::{Door, Generation, ListPlace, Origin, Record, Request};
 
 /// So many spare records are kept in any case: they take 16 KB, and spare a step with as many supplies the heap.
 const SPARES: usize = 64;
+/// In entries. Far more than orders that take turns, so that a spare record that one of them needs is not dropped.
+const SPARES_KEPT_FOR: u32 = 256;
 /// Threads that come one after the other, each with a stream of its own, leave keys behind, of some 200 bytes each. With so many
 /// of them the cache begins anew, which costs the next thread its plan.
 const MANY_FOREIGN_KEYS: usize = 64;
@@ -40,7 +40,11 @@ pub(super) struct Local {
     spares: Vec<Box<Record>>,
     /// How many of them were not needed at any time since that was looked at last.
     unneeded: usize,
-    looks: Looks,
+    /// Entries until the next look at how much is alive, and as many as that were at the last one.
+    look_in: u32,
+    looks_apart: u32,
+    /// Entries since it was looked at, by the last look, which spare records are needed.
+    spares_for: u32,
     /// Whether the cache can be found as one that may hold memory.
     pub(super) is_listed: bool,
     told: Told,
@@ -51,6 +55,10 @@ pub(super) struct Local {
 }
 
 impl Local {
+    pub(super) fn new() -> Local {
+        Local { look_in: FIRST_SPACING, looks_apart: FIRST_SPACING, ..Local::default() }
+    }
+
     /// Recycles as the entry that begins says. Returns what [`leave`](Local::leave) knows that by.
     #[inline]
     pub(super) fn enter(&mut self, shared: &Shared, terms: Terms) -> usize {
@@ -89,35 +97,38 @@ impl Local {
         match self.planner.is_at_work() {
             true => {
                 self.planner.forget(shared);
-                Begin::Clear(Box::new(self.planner.take_effects()))
+                Begin::Clear
             }
             false => Begin::Ready,
         }
     }
 
-    /// What a plan expects next, or a hit if there is no plan to go by, unless the cache was invalidated meanwhile.
+    /// A block from the lists if there is no plan to go by, unless the cache was invalidated meanwhile.
     #[inline]
-    pub(super) fn serve(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
-        if shared.is_stale() {
-            return None;
-        }
-        match self.planner.is_serving(stream.id()) {
-            true => self.planner.serve_expected(shared, request, stream),
-            false => self.hit(shared, request, stream.id()),
-        }
+    pub(super) fn serve(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
+        let is_listed = !shared.is_stale() && !self.planner.is_serving(stream);
+        if is_listed { self.hit(shared, request, stream) } else { None }
     }
 
-    /// Once what other threads returned has been taken in: what the plan has a place for, else a hit; neither where the plan's
-    /// ring is to grow for it.
-    pub(super) fn pop(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
+    /// What the plan has for a request, or else the lists. While blocks are on their way back it is not settled what there is: the
+    /// lists are not asked then, and of the plan the expected position alone.
+    pub(super) fn resolve(
+        &mut self,
+        shared: &Shared,
+        request: &Request<'_>,
+        stream: &Stream,
+        is_settled: bool,
+    ) -> Resolved {
         if shared.is_stale() {
-            return None;
+            return Resolved::Nothing;
         }
-        let planned = self.planner.serve_any(shared, request, stream);
-        if planned.is_some() || self.planner.wants_growth() {
-            return planned;
+        if self.planner.is_serving(stream.id()) {
+            match self.planner.resolve(shared, request, stream, is_settled) {
+                Resolved::Nothing => {}
+                resolved => return resolved,
+            }
         }
-        self.hit(shared, request, stream.id())
+        if is_settled { self.hit(shared, request, stream.id()).into() } else { Resolved::Nothing }
     }
 
     /// A block from the lists.
@@ -145,8 +156,8 @@ impl Local {
         self.planner.note(shared, record, request);
     }
 
-    /// What there is for a supply.
-    pub(super) fn store(&mut self, shared: &Shared, request: &Request<'_>) -> Store {
+    /// What there is for a supply: a record without memory, and when pages move.
+    pub(super) fn store(&mut self, shared: &Shared, request: &Request<'_>) -> (Option<Box<Record>>, Moves) {
         let moves = match self.recycle {
             Recycle::Auto if self.planner.had_better_move() => Moves::First,
             Recycle::Auto => Moves::WhereFar,
@@ -156,23 +167,24 @@ impl Local {
         of_another_stream.iter().for_each(|_| shared.counters.released(0));
         let spare = of_another_stream.or_else(|| self.spares.pop());
         self.unneeded = self.unneeded.min(self.spares.len());
-        Store { spare, moves }
+        (spare, moves)
     }
 
     /// An entry ends. Whether there is something to look at then ([`look`](Local::look)).
     #[inline]
     pub(super) fn is_look_due(&mut self) -> bool {
-        self.looks.is_due()
+        self.look_in -= 1;
+        self.look_in == 0
     }
 
     /// Looks at how much is alive. Returns whether it is to be looked at which spare records are needed
     /// ([`take_unneeded`](Local::take_unneeded)).
     pub(super) fn look(&mut self, shared: &Shared) -> bool {
-        if self.looks.is_alive_due() {
-            self.looks.look_at_alive_in(self.planner.look_at_alive(shared));
-        }
-        let are_spares_due = self.looks.are_spares_due();
-        self.looks.go_on();
+        self.spares_for = self.spares_for.saturating_add(self.looks_apart);
+        self.look_in = self.planner.look_at_alive(shared);
+        self.looks_apart = self.look_in;
+        let are_spares_due = self.spares_for >= SPARES_KEPT_FOR;
+        self.spares_for *= u32::from(!are_spares_due);
         are_spares_due
     }
 
@@ -207,15 +219,22 @@ impl Local {
         self.watched.as_ref().and_then(|(_, stream)| stream.upgrade())
     }
 
-    /// Takes a fresh record into account. A kept one returns to the list of its key, another is released when dropped.
-    pub(super) fn adopt(&mut self, door: &'static Door, shared: &Shared, fresh: Fresh<'_>) {
-        let Fresh { record, request, stream, keeps, taken } = fresh;
+    /// Takes a fresh record into account. If the scope `keeps` it, it returns to the list of its key. Another is released when dropped.
+    pub(super) fn adopt(
+        &mut self,
+        shared: &Shared,
+        door: &'static Door,
+        request: &Request<'_>,
+        Supplied { record, taken }: &mut Supplied,
+        keeps: bool,
+    ) {
         let generation = if keeps { shared.generation() } else { Generation::NEVER_KEPT };
         // Blocks without memory are all alike.
         let has_list = keeps && request.bytes > 0;
-        let place = if has_list { self.lists.place_of(request, stream) } else { Place::default() };
-        record.set_home(Home { door: Some(door), generation }, place);
-        shared.counters.allocated(record.bytes(), taken, matches!(record.origin, Origin::Device));
+        let stream = record.stream().id();
+        let place = if has_list { self.lists.place_of(request, stream) } else { ListPlace::default() };
+        record.set_home(door, generation, place);
+        shared.counters.allocated(record.bytes(), *taken, matches!(record.origin, Origin::Device));
         match keeps {
             true => self.hand_out(shared, record, request),
             false => shared.counters.handed_out(record.bytes(), shared.planned_bytes(), &shared.returns),
@@ -253,7 +272,7 @@ impl Local {
 
     /// Takes a block back that has no list.
     fn put_aside(&mut self, shared: &Shared, record: Box<Record>) -> Put {
-        if record.bytes() > 0 || record.home().generation != shared.generation() {
+        if record.bytes() > 0 || record.generation != shared.generation() {
             return self.put_out(shared, record);
         }
         self.empties.push(record);
@@ -285,21 +304,19 @@ impl Local {
 
     #[inline]
     fn budget(&self, shared: &Shared) -> u64 {
-        let counters = &shared.counters;
-        self.recycle.budget(Use {
-            demand: counters.get(Counter::Beside),
-            busy: counters.get(Counter::BusyBytes),
-            keys: self.lists.keys(),
-            lacks_arena: self.planner.lacks_arena(),
-        })
+        let (demand, busy) = (shared.counters.get(Counter::Beside), shared.counters.get(Counter::BusyBytes));
+        // Without an arena memory is scarce, and what is idle in lists cannot be taken away from a thread that is inside.
+        let keys = if self.planner.lacks_arena() { usize::MAX } else { self.lists.keys() };
+        self.recycle.budget(demand, busy, keys)
     }
 
     /// After an invalidation: forgets all keys, and hands out every idle block and spare record for the caller to
     /// release. (A record may be the last to hold its stream, so that none is dropped in here.)
     pub(super) fn renew(&mut self, shared: &Shared) -> Vec<Box<Record>> {
-        let mut records = self.take_idle(shared);
-        records.append(&mut std::mem::take(&mut self.spares));
-        records.append(&mut self.take_empties(shared));
+        let mut records = self.lists.take_idle();
+        records.append(&mut self.empties);
+        records.iter().for_each(|record| shared.counters.released(record.bytes()));
+        records.append(&mut self.spares);
         self.lists.forget_keys();
         self.planner.forget(shared);
         shared.renew();
@@ -317,11 +334,6 @@ impl Local {
             records.extend(others.inspect(|_| shared.counters.released(0)));
         }
         records
-    }
-
-    fn take_empties(&mut self, shared: &Shared) -> Vec<Box<Record>> {
-        self.empties.iter().for_each(|_| shared.counters.released(0));
-        std::mem::take(&mut self.empties)
     }
 
     /// Whether there are many keys of streams that the next thread may not have.
@@ -365,13 +377,6 @@ impl Local {
         shared.counters.released(record.bytes());
         Some(record)
     }
-
-    /// Hands out every idle block for the caller to release.
-    fn take_idle(&mut self, shared: &Shared) -> Vec<Box<Record>> {
-        let idle = self.lists.take_idle();
-        idle.iter().for_each(|record| shared.counters.released(record.bytes()));
-        idle
-    }
 }
 
 /// What became of a block that came back.
@@ -381,13 +386,4 @@ pub(super) enum Put {
     KeptTooMuch,
     /// For the caller to release.
     Released(Box<Record>),
-}
-
-/// A record that was just supplied.
-pub(super) struct Fresh<'a> {
-    pub(super) record: &'a mut Record,
-    pub(super) request: &'a Request<'a>,
-    pub(super) stream: u64,
-    pub(super) keeps: bool,
-    pub(super) taken: Taken,
 }

@@ -14,17 +14,16 @@
 //! | `entry` | the beginning and the end of an entry |
 //! | `upkeep` | invalidation, the end of a thread or a name, giving memory back |
 //! | `brief` | a cache that is held for a moment |
-//! | `deferred`, `resume` | blocks that came back while other streams may still use them |
+//! | `deferred` | blocks that came back while other streams may still use them |
 //! | `local` | the owner's side, as one |
-//! | `lists`, `key` | idle blocks by key |
+//! | `lists` | idle blocks by key: dtype, shape, and the stream, which implies the device |
 //! | `policy` | what a scope keeps: pure |
 //! | `supply` | the steps of a supply |
 //! | `traced` | what a trace is told |
-//! | `noting` | what is noted for a diagnosis |
-//! | `looks` | when an entry's end looks at something |
 //! | `open` | what the open entries of a scope say |
 //! | `heard` | what a subscriber of `tracing` is told |
-//! | `told` | what whoever asks is told: statistics, and whose the cache is |
+//! | `told` | what whoever asks is told: statistics, whose the cache is, and what is noted for a diagnosis |
+//! | `token` | the number by which a thread is known |
 //! | `registry` | all scopes by name, and the caches of all threads in each |
 //! | `allowance` | the limit of a scope |
 //! | `reservation` | memory that stays reserved for a graph |
@@ -40,21 +39,18 @@ mod deferred;
 mod entry;
 #[cfg(feature = "tracing")]
 mod heard;
-mod key;
 mod lists;
 mod local;
-mod looks;
-mod noting;
 mod open;
 mod owner;
 mod policy;
 #[cfg(any(feature = "cuda", test))]
 mod reservation;
-mod resume;
 mod ring;
 mod supply;
 #[cfg(test)]
 mod tests;
+mod token;
 mod told;
 mod traced;
 mod upkeep;
@@ -62,9 +58,9 @@ mod upkeep;
 pub use access::Crossing;
 pub use block::Block;
 pub use current::{Current, Entry};
-pub use noting::Known;
 pub use owner::Cache;
 pub use policy::{Recycle, Terms};
 pub use registry::NamedCaches;
 #[cfg(feature = "cuda")]
 pub use reservation::Reservation;
+pub use told::ScopeFacts;

@@ -5,22 +5,22 @@
 //! thread that enters the scope; until then all may take idle memory out of it.
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::panic::Location;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
-use super::local::{Fresh, Local, Put};
+use super::local::{Local, Put};
 use super::policy::Terms;
 use super::supply::{self, Supplied};
+use super::token::{claim_token, token};
 use crate::base::error::Result;
 use crate::base::held::Held;
 use crate::base::sync::Mutex;
 use crate::device::Stream;
 use crate::home::hold::{Duties, Hold};
 use crate::home::{Counter, Fact, Shared, Visit};
+use crate::planner::Resolved;
 use crate::pressure::{limits, reclaim};
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
@@ -54,7 +54,7 @@ impl Deref for Owner {
 impl Cache {
     /// A new one, which lives as long as the process.
     pub(super) fn leak() -> &'static Cache {
-        let local = Hold::new(Local::default());
+        let local = Hold::new(Local::new());
         let (name, thread) = (Mutex::default(), Mutex::default());
         let new = Cache { shared: Shared::new(), local, door: Door::new(), name, thread };
         let cache: &'static Cache = Box::leak(Box::new(new));
@@ -150,11 +150,6 @@ impl Cache {
         self.is_mine().then_some(Owner { cache: self, stays_here: PhantomData })
     }
 
-    /// Has the calling thread own the cache, if no thread is inside the scope. Waits for others that hold it for a moment.
-    pub(super) fn try_to_hold(&self) -> bool {
-        self.local.hold_unless_entered(claim_token())
-    }
-
     /// A drop by a thread that is not inside the scope: at once if nobody is, else when the owner looks.
     #[cold]
     fn give_back_from_outside(&'static self, record: Box<Record>) {
@@ -180,7 +175,7 @@ impl Cache {
 
     #[inline]
     pub(super) fn is_mine(&self) -> bool {
-        self.local.is_mine(TOKEN.get())
+        self.local.is_mine(token())
     }
 }
 
@@ -245,18 +240,7 @@ impl Owner {
         unsafe { self.cache.local.depth() }
     }
 
-    /// Has the next [`exit`](Owner::exit) undo all entries at once.
-    pub(super) fn make_last(self) {
-        // SAFETY: the thread owns the cache as long as it has this `Owner`, and one entry is left, by which it still does.
-        unsafe { self.cache.local.set_depth(1) };
-    }
-
-    /// Undoes one entry or hold.
-    pub(super) fn exit(self) {
-        self.exit_after(|_| ());
-    }
-
-    /// The same once `act` is done, also where that panics.
+    /// Undoes one entry or hold once `act` is done, also where that panics.
     pub(super) fn exit_after(self, act: impl FnOnce(&Owner)) {
         let last = || {
             act(&self);
@@ -265,7 +249,7 @@ impl Owner {
             }
         };
         // SAFETY: the thread owns the cache until this returns; the proof is taken by value, so that none is left afterwards.
-        let has_come_back = unsafe { self.cache.local.exit_after(TOKEN.get(), &self.cache, last) };
+        let has_come_back = unsafe { self.cache.local.exit_after(token(), &self.cache, last) };
         if has_come_back {
             Owner::drop_left();
         }
@@ -274,7 +258,7 @@ impl Owner {
     /// A block from the lists, else from where the device's memory is kept.
     #[inline]
     pub(super) fn allocate(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-        match self.with(|local, shared| local.serve(shared, request, stream)) {
+        match self.with(|local, shared| local.serve(shared, request, stream.id())) {
             Some(record) => Ok(record),
             None => self.supply(stream, request),
         }
@@ -283,15 +267,16 @@ impl Owner {
     /// As [`allocate`](Owner::allocate), once the lists have nothing or there is a plan to go by.
     #[inline(never)]
     fn supply(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+        match self.resolve(stream, request) {
+            Resolved::Record(record) => return Ok(record),
+            Resolved::RingIsShort => {
+                if let Some(record) = self.grow_and_carry(stream, request) {
+                    return Ok(record);
+                }
+            }
+            Resolved::Nothing => {}
+        }
         stream.check_kept()?;
-        if self.shared.is_behind() {
-            self.catch_up();
-        }
-        self.take_deferred();
-        let kept = self.with(|local, shared| local.pop(shared, request, stream));
-        if let Some(record) = kept.or_else(|| self.carry(stream, request)) {
-            return Ok(record);
-        }
         let is_new = self.with(|local, _| local.watch(stream));
         if is_new && stream.captures_unannounced() {
             return Err(supply::unannounced());
@@ -304,18 +289,34 @@ impl Owner {
         Ok(self.adopt(stream, request, supplied, true))
     }
 
+    /// What the scope has for a request. Asks twice only where blocks came back that were not taken in.
+    fn resolve(&self, stream: &Stream, request: &Request<'_>) -> Resolved {
+        let is_settled = !self.shared.is_behind() && self.with(|local, _| local.deferred.is_empty());
+        match self.with(|local, shared| local.resolve(shared, request, stream, is_settled)) {
+            Resolved::Nothing if !is_settled => {}
+            resolved => return resolved,
+        }
+        self.settle();
+        self.with(|local, shared| local.resolve(shared, request, stream, true))
+    }
+
+    /// Takes in what came back, by other threads and by other streams.
+    pub(super) fn settle(&self) {
+        self.catch_up();
+        self.take_deferred();
+    }
+
     /// Takes a supplied record into account.
     pub(super) fn adopt(&self, stream: &Stream, request: &Request<'_>, supplied: Supplied, keeps: bool) -> Box<Record> {
-        let Supplied { mut record, taken } = supplied;
+        let mut supplied = supplied;
         self.shared.devices().note(stream.memory_id());
-        if taken.is_any() {
+        if supplied.taken.is_any() {
             reclaim::tick();
             self.note(Fact::Taken, 1, request.bytes as u64);
         }
-        let fresh = Fresh { record: &mut record, request, stream: stream.id(), keeps, taken };
-        self.with(|local, shared| local.adopt(self.cache.door(), shared, fresh));
+        self.with(|local, shared| local.adopt(shared, self.cache.door(), request, &mut supplied, keeps));
         self.note_holding();
-        record
+        supplied.record
     }
 
     /// Takes a block back.
@@ -339,7 +340,7 @@ impl Owner {
     /// Gives a block's memory back, and keeps its record for the next supply, if it came from one that keeps blocks.
     #[inline(never)]
     pub(super) fn release(&self, mut record: Box<Record>) {
-        let generation = record.home().generation;
+        let generation = record.generation;
         let is_old = self.shared.generations.is_old(generation);
         record.vacate();
         if generation == Generation::NEVER_KEPT {
@@ -380,17 +381,4 @@ impl Owner {
         }
         self.publish();
     }
-}
-
-thread_local! {
-    /// Names this thread for good; 0 until it owns a cache for the first time.
-    static TOKEN: Cell<u64> = const { Cell::new(0) };
-}
-
-pub(super) fn claim_token() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    if TOKEN.get() == 0 {
-        TOKEN.set(NEXT.fetch_add(1, Relaxed));
-    }
-    TOKEN.get()
 }

@@ -41,20 +41,6 @@ impl Default for Terms {
     }
 }
 
-/// What a scope did since its last invalidation, in bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Use {
-    /// The most in use at once, but for what a plan serves: the high-water mark.
-    pub(super) demand: u64,
-    /// In use now, but for what a plan serves.
-    pub(super) busy: u64,
-    /// How many keys it asked for.
-    pub(super) keys: usize,
-    /// Whether it has plans, and no arena for them: memory is scarce, and what is idle in lists cannot be taken away from a
-    /// thread that is inside.
-    pub(super) lacks_arena: bool,
-}
-
 /// The share of the high-water mark that may be idle in keyed lists.
 ///
 /// Idle memory in a list cannot merge with its neighbours. Measured on traces of seven training runs, the range alone
@@ -70,13 +56,14 @@ const FEW_KEYS: usize = 8;
 const FEW_KEYS_MOST: u64 = 32 << 20;
 
 impl Recycle {
-    /// The most bytes that may be idle in keyed lists.
+    /// The most bytes that may be idle in keyed lists of so many `keys`, where `busy` bytes are in use, and `demand` were at most since
+    /// the last invalidation, but for what a plan serves.
     #[inline]
-    pub(super) fn budget(self, Use { demand, busy, keys, lacks_arena }: Use) -> u64 {
+    pub(super) fn budget(self, demand: u64, busy: u64, keys: usize) -> u64 {
         let share = (demand / LIST_SHARE).max(LIST_FLOOR);
         match self {
             Recycle::Keyed => u64::MAX,
-            Recycle::Range | Recycle::Auto if keys <= FEW_KEYS && !lacks_arena => {
+            Recycle::Range | Recycle::Auto if keys <= FEW_KEYS => {
                 share.max(demand.saturating_sub(busy).min(FEW_KEYS_MOST))
             }
             Recycle::Range | Recycle::Auto => share,

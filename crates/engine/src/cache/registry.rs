@@ -23,12 +23,12 @@ use crate::pressure::{Climbs, demand};
 /// The caches of one name.
 pub struct NamedCaches {
     name: Arc<str>,
-    threads: Mutex<Threads>,
+    threads: Mutex<NamedThreads>,
 }
 
 /// Who has a cache of a scope, and who had.
 #[derive(Default)]
-struct Threads {
+struct NamedThreads {
     /// Every cache of the name.
     caches: Vec<&'static Cache>,
     /// Caches whose threads have ended, the one that ended last on top.

@@ -8,10 +8,10 @@ use smallvec::SmallVec;
 use super::owner::Owner;
 use crate::device::{Stream, softly};
 use crate::home::Fact;
-use crate::planner::Growth;
+use crate::planner::{Resolved, RingGrowth};
 use crate::pressure::lease::{Leased, Piece};
 use crate::pressure::transit::{InNeed, Transit};
-use crate::range::{Cut, DeviceRange, Limit, Occupancy, Taken};
+use crate::range::{Cut, DeviceRange, Limit, Obtained, RangeUse};
 use crate::record::{Record, Request};
 
 /// What a ring got.
@@ -19,28 +19,23 @@ struct Grown {
     /// Where a new block begins; `None` if the last one became longer.
     address: Option<u64>,
     bytes: u64,
-    taken: Taken,
+    taken: Obtained,
 }
 
 impl Owner {
-    /// What is carried, if the ring has just had no room for the request: once it has grown, or else a hit.
-    #[inline]
-    pub(super) fn carry(&self, stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
-        if self.with(|local, _| local.planner.wants_growth()) { self.grow_and_carry(stream, request) } else { None }
-    }
-
+    /// Serves a request for which the ring has no room: once the ring has grown, or from the lists.
     #[cold]
-    fn grow_and_carry(&self, stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
-        let growth = self.with(|local, shared| local.planner.wanted_growth(shared));
+    pub(super) fn grow_and_carry(&self, stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
+        let growth = self.with(|local, shared| local.planner.wanted_growth(shared, request.bytes as u64));
         let has_grown = growth.is_some_and(|growth| self.grow_ring(&growth));
         self.note(Fact::RingGrew, u64::from(has_grown), 0);
         self.note_holding();
         let carried = self.with(|local, shared| {
-            let carried = if has_grown { local.planner.carry(shared, request, stream) } else { None };
-            if carried.is_none() {
-                local.planner.carry_aside(shared, request.bytes as u64);
+            if has_grown && let Resolved::Record(record) = local.planner.carry(shared, request, stream) {
+                return Some(record);
             }
-            carried
+            local.planner.carry_aside(shared, request.bytes as u64);
+            None
         });
         // A ring that was given up serves the request as memory of the range.
         self.perform(self.with(|local, _| local.planner.take_effects()));
@@ -52,7 +47,7 @@ impl Owner {
         served
     }
 
-    fn grow_ring(&self, growth: &Growth) -> bool {
+    fn grow_ring(&self, growth: &RingGrowth) -> bool {
         let Some(range) = DeviceRange::of(&growth.stream) else { return false };
         // The lease is without its blocks for a moment.
         let _transit = Transit::begin();
@@ -74,7 +69,7 @@ impl Owner {
         grown.is_some()
     }
 
-    fn may_grow(&self, range: &DeviceRange, growth: &Growth) -> bool {
+    fn may_grow(&self, range: &DeviceRange, growth: &RingGrowth) -> bool {
         let may = !InNeed::is_any(growth.stream.memory_id()) && !growth.stream.is_capturing();
         may && self.allows_whole(range, growth.bytes.unwrap_or(0).max(growth.more))
     }
@@ -94,9 +89,9 @@ impl Owner {
 
 /// Lengthens the last block, or adds one. What fails leaves all as it was: the request goes beside the ring, and meets a failure of
 /// the device there.
-fn grow(range: &DeviceRange, growth: &Growth, leased: &mut Option<Leased>) -> Option<Grown> {
-    let Growth { stream, more, bytes, whole, held, room } = growth;
-    let Occupancy { reserved, granule, .. } = range.occupancy();
+fn grow(range: &DeviceRange, growth: &RingGrowth, leased: &mut Option<Leased>) -> Option<Grown> {
+    let RingGrowth { stream, more, bytes, whole, held, room } = growth;
+    let RangeUse { reserved, granule, .. } = range.occupancy();
     let limit = Limit { cut: Cut::IfIdle, ..Limit::aiming_at(reserved) };
     let last = leased.as_ref().and_then(|leased| leased.pieces.last());
     if let Some(Piece { block, room: Some(room) }) = last

@@ -8,20 +8,13 @@ use crate::device::{Stream, softly};
 use crate::pressure::climb::{insist, insist_on_call};
 use crate::pressure::reclaim::{self, Holder, Idle};
 use crate::pressure::request::{Ask, Asked};
-use crate::range::{Carved, Clearing, DeviceRange, Limit, Occupancy, Taken};
+use crate::range::{Carved, Clearing, DeviceRange, Limit, Obtained, RangeUse, Reused};
 use crate::record::{Origin, Record, Request};
 
 /// A record with memory, and what was taken from the device for it.
 pub(super) struct Supplied {
     pub(super) record: Box<Record>,
-    pub(super) taken: Taken,
-}
-
-/// What a cache has for a block from the range.
-pub(super) struct Store {
-    /// A record without memory.
-    pub(super) spare: Option<Box<Record>>,
-    pub(super) moves: Moves,
+    pub(super) taken: Obtained,
 }
 
 /// When pages move before the range grows. That costs calls, which a scope that does not plan never asks for once it is
@@ -79,7 +72,7 @@ pub(super) fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Box<
     if let Some(Carved { block, address, .. }) = free {
         return Ok(Box::new(Record::new(stream, request, address, Origin::Range(block))));
     }
-    let Supplied { record, .. } = from_range(stream, request, Store { spare: None, moves: Moves::First }, None)?;
+    let Supplied { record, .. } = from_range(stream, request, (None, Moves::First), None)?;
     Ok(record)
 }
 
@@ -93,25 +86,28 @@ pub(super) fn outside(stream: &Stream, request: &Request<'_>, clearing: &Clearin
 
 /// Memory on a stream whose memory is reserved, of no scope. Work that is repeated writes it at any time.
 pub(super) fn reserved(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    let store = Store { spare: None, moves: Moves::Never };
-    let Supplied { record, .. } = from_range(stream, request, store, None)?;
+    let Supplied { record, .. } = from_range(stream, request, (None, Moves::Never), None)?;
     record.bare()?;
     Ok(record)
 }
 
 /// Memory from the device's range, for a spare record if there is one; straight from a device that has no range.
-pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store, holder: Asking) -> Result<Supplied> {
-    let Store { spare, moves } = store;
+pub(super) fn from_range(
+    stream: &Stream,
+    request: &Request<'_>,
+    (spare, moves): (Option<Box<Record>>, Moves),
+    holder: Asking,
+) -> Result<Supplied> {
     let bytes = request.bytes as u64;
     let (address, origin, taken) = match DeviceRange::of(stream) {
-        _ if bytes == 0 => (0, Origin::Nowhere, Taken::default()),
+        _ if bytes == 0 => (0, Origin::Nowhere, Obtained::default()),
         Some(range) => {
             let Carved { block, address, taken, .. } = carve(range, asked(stream, request, holder), moves)?;
             (address, Origin::Range(block), taken)
         }
         None => {
             let address = insist_on_call(asked(stream, request, holder), || stream.allocate(request.bytes))?;
-            (address, Origin::Device, Taken::ALLOCATION)
+            (address, Origin::Device, Obtained::ALLOCATION)
         }
     };
     let record = match spare {
@@ -128,43 +124,40 @@ pub(super) fn from_range(stream: &Stream, request: &Request<'_>, store: Store, h
 /// free in a moment; and then a range that grows.
 fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> {
     let Asked { stream, bytes, .. } = asked;
-    if let Some(carved) = range.reuse(stream, bytes)? {
+    let mut reused = range.reuse(stream, bytes)?;
+    if let Reused::Nothing(seen) = &reused {
+        refuse_unannounced(stream)?;
+        if reclaim::release_idle(idle_for(seen, stream, bytes), stream.memory_id(), bytes) > 0 {
+            reused = range.reuse(stream, bytes)?;
+        }
+    }
+    let seen = match reused {
+        Reused::Carved(carved) => return Ok(carved),
+        Reused::Nothing(seen) => seen,
+    };
+    if let Some(carved) = moved(range, stream, bytes, &seen, moves) {
         return Ok(carved);
     }
-    refuse_unannounced(stream)?;
-    if let Some(carved) = reclaimed(range, stream, bytes)? {
+    if seen.is_shared
+        && let Some(carved) = range.reuse_soon(stream, bytes)?
+    {
         return Ok(carved);
     }
-    let Occupancy { reserved, frees, .. } = range.occupancy();
-    if let Some(carved) = moved(range, stream, bytes, reserved, moves) {
-        return Ok(carved);
-    }
-    if let Some(carved) = range.reuse_soon(stream, bytes)? {
-        return Ok(carved);
-    }
-    insist(asked, frees, &FromRange { range, stream, bytes })
-}
-
-/// What is free once the idle memory of scopes that keep a budget went back.
-fn reclaimed(range: &DeviceRange, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
-    match reclaim::release_idle(idle_for(range, stream, bytes), stream.memory_id(), bytes) {
-        0 => Ok(None),
-        _ => range.reuse(stream, bytes),
-    }
+    insist(asked, seen.frees, &FromRange { range, stream, bytes })
 }
 
 /// Which idle memory goes back for so many bytes.
-pub(super) fn idle_for(range: &DeviceRange, stream: &Stream, bytes: u64) -> Idle {
-    if range.has_room(bytes) { Idle::OfQueue(stream.queue()) } else { Idle::Budgeted }
+pub(super) fn idle_for(seen: &RangeUse, stream: &Stream, bytes: u64) -> Idle {
+    if seen.room >= bytes { Idle::OfQueue(stream.queue()) } else { Idle::Budgeted }
 }
 
 /// A block under which pages move, so that no more are reserved. A failure of that is none of the request.
-fn moved(range: &DeviceRange, stream: &Stream, bytes: u64, reserved: u64, moves: Moves) -> Option<Carved> {
+fn moved(range: &DeviceRange, stream: &Stream, bytes: u64, seen: &RangeUse, moves: Moves) -> Option<Carved> {
     let moved = match moves {
-        _ if bytes <= reserved / MOVED => Ok(None),
+        _ if bytes <= seen.reserved / MOVED => Ok(None),
         Moves::Never => Ok(None),
-        Moves::WhereFar => softly(|| range.exchange(stream, bytes)),
-        Moves::First => softly(|| range.gather(stream, bytes, Limit::aiming_at(reserved))),
+        Moves::WhereFar => softly(|| range.exchange(stream, bytes, seen)),
+        Moves::First => softly(|| range.gather(stream, bytes, Limit::aiming_at(seen.reserved))),
     };
     moved.ok().flatten()
 }

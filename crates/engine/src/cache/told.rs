@@ -1,10 +1,43 @@
-//! What a cache tells of itself, to whoever asks: statistics, and whose it is.
+//! What a cache tells of itself to whoever asks, and what it notes for the diagnosis of its scope.
+//!
+//! All of it is noted where a device is called, where memory goes back, or where nothing is kept: never on the way of a hit.
 
+use std::panic::Location;
 use std::sync::{Arc, PoisonError};
 
-use super::owner::{Cache, claim_token};
-use crate::home::{PlanStats, ScopeStats};
+use super::local::Local;
+use super::owner::{Cache, Owner};
+use super::supply::{self, Supplied};
+use super::token::claim_token;
+use crate::base::error::Result;
+use crate::device::Stream;
+use crate::home::{Counter, Fact, Facts, PlanStats, Sample, ScopeStats};
 use crate::pressure::Climbs;
+use crate::range::Obtained;
+use crate::record::{Record, Request};
+
+/// What is known of a scope on one thread.
+#[derive(Clone, Debug, Default)]
+pub struct ScopeFacts {
+    /// What is counted.
+    pub stats: ScopeStats,
+    /// What plans did.
+    pub plans: PlanStats,
+    /// What is noted for a diagnosis.
+    pub facts: Facts,
+    /// What the facts are counted by: entries that are in no other one of the scope, of a scope that plans.
+    pub clock: u64,
+    /// How often the allocations of the latest recorded entry come again and again in it; 1 if they do not.
+    pub repeats: u64,
+    /// Whether the scope keeps all that it ever had in use at once.
+    pub keeps_all: bool,
+    /// Arrays of its ring that are alive.
+    pub carried_now: u64,
+    /// The most that the scope may hold on the thread; `None` for any number, or where that is not known.
+    pub limit: Option<u64>,
+    /// Where the scope is named in the program.
+    pub site: Option<&'static Location<'static>>,
+}
 
 impl Cache {
     pub(crate) fn plan_stats(&'static self) -> PlanStats {
@@ -38,10 +71,7 @@ impl Cache {
     /// Has peaks be what is in use now: at once, or where another thread is inside, when that one leaves.
     pub(super) fn reset_peaks(&'static self) {
         self.shared.ask_for_reset();
-        if let Some(owner) = self.hold_unless_entered() {
-            owner.catch_up();
-            owner.exit();
-        }
+        self.briefly(Owner::catch_up);
     }
 
     /// Serves the calling thread from now on.
@@ -59,5 +89,50 @@ impl Cache {
     /// The name of the thread that it serves, or a number where it has none; `None` once that has ended.
     pub fn thread(&self) -> Option<Arc<str>> {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is known of it. While another thread is inside the scope, as of its last entry.
+    pub fn known(&'static self) -> ScopeFacts {
+        let (stats, plans) = (self.stats(), self.plan_stats());
+        let own = self.briefly(|owner| owner.with(|local, _| local.known()));
+        let (clock, limit, repeats) = own.unwrap_or((stats.entries, None, 1));
+        let (facts, keeps_all) = (self.shared.facts().clone(), self.shared.keeps_all());
+        let carried_now = self.shared.counters.get(Counter::RingBlocks);
+        let site = self.title().map(|(_, site)| site);
+        ScopeFacts { stats, plans, facts, clock, repeats, keeps_all, carried_now, limit, site }
+    }
+}
+
+impl Local {
+    /// The clock of its facts, its limit, and how often the latest recorded entry repeats itself.
+    fn known(&self) -> (u64, Option<u64>, u64) {
+        let limit = Some(self.limit).filter(|&limit| limit < u64::MAX);
+        (self.planner.clock(), limit, self.planner.repeats())
+    }
+}
+
+impl Owner {
+    /// Something was seen so often in this entry, with so many bytes.
+    pub(super) fn note(&self, fact: Fact, events: u64, bytes: u64) {
+        let clock = self.with(|local, _| local.planner.clock());
+        self.shared.facts().note(fact, clock, events, bytes);
+    }
+
+    /// The same of an allocation.
+    pub(super) fn note_sample(&self, fact: Fact, request: &Request<'_>) {
+        let clock = self.with(|local, _| local.planner.clock());
+        self.shared.facts().note_sample(fact, clock, Sample::of(request, 0, None));
+    }
+
+    /// A block straight from the device, which goes back there.
+    pub(super) fn allocate_unkept(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
+        self.note_sample(Fact::Unkept, request);
+        self.make_allowance(stream, request)?;
+        let record = supply::from_device(stream, request, Some(**self))?;
+        // Again, as above.
+        self.make_allowance(stream, request)?;
+        let taken = if request.bytes > 0 { Obtained::ALLOCATION } else { Obtained::default() };
+        let supplied = Supplied { record, taken };
+        Ok(self.adopt(stream, request, supplied, false))
     }
 }

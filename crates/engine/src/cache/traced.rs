@@ -10,15 +10,7 @@ use crate::trace::{self, Allocation, ServedBy};
 /// A record for a request where no scope keeps blocks, or a trace is on, or was.
 #[inline(never)]
 pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    match current::planned_beside(stream, request) {
-        Some(record) => {
-            if trace::is_on() {
-                tell(request, record.address, stream, Some(ServedBy::Plan));
-            }
-            Ok(record)
-        }
-        None => told(stream, request, || current::find_beside(stream, request)),
-    }
+    told(stream, request, || current::find_beside(stream, request))
 }
 
 /// What `find` finds, which the trace is told if one is on.

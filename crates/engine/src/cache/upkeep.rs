@@ -18,12 +18,10 @@ impl Cache {
     /// the devices ([`demand::trim_to_demand`]); a thread inside the scope deals with all of it there.
     pub fn invalidate(&'static self) {
         self.shared.generations.raise();
-        if let Some(owner) = self.hold_unless_entered() {
+        self.briefly(|owner| {
             owner.renew();
-            owner.catch_up();
-            owner.take_deferred();
-            owner.exit();
-        }
+            owner.settle();
+        });
     }
 
     /// Gives the cache up for another name, if no array of it is alive and nobody wants what it holds kept: what it did so
@@ -32,15 +30,28 @@ impl Cache {
         if self.is_entered() {
             return None;
         }
-        let owner = self.hold_unless_entered()?;
-        owner.catch_up();
-        owner.take_deferred();
-        let past = owner.with(|local, shared| local.has_nothing_to_keep(shared)).then(|| {
-            owner.renew();
-            owner.with(Local::reset)
+        self.briefly(|owner| {
+            owner.settle();
+            owner.with(|local, shared| local.has_nothing_to_keep(shared)).then(|| {
+                owner.renew();
+                owner.with(Local::reset)
+            })
+        })?
+    }
+
+    /// Has `release` give memory back that is idle, told how many bytes went back so far. Returns the bytes.
+    fn give_back_briefly(&'static self, release: impl FnOnce(&Owner, &dyn Fn() -> u64)) -> u64 {
+        let given = self.briefly(|owner| {
+            let held = || self.shared.counters.get(Counter::HeldBytes);
+            let before = held();
+            let released = || before.saturating_sub(held());
+            owner.settle();
+            release(owner, &released);
+            owner.note(Fact::GivenBack, u64::from(released() > 0), released());
+            reclaim::count_release(released());
+            released()
         });
-        owner.exit();
-        past
+        given.unwrap_or(0)
     }
 
     /// Whether plans keep their block: they work on another stream, and their thread may enter the scope again.
@@ -54,18 +65,18 @@ impl Cache {
     pub(crate) fn close(&'static self) {
         if let Some(owner) = self.owner() {
             owner.with(|local, _| local.forget_open());
-            owner.make_last();
+        }
+        while self.is_mine() {
             self.leave(0);
         }
-        if let Some(owner) = self.hold_unless_entered() {
+        self.briefly(|owner| {
             // Nobody may enter it again.
             self.shared.note_entered(0);
             owner.let_go_of(owner.with(Local::leave_behind));
             if owner.with(|local, _| local.is_cluttered()) {
                 self.shared.generations.raise();
             }
-            owner.exit();
-        }
+        });
     }
 }
 
@@ -108,45 +119,32 @@ impl Holder for Cache {
     /// Not while another thread is inside the scope. A plan's block goes too, if that is better than that the range grows.
     fn release_idle(&'static self, which: Idle, need: u64) -> u64 {
         let has_none = !matches!(which, Idle::All) && self.stats().idle_bytes == 0;
-        let Some(owner) = (if has_none { None } else { self.hold_unless_entered() }) else { return 0 };
-        let held = || self.shared.counters.get(Counter::HeldBytes);
-        let before = held();
-        owner.catch_up();
-        owner.take_deferred();
-        if owner.with(|local, _| local.may_release(which)) {
-            owner.release_lists();
+        if has_none {
+            return 0;
         }
-        if !self.keeps_plans(&owner, which) {
-            owner.release_plans(need, matches!(which, Idle::All));
-        }
-        let bytes = before.saturating_sub(held());
-        owner.note(Fact::GivenBack, u64::from(bytes > 0), bytes);
-        reclaim::count_release(bytes);
-        owner.exit();
-        bytes
+        self.give_back_briefly(|owner, _| {
+            if owner.with(|local, _| local.may_release(which)) {
+                owner.release_lists();
+            }
+            if !self.keeps_plans(owner, which) {
+                owner.release_plans(need, matches!(which, Idle::All));
+            }
+        })
     }
 
     /// What the records of the lists keep for themselves alone is left.
     fn release_some(&'static self, enough: u64) -> u64 {
-        let Some(owner) = self.hold_unless_entered() else { return 0 };
-        let before = self.shared.counters.get(Counter::HeldBytes);
-        let released = || before.saturating_sub(self.shared.counters.get(Counter::HeldBytes));
-        owner.catch_up();
-        owner.take_deferred();
-        owner.with(|local, _| local.may_release(Idle::All));
-        while released() < enough
-            && let Some(record) = owner.with(Local::take_oldest)
-        {
-            owner.release(record);
-        }
-        if released() == 0 {
-            owner.release_plans(u64::MAX, true);
-        }
-        let bytes = released();
-        owner.note(Fact::GivenBack, u64::from(bytes > 0), bytes);
-        reclaim::count_release(bytes);
-        owner.exit();
-        bytes
+        self.give_back_briefly(|owner, released| {
+            owner.with(|local, _| local.may_release(Idle::All));
+            while released() < enough
+                && let Some(record) = owner.with(Local::take_oldest)
+            {
+                owner.release(record);
+            }
+            if released() == 0 {
+                owner.release_plans(u64::MAX, true);
+            }
+        })
     }
 
     fn age(&self) -> Age {
@@ -172,10 +170,8 @@ impl Holder for Cache {
     /// Not while another thread is inside the scope.
     fn forget_holding(&'static self) -> bool {
         let held = || self.shared.counters.get(Counter::HeldBytes);
-        let Some(owner) = (if held() > 0 { None } else { self.hold_unless_entered() }) else { return false };
-        let is_over = owner.with(|local, _| held() == 0 && std::mem::take(&mut local.is_listed));
-        owner.exit();
-        is_over
+        let is_over = |owner: &Owner| owner.with(|local, _| held() == 0 && std::mem::take(&mut local.is_listed));
+        held() == 0 && self.briefly(is_over).unwrap_or(false)
     }
 
     fn held_bytes(&'static self) -> (u64, u64) {

@@ -3,14 +3,14 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 
 use super::meter::Meter;
 use super::unknown::UnknownWork;
 use super::virtual_memory::VirtualMemory;
-use super::{every, process, quota};
+use super::{process, quota};
 use crate::base::error::{Error, Result};
-use crate::base::sync::{Mutex, OnceLock};
+use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 
 /// What a range of the device is made of.
 #[derive(Debug, Default)]
@@ -51,6 +51,12 @@ pub struct Memory {
     host_side: OnceLock<Arc<Memory>>,
     /// Work of which nobody tells; `None` where every use is told.
     unknown_work: Option<Arc<dyn UnknownWork>>,
+}
+
+/// The memories that have a stream, in the order in which their first streams came.
+fn known() -> MutexGuard<'static, Vec<Weak<Memory>>> {
+    static KNOWN: Mutex<Vec<Weak<Memory>>> = Mutex::new(Vec::new());
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Without what is behind a lock, as it is written to where the program says.
@@ -135,7 +141,16 @@ impl Memory {
     /// The memories of all devices of the process, in the order in which their first streams came.
     #[doc(hidden)]
     pub fn every() -> Vec<Arc<Memory>> {
-        every::every()
+        known().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The device has a stream: it is one of [`every`](Memory::every) from now on.
+    pub(super) fn note_stream(self: &Arc<Self>) {
+        let mut known = known();
+        if !known.iter().any(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(self))) {
+            known.retain(|other| other.strong_count() > 0);
+            known.push(Arc::downgrade(self));
+        }
     }
 
     /// As it is, for a device that others may give work without a word.

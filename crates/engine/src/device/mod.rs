@@ -7,7 +7,6 @@
 
 mod backend;
 mod event;
-mod every;
 mod exit;
 mod host;
 mod mark;
@@ -37,7 +36,7 @@ pub use cuda::nvtx::NvtxRange;
 #[cfg(feature = "foreign")]
 pub use cuda::{Borrowed, Handle};
 #[cfg(feature = "cuda")]
-pub use cuda::{EventHandle, EventRef, GpuStream, OwnEvent, Peer, RawStream};
+pub use cuda::{EventHandle, EventRef, GpuStream, OwnEvent, Peer};
 pub use event::Event;
 pub use host::HostStream;
 pub use mark::Mark;

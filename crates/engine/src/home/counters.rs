@@ -5,7 +5,7 @@ use std::array::from_fn;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::returns::Returns;
-use crate::range::Taken;
+use crate::range::Obtained;
 
 /// What is counted. Totals only grow; all else is as of now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +159,7 @@ impl Counters {
     }
 
     /// Counts a block that was supplied, for which so much was taken from the device; whether it came straight from there.
-    pub(crate) fn allocated(&self, bytes: usize, taken: Taken, is_direct: bool) {
+    pub(crate) fn allocated(&self, bytes: usize, taken: Obtained, is_direct: bool) {
         self.add(Counter::Supplied, 1);
         self.accumulate(if is_direct { Counter::DirectBytes } else { Counter::RangedBytes }, bytes as u64);
         self.add(Counter::Direct, u64::from(is_direct));
@@ -263,7 +263,7 @@ impl Counters {
         self.subtract(Counter::HeldBytes, bytes as u64);
     }
 
-    fn took(&self, Taken { allocations, pieces }: Taken) {
+    fn took(&self, Obtained { allocations, pieces }: Obtained) {
         self.add(Counter::DeviceAllocations, allocations);
         self.add(Counter::MappedPieces, pieces);
     }
@@ -279,7 +279,7 @@ impl Counters {
     }
 
     /// Counts a plan's block, for which so much was taken from the device. What is needed beside it counts from now on.
-    pub(crate) fn installed(&self, bytes: u64, positions: u64, taken: Taken) {
+    pub(crate) fn installed(&self, bytes: u64, positions: u64, taken: Obtained) {
         self.took(taken);
         self.add(Counter::HeldBlocks, positions);
         self.add(Counter::HeldBytes, bytes);
@@ -303,7 +303,7 @@ impl Counters {
     }
 
     /// Counts more memory of a ring, for which so much was taken from the device.
-    pub(crate) fn ring_grew(&self, bytes: u64, taken: Taken) {
+    pub(crate) fn ring_grew(&self, bytes: u64, taken: Obtained) {
         self.took(taken);
         self.add(Counter::Misses, u64::from(taken.is_any()));
         [Counter::Supplied, Counter::Grown].into_iter().for_each(|count| self.add(count, 1));

@@ -29,12 +29,12 @@ impl Generations {
 
     /// Whether a block of this generation is an old one.
     pub(crate) fn is_old(&self, generation: Generation) -> bool {
-        generation < Generation::numbered(self.current.load(Relaxed))
+        generation < Generation(self.current.load(Relaxed))
     }
 
     #[inline]
     pub(crate) fn followed(&self) -> Generation {
-        Generation::numbered(self.followed.load(Relaxed))
+        Generation(self.followed.load(Relaxed))
     }
 
     /// Whether the owner has an invalidation to deal with, for a look now and then.

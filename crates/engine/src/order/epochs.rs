@@ -18,7 +18,7 @@ impl Epoch {
 
 /// What is known of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress<E> {
+pub(super) enum EpochState<E> {
     Complete,
     /// It has an event, which was not complete when it was looked at last.
     Closed(E),
@@ -48,10 +48,10 @@ impl<E> Epochs<E> {
 
     /// An epoch that is not there yet counts as open.
     #[inline]
-    pub(super) fn progress(&self, epoch: Epoch) -> Progress<&E> {
+    pub(super) fn progress(&self, epoch: Epoch) -> EpochState<&E> {
         match epoch.0.checked_sub(self.done + 1) {
-            None => Progress::Complete,
-            Some(place) => self.events.get(place as usize).map_or(Progress::Open, Progress::Closed),
+            None => EpochState::Complete,
+            Some(place) => self.events.get(place as usize).map_or(EpochState::Open, EpochState::Closed),
         }
     }
 
@@ -101,33 +101,33 @@ impl<E> Epochs<E> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Epoch, Epochs, Progress};
+    use super::{Epoch, EpochState, Epochs};
 
     #[test]
     fn epochs_close_and_complete_in_order() {
         let mut epochs = Epochs::default();
-        assert_eq!((epochs.open(), epochs.progress(Epoch(1))), (Epoch(1), Progress::Open));
+        assert_eq!((epochs.open(), epochs.progress(Epoch(1))), (Epoch(1), EpochState::Open));
         ('a'..='c').for_each(|event| epochs.close(event));
         assert_eq!(
             (epochs.open(), epochs.progress(Epoch(4)), epochs.progress(Epoch(9))),
-            (Epoch(4), Progress::Open, Progress::Open)
+            (Epoch(4), EpochState::Open, EpochState::Open)
         );
         assert_eq!(
             (epochs.progress(Epoch(0)), epochs.progress(Epoch(2))),
-            (Progress::Complete, Progress::Closed(&'b'))
+            (EpochState::Complete, EpochState::Closed(&'b'))
         );
         assert_eq!((epochs.oldest(), epochs.newest()), (Epoch(1), Epoch(3)));
 
         epochs.complete(Epoch(2));
         assert_eq!(
             (epochs.progress(Epoch(2)), epochs.progress(Epoch(3))),
-            (Progress::Complete, Progress::Closed(&'c'))
+            (EpochState::Complete, EpochState::Closed(&'c'))
         );
         assert_eq!((epochs.take_spare(), epochs.take_spare(), epochs.take_spare()), (Some('b'), Some('a'), None));
         epochs.complete(Epoch(1));
         assert_eq!((epochs.open(), epochs.oldest()), (Epoch(4), Epoch(3)));
         epochs.complete(Epoch(100));
-        assert_eq!((epochs.open(), epochs.progress(Epoch(4))), (Epoch(4), Progress::Open));
+        assert_eq!((epochs.open(), epochs.progress(Epoch(4))), (Epoch(4), EpochState::Open));
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
         let mut epochs = Epochs::default();
         epochs.close('a');
         epochs.finish();
-        assert_eq!((epochs.progress(Epoch(2)), epochs.progress(Epoch(3))), (Progress::Complete, Progress::Open));
+        assert_eq!((epochs.progress(Epoch(2)), epochs.progress(Epoch(3))), (EpochState::Complete, EpochState::Open));
         assert_eq!((epochs.open(), epochs.take_spare()), (Epoch(3), Some('a')));
         epochs.put_spare('a');
         epochs.retire();

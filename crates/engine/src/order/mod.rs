@@ -41,7 +41,7 @@ mod tests;
 
 pub(crate) use epochs::Epoch;
 #[cfg(test)]
-pub(crate) use streams::Place;
+pub(crate) use streams::Member;
 pub(crate) use streams::Streams;
 pub(crate) use tag::Tag;
-pub(crate) use unknown::{Due, Moment, Unknown};
+pub(crate) use unknown::{Due, FreeMoment, Unknown};

@@ -7,12 +7,12 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 
-use super::epochs::{Epoch, Epochs, Progress};
+use super::epochs::{Epoch, EpochState, Epochs};
 use crate::base::error::Result;
 use crate::device::{Backend, Event, Meter, Stream};
 
 #[derive(Debug, Default)]
-pub(super) struct Slot {
+pub(super) struct StreamSlot {
     pub(super) id: u64,
     /// The queue that the stream's work goes through.
     pub(super) queue: u64,
@@ -41,7 +41,7 @@ pub(super) struct Slot {
     pub(super) asked: u64,
 }
 
-impl Slot {
+impl StreamSlot {
     /// Takes a stream in. It has waited for nobody, other than the one before.
     pub(super) fn begin(&mut self, stream: &Stream) {
         (self.id, self.queue) = (stream.id(), stream.queue());
@@ -140,16 +140,16 @@ impl Slot {
     }
 
     pub(super) fn is_complete(&self, epoch: Epoch) -> bool {
-        matches!(self.epochs.progress(epoch), Progress::Complete)
+        matches!(self.epochs.progress(epoch), EpochState::Complete)
     }
 
     pub(super) fn is_open(&self, epoch: Epoch) -> bool {
-        matches!(self.epochs.progress(epoch), Progress::Open)
+        matches!(self.epochs.progress(epoch), EpochState::Open)
     }
 
     /// Asks whether a closed epoch is complete, and remembers it.
     pub(super) fn ask(&mut self, epoch: Epoch, meter: &Meter) -> Result<bool> {
-        let Progress::Closed(event) = self.epochs.progress(epoch) else { return Ok(false) };
+        let EpochState::Closed(event) = self.epochs.progress(epoch) else { return Ok(false) };
         meter.queried();
         let is_complete = event.is_complete()?;
         if is_complete {
@@ -166,8 +166,8 @@ impl Slot {
         // One that is not there yet is taken for the one that was open.
         let epoch = epoch.min(self.epochs.newest());
         Ok(match self.epochs.progress(epoch) {
-            Progress::Closed(event) => Some((epoch, &**event)),
-            Progress::Complete | Progress::Open => None,
+            EpochState::Closed(event) => Some((epoch, &**event)),
+            EpochState::Complete | EpochState::Open => None,
         })
     }
 
@@ -226,7 +226,7 @@ impl Slot {
         self.ask(self.used, meter)
     }
 
-    /// As [`look`](Slot::look), where the calling thread may record events; ends the open epoch only once those before are
+    /// As [`look`](StreamSlot::look), where the calling thread may record events; ends the open epoch only once those before are
     /// complete, so that few events are recorded however often it is called.
     pub(super) fn glance(&mut self, meter: &Meter) -> Result<()> {
         if self.is_complete(self.used) || self.is_reserved || self.is_capturing() {

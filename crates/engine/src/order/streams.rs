@@ -5,16 +5,16 @@
 use std::sync::Arc;
 
 use super::epochs::Epoch;
-use super::slot::Slot;
+use super::slot::StreamSlot;
 use super::tag::{Tag, Users};
-use super::unknown::{Moment, Unknown};
+use super::unknown::{FreeMoment, Unknown};
 use crate::base::error::{Error, Result};
 use crate::device::{Backend, Meter, Stream};
 
 /// The streams that share a range, and what each of them has waited for.
 #[derive(Debug)]
 pub(crate) struct Streams {
-    slots: Vec<Slot>,
+    slots: Vec<StreamSlot>,
     /// How often memory was freed.
     frees: u64,
     /// How often a thread came for memory.
@@ -28,36 +28,13 @@ pub(crate) struct Streams {
 
 /// A stream among those that share memory, until another one is attended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(usize);
+pub(crate) struct Member(usize);
 
-impl Place {
+impl Member {
     /// Whether the stream freed memory of this tag itself, and no other one uses it.
     #[inline]
     pub(crate) fn owns(self, tag: Tag) -> bool {
         matches!(tag.users(), Users::One(slot, _) if slot == self.0)
-    }
-}
-
-/// What brings a stream behind an epoch of another one that is not known to be complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Means {
-    /// A query of the epoch's event, if it has one, or else a wait.
-    QueryOrWait,
-    /// A wait alone, for an event that was recorded before the other stream's capture began: a captured stream is not queried.
-    Wait,
-    /// None: the one that waits is captured and can wait for nothing outside, or the event would become a part of the other's
-    /// graph.
-    Refused,
-}
-
-impl Means {
-    fn of(leader: &Slot, follower: &Slot, epoch: Epoch) -> Means {
-        match (leader.is_capturing(), follower.is_capturing()) {
-            (_, true) => Means::Refused,
-            (true, false) if leader.is_open(epoch) => Means::Refused,
-            (true, false) => Means::Wait,
-            (false, false) => Means::QueryOrWait,
-        }
     }
 }
 
@@ -101,7 +78,7 @@ impl Streams {
         }
     }
 
-    fn claim_of(&mut self, me: Place, slot: usize, epoch: Epoch) -> Result<()> {
+    fn claim_of(&mut self, me: Member, slot: usize, epoch: Epoch) -> Result<()> {
         let owner = &self.slots[slot];
         if owner.is_reserved && slot != me.0 {
             return Err(Error::unavailable(
@@ -117,7 +94,7 @@ impl Streams {
     ///
     /// # Errors
     /// A failure of the device.
-    pub(crate) fn claim_all(&mut self, me: Place) -> Result<()> {
+    pub(crate) fn claim_all(&mut self, me: Member) -> Result<()> {
         for slot in 0..self.slots.len() {
             match self.claim_of(me, slot, self.slots[slot].freed) {
                 // Its memory may not be used then, and what the others freed may.
@@ -139,7 +116,7 @@ impl Streams {
     /// Whether a stream may use memory of this tag at once, as far as is known: nobody does any more, or it comes behind
     /// whoever does.
     #[inline]
-    pub(crate) fn may_use(&self, me: Place, tag: Tag) -> bool {
+    pub(crate) fn may_use(&self, me: Member, tag: Tag) -> bool {
         match tag.users() {
             Users::Nobody => true,
             Users::One(slot, epoch) => self.is_behind(me, slot, epoch),
@@ -153,7 +130,7 @@ impl Streams {
     /// # Errors
     /// What the work met.
     #[inline]
-    pub(crate) fn may_use_now(&mut self, me: Place, tag: Tag) -> Result<bool> {
+    pub(crate) fn may_use_now(&mut self, me: Member, tag: Tag) -> Result<bool> {
         Ok(self.may_use(me, tag) || self.glance(tag)? && self.may_use(me, tag))
     }
 
@@ -176,7 +153,7 @@ impl Streams {
         Ok(any)
     }
 
-    fn is_behind(&self, me: Place, slot: usize, epoch: Epoch) -> bool {
+    fn is_behind(&self, me: Member, slot: usize, epoch: Epoch) -> bool {
         let owner = &self.slots[slot];
         let mine = &self.slots[me.0];
         // What the same queue does next comes behind.
@@ -209,19 +186,19 @@ impl Streams {
 
     /// The calling thread works on `stream`: ends its open epoch if another one asked for that.
     #[inline]
-    pub(crate) fn attend(&mut self, stream: &Stream) -> Place {
+    pub(crate) fn attend(&mut self, stream: &Stream) -> Member {
         self.visits += 1;
         let place = self.slot(stream);
         self.slots[place].attend();
         if self.slots[place].take_wish() {
             self.end_epochs(place);
         }
-        Place(place)
+        Member(place)
     }
 
     /// Ends the epoch of `stream` now: what is put on it later is none that others wait for with what is there.
     pub(crate) fn seal(&mut self, stream: &Stream) {
-        let Place(place) = self.attend(stream);
+        let Member(place) = self.attend(stream);
         self.end_epochs(place);
     }
 
@@ -254,7 +231,7 @@ impl Streams {
     }
 
     /// What was freed at this moment or before is used by no work of which nobody tells.
-    pub(crate) fn settled(&self) -> Moment {
+    pub(crate) fn settled(&self) -> FreeMoment {
         self.unknown.settled()
     }
 
@@ -265,7 +242,7 @@ impl Streams {
 
     /// What is pending was waited for in vain, as for a stream that waits for the host: nobody does again until it is done.
     pub(crate) fn give_up(&mut self) {
-        self.slots.iter_mut().for_each(Slot::give_up);
+        self.slots.iter_mut().for_each(StreamSlot::give_up);
         self.unknown.give_up();
     }
 
@@ -277,7 +254,7 @@ impl Streams {
 
     /// What is pending was not done in a moment.
     pub(crate) fn were_slow(&mut self) {
-        self.slots.iter_mut().for_each(Slot::was_slow);
+        self.slots.iter_mut().for_each(StreamSlot::was_slow);
     }
 
     /// Whether some stream's work uses free memory, as far as is known, whose end can be asked for.
@@ -320,11 +297,15 @@ impl Streams {
         if is_behind || leader.is_complete(epoch) {
             return Ok(());
         }
-        match Means::of(leader, follower, epoch) {
-            Means::Refused => return Err(captured()),
-            Means::Wait => {}
+        match (leader.is_capturing(), follower.is_capturing()) {
+            // It can wait for nothing outside.
+            (_, true) => return Err(captured()),
+            // The event would become a part of the leader's graph.
+            (true, false) if leader.is_open(epoch) => return Err(captured()),
+            // The event was recorded before the capture began. A captured stream is not queried.
+            (true, false) => {}
             // What is complete by that has no event to wait for any more.
-            Means::QueryOrWait => {
+            (false, false) => {
                 leader.ask(epoch, &self.meter)?;
             }
         }
@@ -348,7 +329,7 @@ impl Streams {
         self.retire();
         let place = self.slots.iter().position(|slot| slot.stream.is_none()).unwrap_or(self.slots.len());
         if place == self.slots.len() {
-            self.slots.push(Slot::default());
+            self.slots.push(StreamSlot::default());
         }
         self.slots[place].begin(stream);
         place

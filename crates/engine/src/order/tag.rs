@@ -2,14 +2,14 @@
 //! knows; and when it was freed, for work of which nobody tells.
 
 use super::epochs::Epoch;
-use super::unknown::Moment;
+use super::unknown::FreeMoment;
 
 /// Who may still use a stretch of free memory, and when it was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
     /// A slot in the upper bits and an epoch in the lower ones, so that of one slot the later epoch is the larger number.
     users: u64,
-    freed: Moment,
+    freed: FreeMoment,
 }
 
 /// What a tag says.
@@ -31,18 +31,18 @@ const SEVERAL: u64 = u64::MAX - 1;
 
 impl Tag {
     /// No work uses it, nor ever did.
-    pub(crate) const NOBODY: Tag = Tag { users: NOBODY, freed: Moment::FIRST };
+    pub(crate) const NOBODY: Tag = Tag { users: NOBODY, freed: FreeMoment::FIRST };
 
     /// What the stream in `slot` used in `epoch`. Numbers that are too large for a tag are of several, which is safe.
     #[inline]
     pub(super) fn new(slot: usize, epoch: Epoch) -> Tag {
         let fits = (slot as u64) < (1 << (64 - EPOCH_BITS)) - 1 && epoch.0 < 1 << EPOCH_BITS;
-        Tag { users: if fits { (slot as u64) << EPOCH_BITS | epoch.0 } else { SEVERAL }, freed: Moment::FIRST }
+        Tag { users: if fits { (slot as u64) << EPOCH_BITS | epoch.0 } else { SEVERAL }, freed: FreeMoment::FIRST }
     }
 
     /// The same, of memory that is freed at this moment.
     #[inline]
-    pub(super) fn at(self, freed: Moment) -> Tag {
+    pub(super) fn at(self, freed: FreeMoment) -> Tag {
         Tag { freed, ..self }
     }
 
@@ -68,7 +68,7 @@ impl Tag {
 
     /// When the memory was freed, or the part of it that was freed last.
     #[inline]
-    pub(crate) fn freed(self) -> Moment {
+    pub(crate) fn freed(self) -> FreeMoment {
         self.freed
     }
 
@@ -87,12 +87,12 @@ impl Tag {
 
 #[cfg(test)]
 mod tests {
-    use super::{EPOCH_BITS, Epoch, Moment, SEVERAL, Tag, Users};
+    use super::{EPOCH_BITS, Epoch, FreeMoment, SEVERAL, Tag, Users};
 
     #[test]
     fn merged_tags_forget_nobody() {
         let (a, later, b) = (Tag::new(0, Epoch(1)), Tag::new(0, Epoch(2)), Tag::new(1, Epoch(1)));
-        let several = Tag { users: SEVERAL, freed: Moment::FIRST };
+        let several = Tag { users: SEVERAL, freed: FreeMoment::FIRST };
         assert_eq!(Tag::NOBODY.merge(a), Some(a));
         assert_eq!(a.merge(Tag::NOBODY), Some(a));
         assert_eq!(a.merge(a), Some(a));
@@ -107,11 +107,11 @@ mod tests {
 
     #[test]
     fn merged_tags_were_freed_when_the_last_part_was() {
-        let (first, last) = (Tag::NOBODY, Tag::new(0, Epoch(1)).at(Moment::LAST));
+        let (first, last) = (Tag::NOBODY, Tag::new(0, Epoch(1)).at(FreeMoment::LAST));
         assert_eq!(first.merge(last), Some(last));
-        assert_eq!(last.merge(Tag::new(0, Epoch(2))).map(Tag::freed), Some(Moment::LAST));
+        assert_eq!(last.merge(Tag::new(0, Epoch(2))).map(Tag::freed), Some(FreeMoment::LAST));
         let idle = last.without_users();
-        assert!(idle.has_no_users() && idle.freed() == Moment::LAST && !last.has_no_users());
+        assert!(idle.has_no_users() && idle.freed() == FreeMoment::LAST && !last.has_no_users());
     }
 
     #[test]

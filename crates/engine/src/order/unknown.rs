@@ -13,24 +13,24 @@ use crate::device::{IsDone, UnknownWork};
 
 /// A time between two marks, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(u64);
+pub(crate) struct FreeMoment(u64);
 
-impl Moment {
+impl FreeMoment {
     /// Before all marks: when memory was mapped that nobody has used.
-    pub(crate) const FIRST: Moment = Moment(0);
+    pub(crate) const FIRST: FreeMoment = FreeMoment(0);
     /// After all marks.
-    pub(crate) const LAST: Moment = Moment(u64::MAX);
+    pub(crate) const LAST: FreeMoment = FreeMoment(u64::MAX);
 }
 
 /// The marks in a device's work.
 pub(crate) struct Unknown {
     /// `None` on devices where every use is told.
     work: Option<Arc<dyn UnknownWork>>,
-    now: Moment,
+    now: FreeMoment,
     /// No unknown work uses what was freed at this moment or before.
-    settled: Moment,
+    settled: FreeMoment,
     /// Those that were not reached when they were asked last.
-    marks: Vec<(Moment, IsDone)>,
+    marks: Vec<(FreeMoment, IsDone)>,
     /// Whether they were waited for in vain.
     are_slow: bool,
 }
@@ -42,7 +42,7 @@ pub(crate) enum Due {
     /// A mark has to be reached.
     Wait,
     /// A mark is to be put, without a lock.
-    Mark(Arc<dyn UnknownWork>, Moment),
+    Mark(Arc<dyn UnknownWork>, FreeMoment),
     /// Marks were waited for in vain, and are not reached yet. Nobody waits for them again.
     GiveUp,
 }
@@ -50,19 +50,19 @@ pub(crate) enum Due {
 impl Unknown {
     /// For a device and the work that it may be given without a word.
     pub(crate) fn of(work: Option<Arc<dyn UnknownWork>>) -> Unknown {
-        Unknown { work, now: Moment(1), settled: Moment::FIRST, marks: Vec::new(), are_slow: false }
+        Unknown { work, now: FreeMoment(1), settled: FreeMoment::FIRST, marks: Vec::new(), are_slow: false }
     }
 
     /// The moment that is now.
     #[inline]
-    pub(crate) fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> FreeMoment {
         self.now
     }
 
     /// No unknown work uses what was freed at this moment or before.
-    pub(crate) fn settled(&self) -> Moment {
+    pub(crate) fn settled(&self) -> FreeMoment {
         let is_possible = self.work.as_ref().is_some_and(|work| work.is_possible());
-        if is_possible { self.settled } else { Moment::LAST }
+        if is_possible { self.settled } else { FreeMoment::LAST }
     }
 
     /// Asks which marks were reached, and waits for none.
@@ -85,7 +85,7 @@ impl Unknown {
     ///
     /// # Errors
     /// What the work met.
-    pub(crate) fn due(&mut self, moment: Moment) -> Result<Due> {
+    pub(crate) fn due(&mut self, moment: FreeMoment) -> Result<Due> {
         self.look()?;
         let Some(work) = self.work.clone().filter(|_| self.settled() < moment) else { return Ok(Due::Nothing) };
         if self.are_slow {
@@ -95,12 +95,12 @@ impl Unknown {
             return Ok(Due::Wait);
         }
         let marked = self.now;
-        self.now = Moment(self.now.0 + 1);
+        self.now = FreeMoment(self.now.0 + 1);
         Ok(Due::Mark(work, marked))
     }
 
     /// A mark was put that was due.
-    pub(crate) fn marked(&mut self, moment: Moment, is_reached: IsDone) {
+    pub(crate) fn marked(&mut self, moment: FreeMoment, is_reached: IsDone) {
         self.marks.push((moment, is_reached));
     }
 
@@ -157,7 +157,7 @@ mod tests {
     }
 
     /// Puts the mark that is due.
-    fn mark(unknown: &mut Unknown, moment: Moment) {
+    fn mark(unknown: &mut Unknown, moment: FreeMoment) {
         let Ok(Due::Mark(work, marked)) = unknown.due(moment) else { panic!("no mark is due") };
         unknown.marked(marked, work.mark().unwrap().unwrap());
     }
@@ -181,7 +181,7 @@ mod tests {
         let (device, mut unknown) = device();
         device.is_possible.store(false, SeqCst);
         assert!(matches!(unknown.due(unknown.now()), Ok(Due::Nothing)));
-        assert_eq!((unknown.settled(), Unknown::of(None).settled()), (Moment::LAST, Moment::LAST));
+        assert_eq!((unknown.settled(), Unknown::of(None).settled()), (FreeMoment::LAST, FreeMoment::LAST));
     }
 
     #[test]

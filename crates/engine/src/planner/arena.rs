@@ -2,15 +2,14 @@
 
 use hashbrown::HashMap;
 
-use super::backoff::{Backoff, Pace};
+use super::backoff::{Backoff, Pace, Refused};
 use super::effects::Vacated;
-use super::refused::Refused;
 use super::{NO_STREAM, Planner};
 use crate::device::Stream;
 use crate::home::Shared;
 use crate::pressure::lease::{Leased, Piece};
 use crate::pressure::transit::Transit;
-use crate::range::{self, Carved, Taken};
+use crate::range::{self, Carved, Obtained};
 use crate::record::{ArenaId, Door, DropPath, Generation, Record};
 
 /// The block in which the plans lie.
@@ -24,7 +23,7 @@ pub(super) struct Arena {
 #[derive(Default)]
 pub(super) struct Escaped {
     /// By arena and position: its memory, and its generation.
-    places: HashMap<(ArenaId, u32), (range::Block, Generation)>,
+    places: HashMap<(ArenaId, u32), (range::RangeBlock, Generation)>,
     /// Waits before what outlived its entry is taken out of an arena again: that costs the arena, and a layout.
     waits: Backoff,
 }
@@ -33,10 +32,6 @@ impl Escaped {
     /// Whether what is in the way may be taken out in this entry; if so, it is.
     pub(super) fn may_go(&mut self, entry: u64) -> bool {
         self.waits.try_now(entry, Pace::DOUBLING)
-    }
-
-    pub(super) fn forget_waits(&mut self) {
-        self.waits = Backoff::default();
     }
 }
 
@@ -49,10 +44,10 @@ impl Planner {
         shared: &Shared,
         found: Option<Carved>,
         bytes: u64,
-    ) -> Option<range::Block> {
+    ) -> Option<range::RangeBlock> {
         let (block, base, taken) = match found {
             Some(Carved { block, address, taken, .. }) => (Some(block), address, taken),
-            None => (None, 0, Taken::default()),
+            None => (None, 0, Obtained::default()),
         };
         let Some(stream) = self.plans.stream().filter(|_| self.plans.bytes() == bytes).cloned() else {
             return block;
@@ -104,7 +99,7 @@ impl Planner {
     }
 
     /// The memory of what was live in an arena that was vacated, by position.
-    pub(crate) fn note_escaped(&mut self, shared: &Shared, arena: ArenaId, places: Vec<(u32, range::Block)>) {
+    pub(crate) fn note_escaped(&mut self, shared: &Shared, arena: ArenaId, places: Vec<(u32, range::RangeBlock)>) {
         let generation = shared.generation();
         let own = |(position, block)| ((arena, position), (block, generation));
         self.escaped.places.extend(places.into_iter().map(own));
@@ -132,8 +127,8 @@ impl Planner {
     pub(crate) fn forget(&mut self, shared: &Shared) {
         self.forget_plans(shared);
         self.effects.streams.extend(self.learning.forget());
-        self.escaped.forget_waits();
-        self.footprint.forget_waits();
+        self.escaped.waits = Backoff::default();
+        self.footprint.moving = Backoff::default();
         self.carry.forget_waits();
         self.refused = None;
     }

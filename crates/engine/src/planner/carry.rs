@@ -4,41 +4,38 @@
 //! comes and goes. It begins small, and grows by what is missing while the arrays of before, which lie elsewhere, are dropped.
 //! While nothing in it is alive others may take it away, as an arena ([`lease`](crate::pressure::lease)).
 
-mod shortening;
 mod size;
 mod worth;
 
-use super::Planner;
 use super::backoff::Backoff;
+use super::{Planner, Resolved};
 use crate::device::Stream;
 use crate::home::Shared;
-use crate::record::{ArenaId, DropPath, Record, Request, Stack};
+use crate::record::{ArenaId, DropPath, Record, RecordStack, Request};
 use gpucache_plan::entries::{Envelope, Ring, Turns};
-use shortening::Shortening;
-pub(crate) use size::Growth;
-use size::{LOOK_IN, PATIENCE};
-use worth::Worth;
+use size::PATIENCE;
+pub(crate) use size::RingGrowth;
+use worth::{Shortening, Worth};
 
 /// The ring of a scope's plans.
+#[derive(Default)]
 pub(super) struct Carry {
     /// What [`take_back`](Planner::take_back) goes by: nobody's while there is no ring.
     pub(super) path: DropPath,
     /// So many bytes may be in use in the arena before it has to be noted how much is, with what is in use in the ring now. Far
     /// below 0 where that is not known.
     slack: i64,
-    records: Stack,
+    records: RecordStack,
     ring: Ring,
     /// Names the ring among all arenas.
     id: Option<ArenaId>,
-    /// What a request lacks that was not served.
-    wanted: Option<u64>,
     /// Waits before more memory is asked for again.
     waits: Backoff,
     /// Entries since what the plans carry is known.
     entries: u32,
-    /// The most bytes in use at the end of an entry since that was looked at, and entries until it is.
+    /// The most bytes in use at the end of an entry since that was looked at, and entries since then.
     lately: u64,
-    look_in: u32,
+    lately_entries: u32,
     /// What it had served when this entry began.
     served_before: u64,
     shortening: Shortening,
@@ -55,27 +52,6 @@ pub(super) struct CarryPlan {
     /// As far as the ring grows before it begins anew; 0 if that is not known.
     pub(super) target: u64,
     pub(super) turns: Turns,
-}
-
-impl Default for Carry {
-    fn default() -> Carry {
-        Carry {
-            path: DropPath::NOBODYS,
-            slack: UNKNOWN,
-            records: Stack::default(),
-            ring: Ring::default(),
-            id: None,
-            wanted: None,
-            waits: Backoff::default(),
-            entries: 0,
-            lately: 0,
-            look_in: LOOK_IN,
-            served_before: 0,
-            shortening: Shortening::default(),
-            worth: Worth::default(),
-            plan: CarryPlan::default(),
-        }
-    }
 }
 
 /// No request fits, whatever comes back.
@@ -101,12 +77,6 @@ impl Carry {
         self.ring.begin();
         self.served_before = self.ring.served();
         self.path = self.id.filter(|_| !is_noted).map_or(DropPath::NOBODYS, DropPath::of_arena);
-    }
-
-    /// Another request comes.
-    #[inline]
-    pub(super) fn forget_wanted(&mut self) {
-        self.wanted = None;
     }
 
     /// Another entry goes by the plan.
@@ -144,7 +114,7 @@ impl Carry {
     }
 
     pub(super) fn forget_waits(&mut self) {
-        self.worth.forget_waits();
+        self.worth = Worth::default();
     }
 
     pub(super) fn is_there(&self) -> bool {
@@ -166,7 +136,7 @@ impl Carry {
     }
 
     /// All records that wait for their next use. They are the caller's to drop.
-    pub(super) fn take_records(&mut self) -> Stack {
+    pub(super) fn take_records(&mut self) -> RecordStack {
         std::mem::take(&mut self.records)
     }
 }
@@ -222,28 +192,26 @@ impl Planner {
         Some(record)
     }
 
-    /// Serves a request whose position was stepped over from the ring. If that has no room, `None`: it may grow then
-    /// ([`wanted_growth`](Planner::wanted_growth)), and be asked again.
-    pub(crate) fn carry(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
+    /// Serves a request whose position was stepped over from the ring.
+    pub(crate) fn carry(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Resolved {
         let bytes = request.bytes as u64;
         let served = self.carry.ring.serve_anywhere(bytes);
         let Some((id, (slot, address))) = self.carry.id.zip(served) else {
-            self.carry.wanted = Some(bytes);
-            return None;
+            return if self.carry.entries > PATIENCE { Resolved::RingIsShort } else { Resolved::Nothing };
         };
         let before = shared.ring.live();
         let live = before + bytes;
         if !shared.ring.insist(before, live) {
             self.carry.ring.take_back(slot);
             self.lose_ring(shared);
-            return None;
+            return Resolved::Nothing;
         }
         let mut record = self.carry.records.pop().unwrap_or_else(|| Record::of_arena(stream, self.hot.door, id));
         record.serve_position(request.bytes, address, slot);
         record.shape.assign(request.dims);
         self.note_use(shared);
         self.note(shared, &mut record, request);
-        Some(record)
+        Resolved::Record(record)
     }
 
     /// Takes back what the ring served.
@@ -259,11 +227,5 @@ impl Planner {
     /// Whether the record is one that the ring served.
     pub(super) fn is_carried(&self, record: &Record) -> bool {
         record.arena().is_some_and(|arena| Some(arena) == self.carry.id)
-    }
-
-    /// Whether the ring had no room for the request that was asked for last.
-    #[inline]
-    pub(crate) fn wants_growth(&self) -> bool {
-        self.carry.wanted.is_some() && self.carry.entries > PATIENCE
     }
 }

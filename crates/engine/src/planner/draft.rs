@@ -8,10 +8,12 @@ use gpucache_plan::{Buffer, Layout, Solver, check};
 /// A layout that was proved to hold, of buffers that an envelope needs.
 #[derive(Debug)]
 pub(super) struct Draft {
-    buffers: Vec<Buffer>,
-    layout: Layout,
-    positions: u64,
-    bound: u64,
+    pub(super) buffers: Vec<Buffer>,
+    pub(super) layout: Layout,
+    /// Buffers that have a place.
+    pub(super) positions: u64,
+    /// No layout is lower.
+    pub(super) bound: u64,
     /// `None` once nothing lower is possible, or was not found for long.
     solver: Option<Box<Solver>>,
     slices: u32,
@@ -75,28 +77,5 @@ impl Draft {
     /// Whether a lower layout may be found.
     pub(super) fn is_open(&self) -> bool {
         self.solver.is_some()
-    }
-
-    pub(super) fn buffers(&self) -> &[Buffer] {
-        &self.buffers
-    }
-
-    pub(super) fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    /// Buffers that have a place.
-    pub(super) fn positions(&self) -> u64 {
-        self.positions
-    }
-
-    /// Bytes of the block that holds the layout.
-    pub(super) fn height(&self) -> u64 {
-        self.layout.height
-    }
-
-    /// No layout is lower.
-    pub(super) fn bound(&self) -> u64 {
-        self.bound
     }
 }

@@ -7,17 +7,17 @@ use crate::device::Stream;
 use crate::home::{Deviations, Sample};
 use crate::pressure::lease::Leased;
 use crate::pressure::transit::Transit;
-use crate::record::{ArenaId, Stack};
+use crate::record::{ArenaId, RecordStack};
 use gpucache_plan::entries::Evicted;
 use smallvec::SmallVec;
 
-use super::refused::Refused;
+use super::backoff::Refused;
 
 /// What is to be done before an entry begins.
 pub(crate) enum Begin {
     Ready,
-    /// Planning is over.
-    Clear(Box<Effects>),
+    /// Planning is over, which has effects.
+    Clear,
     /// An arena of so many bytes on this stream is to be found.
     Install {
         bytes: u64,
@@ -35,10 +35,11 @@ pub(crate) struct Effects {
     /// What is behind so many bytes of the ring goes back to the range.
     pub(crate) shorten: Option<u64>,
     /// To be dropped.
-    pub(crate) records: Vec<Stack>,
+    pub(crate) records: Vec<RecordStack>,
     /// To be dropped after all else.
     pub(crate) streams: Vec<Stream>,
-    pub(crate) may_trim: Option<Trim>,
+    /// The range of this stream may hold more than is needed from now on; with what it had freed at the last look.
+    pub(crate) may_trim: Option<(Stream, Option<u64>)>,
     /// What a subscriber of `tracing` is to be told; nothing where there is none.
     #[cfg(feature = "tracing")]
     pub(crate) news: Vec<News>,
@@ -79,13 +80,6 @@ pub(crate) enum News {
     /// The entry went another way than its plan. The sample is the first allocation that was not as expected; there is none
     /// where allocations are missing alone.
     Deviated { seen: Deviations, first: Option<Sample> },
-}
-
-/// A look at the range of this stream, which may hold more than is needed from now on.
-pub(crate) struct Trim {
-    pub(crate) stream: Stream,
-    /// What the range had freed at the last look.
-    pub(crate) last: Option<u64>,
 }
 
 /// An arena or a ring that goes back to the range, but for what is live in it.

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use super::Planner;
 use super::backoff::{Backoff, Pace};
 use super::curiosity::Curiosity;
+use super::effects::Effects;
 #[cfg(feature = "tracing")]
 use super::effects::News;
-use super::effects::{Effects, Trim};
 use super::fate::{Course, Fate, Findings};
 use super::footprint::Footprint;
 use super::learner::Learner;
@@ -41,7 +41,7 @@ impl Learning {
     /// Begins an entry, which is recorded if there are no plans, or something that deviates from them may recur.
     pub(super) fn begin(&mut self, has_no_plans: bool) {
         self.learner.begin(has_no_plans || self.curiosity.is_due());
-        self.is_recording = self.learner.is_recording();
+        self.is_recording = self.learner.is_recording;
         self.notes = self.is_recording || self.is_watching;
     }
 
@@ -162,7 +162,7 @@ impl Planner {
     /// What the recorded entry teaches: the plan that it went by, or a new one, and which of its sizes grow.
     fn learn_order(&mut self, shared: &Shared) -> Option<usize> {
         let plan = self.learn_plan(shared)?;
-        self.plans.note_growth(plan, self.learning.learner.growth());
+        self.plans.note_growth(plan, &self.learning.learner.growth);
         Some(plan)
     }
 
@@ -254,7 +254,7 @@ impl Planner {
             && let Some(draft) = self.plans.last_draft()
         {
             let allocations = self.learning.learner.recorded().map(|log| u64::from(log.len()));
-            let (positions, bytes, bound_bytes) = (draft.positions(), draft.height(), draft.bound());
+            let (positions, bytes, bound_bytes) = (draft.positions, draft.layout.height, draft.bound);
             self.effects.news.push(News::LaidOut { positions, bytes, bound_bytes, allocations });
         }
     }
@@ -265,7 +265,7 @@ impl Planner {
         if (is_enough || self.trimming.has_spare()) && self.trimming.is_due() {
             let last = self.trimming.frees;
             let stream = self.plans.stream().or(self.learning.stream.as_ref());
-            self.effects.may_trim = stream.cloned().map(|stream| Trim { stream, last });
+            self.effects.may_trim = stream.cloned().map(|stream| (stream, last));
         }
     }
 

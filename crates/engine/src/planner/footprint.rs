@@ -3,7 +3,6 @@
 
 use super::Planner;
 use super::backoff::{Backoff, Pace};
-use super::fate::BESIDE;
 use crate::base::amounts::total;
 use crate::home::{Counter, Shared};
 
@@ -20,7 +19,7 @@ pub(super) struct Footprint {
     /// Whether there ever was an arena.
     pub(super) has_planned: bool,
     /// Waits before pages move again for an entry without a plan.
-    moving: Backoff,
+    pub(super) moving: Backoff,
 }
 
 /// When the range is looked at, which may hold more than is needed.
@@ -42,13 +41,9 @@ pub(super) struct Trimming {
     taken: u64,
 }
 
-/// So few allocations beside the plan say nothing of it.
-const TOO_FEW: u64 = 8;
-/// In an entry that goes by its plan the range may grow by this share of the arena before the arena itself is used: little
+/// In an entry the range may grow by this share of the arena before the arena itself is used: little
 /// against the tenth that a range reserves beyond what is alive, and enough for the odd array.
 const GROWTH: u64 = 64;
-/// In an entry that does not, the range may grow by less: the arena serves it badly, and what it holds is missing elsewhere.
-const GROWTH_OFF: u64 = 512;
 /// In an entry that goes by its plan throughout, the arena stays as long as it and what is in use beside it are at most this share
 /// more than was ever in use at once: the range would have to grow all the same.
 const KNOWN: u64 = 32;
@@ -98,10 +93,6 @@ impl Footprint {
     /// How many bytes a plan may be larger than it need be by now, so that sizes which grow find their places in entries to come.
     pub(super) fn ahead(shared: &Shared) -> u64 {
         shared.counters.get(Counter::Demand) / AHEAD + LITTLE
-    }
-
-    pub(super) fn forget_waits(&mut self) {
-        self.moving = Backoff::default();
     }
 }
 
@@ -167,9 +158,7 @@ impl Planner {
         if (beside == 0 || self.plans.grows()) && self.is_enough(shared, arena.bytes, bytes) {
             return false;
         }
-        let is_off = beside >= TOO_FEW
-            && beside * BESIDE > self.hot.cursor.served() + self.carry.served() - self.entry.served_before;
-        self.entry.grown > arena.bytes / if is_off { GROWTH_OFF } else { GROWTH }
+        self.entry.grown > arena.bytes / GROWTH
     }
 
     /// Whether the arena and what is in use beside it, with `bytes` more, are hardly more than was ever in use at once, but for places of

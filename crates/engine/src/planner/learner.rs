@@ -11,12 +11,12 @@ use gpucache_plan::entries::{Envelope, Growth, Log, Scratch};
 /// What was recorded, and what it led to.
 #[derive(Debug, Default)]
 pub(super) struct Learner {
-    log: Log,
+    pub(super) log: Log,
     /// Entries that no other one resembles yet, the latest last.
     candidates: VecDeque<Log>,
     /// What grew in the entries that were recorded last.
-    growth: Growth,
-    is_recording: bool,
+    pub(super) growth: Growth,
+    pub(super) is_recording: bool,
     /// Allocations of the entry before, if that was recorded.
     before: Option<u32>,
     /// Recordings in vain since the last pause.
@@ -45,18 +45,8 @@ impl Learner {
         }
     }
 
-    #[inline]
-    pub(super) fn is_recording(&self) -> bool {
-        self.is_recording
-    }
-
     pub(super) fn has_stopped(&self) -> bool {
         !self.pauses.is_over(self.entry)
-    }
-
-    #[inline]
-    pub(super) fn log_mut(&mut self) -> &mut Log {
-        &mut self.log
     }
 
     /// An entry went by its plan: what was in vain counts less.
@@ -76,10 +66,6 @@ impl Learner {
         if self.before.is_some() {
             self.growth.observe(&self.log);
         }
-    }
-
-    pub(super) fn growth(&self) -> &Growth {
-        &self.growth
     }
 
     /// The latest entry that no other one resembles yet.
@@ -133,8 +119,8 @@ mod tests {
         learner.begin(true);
         if learner.is_recording {
             sizes.iter().for_each(|&bytes| {
-                let number = learner.log_mut().allocated(0, bytes).unwrap();
-                learner.log_mut().dropped(number);
+                let number = learner.log.allocated(0, bytes).unwrap();
+                learner.log.dropped(number);
             });
         }
         learner.end(&mut Scratch::default())
@@ -159,7 +145,7 @@ mod tests {
         let mut learner = Learner::default();
         for is_again in [false, true] {
             learner.begin(true);
-            learner.log_mut().allocated(0, 256);
+            learner.log.allocated(0, 256);
             assert_eq!(learner.end(&mut Scratch::default()).is_some(), is_again);
         }
     }
@@ -170,7 +156,7 @@ mod tests {
         let mut recorded = 0;
         for length in 1..10_000 {
             assert!(entry(&mut learner, &vec![256; length % 200 + length / 200]).is_none() || length > 200);
-            recorded += u64::from(learner.is_recording());
+            recorded += u64::from(learner.is_recording);
             learner.candidates.clear();
         }
         assert!((TRIES..100).contains(&recorded), "{recorded}");

@@ -14,18 +14,16 @@
 //! |---|---|
 //! | `serve` | one allocation and one drop |
 //! | `learner` | which entries are recorded, and which of them have the same order |
-//! | `recording` | what is noted of an entry that is recorded |
 //! | `noting` | what is noted of entries for a diagnosis |
 //! | `ending` | the end of an entry: what it teaches |
 //! | `fate` | how it went, and what becomes of the plans: pure |
 //! | `arena` | how an arena comes and goes |
-//! | `watch` | which arrays are never dropped |
-//! | `carry` | the ring of what outlives its entry; within it, `size` (how large it becomes), `shortening`, and `worth` (whether it is worth its memory: pure) |
+//! | `watch` | what is noted of an entry that is recorded, and which arrays are never dropped |
+//! | `carry` | the ring of what outlives its entry; within it, `size` (how large it becomes) and `worth` (whether it is worth its memory: pure) |
 //! | `plans` | the plans themselves, and which is active |
 //! | `footprint` | how much memory an arena may take |
 //! | `curiosity` | which entries are recorded though there is a plan |
-//! | `refused` | when an arena is asked for again |
-//! | `backoff` | waits that grow |
+//! | `backoff` | waits that grow, and when an arena is asked for again |
 //! | `effects` | what others are to do, and to tell |
 
 mod arena;
@@ -40,8 +38,6 @@ mod footprint;
 mod learner;
 mod noting;
 mod plans;
-mod recording;
-mod refused;
 mod serve;
 mod watch;
 
@@ -49,21 +45,22 @@ use std::mem::offset_of;
 
 use crate::device::Stream;
 use crate::home::Shared;
-use crate::record::{ArenaId, Door, DropPath, Stack};
+use crate::record::{ArenaId, Door, DropPath, RecordStack};
 use gpucache_plan::entries::Cursor;
 
 use arena::{Arena, Escaped};
+pub(crate) use backoff::Refused;
 use carry::Carry;
-pub(crate) use carry::Growth;
+pub(crate) use carry::RingGrowth;
 #[cfg(feature = "tracing")]
 pub(crate) use effects::News;
-pub(crate) use effects::{Begin, Effects, Trim, Vacated};
+pub(crate) use effects::{Begin, Effects, Vacated};
 use ending::Learning;
 use fate::Course;
 use footprint::{Footprint, Trimming};
 use noting::Noted;
 use plans::Plans;
-pub(crate) use refused::Refused;
+pub(crate) use serve::Resolved;
 use watch::Watch;
 
 /// Plans, the cursor of the active one, and what was learned for the next ones.
@@ -72,7 +69,7 @@ use watch::Watch;
 pub(crate) struct Planner {
     hot: Hot,
     carry: Carry,
-    entry: Entry,
+    entry: EntryState,
     plans: Plans,
     arena: Option<Arena>,
     escaped: Escaped,
@@ -92,6 +89,7 @@ pub(crate) struct Planner {
 
 /// What each allocation and drop needs, in two lines of the processor's cache: the words up to the cursor, and the cursor's
 /// own first line.
+#[derive(Default)]
 #[repr(C)]
 struct Hot {
     /// What [`serve`](Planner::serve) and [`take_back`](Planner::take_back) go by: `stream` and the path of `arena`, but nobody's while
@@ -103,7 +101,7 @@ struct Hot {
     /// As many bytes may be in use by the plan before that is to be noted.
     room: u64,
     /// Records for what the cursor serves.
-    records: Stack,
+    records: RecordStack,
     /// Where records return to.
     door: Option<&'static Door>,
     /// The stream that is served.
@@ -112,14 +110,14 @@ struct Hot {
     cursor: Cursor,
 }
 
-/// What no stream is called.
+/// What no stream is called. The default, as long as there is no arena.
 const NO_STREAM: u64 = 0;
 
 const _: () = assert!(offset_of!(Hot, cursor) == 64 && offset_of!(Planner, hot) == 0);
 
 /// What happened in the entry that is under way.
 #[derive(Default)]
-struct Entry {
+struct EntryState {
     /// Counts entries; 0 for none.
     number: u64,
     /// Whether a plan serves it, or did until its arena was needed elsewhere.
@@ -138,27 +136,11 @@ struct Entry {
     grown: u64,
 }
 
-impl Default for Hot {
-    fn default() -> Hot {
-        Hot {
-            fast_stream: NO_STREAM,
-            fast_path: DropPath::NOBODYS,
-            base: 0,
-            room: 0,
-            records: Stack::default(),
-            door: None,
-            stream: NO_STREAM,
-            arena: None,
-            cursor: Cursor::default(),
-        }
-    }
-}
-
 impl Planner {
     /// Begins an entry.
     pub(crate) fn begin(&mut self, shared: &Shared) -> Begin {
         let number = self.entry.number + 1;
-        self.entry = Entry { number, ..Entry::default() };
+        self.entry = EntryState { number, ..EntryState::default() };
         self.learning.begin(self.plans.is_empty());
         if shared.lease.live() == 0 {
             self.plans.predict(&mut self.hot.cursor);

@@ -35,13 +35,12 @@ impl Planner {
         under_way.or(log).map_or(1, Log::rounds)
     }
 
-    /// An allocation came where the plan expected this position.
-    pub(super) fn note_odd_at(&mut self, deviation: Option<Deviation>, request: &Request<'_>, position: usize) {
-        match deviation {
-            None => {}
-            Some(Deviation::Blocked { .. }) => self.note_odd(request, position, true),
-            Some(_) => self.note_odd(request, position, false),
+    /// An allocation came where the plan expected this position. Counts how it deviates; not at all if it was planned to go beside.
+    pub(super) fn note_deviation(&mut self, deviation: Option<Deviation>, request: &Request<'_>, position: usize) {
+        if let Some(deviation) = deviation {
+            self.note_odd(request, position, matches!(deviation, Deviation::Blocked { .. }));
         }
+        self.count(deviation, request.bytes as u64);
     }
 
     /// The same of one that deviates, or whose place `is_blocked`.
@@ -56,7 +55,7 @@ impl Planner {
     pub(super) fn note_recorded(&mut self, request: &Request<'_>, number: Option<u32>) {
         let bytes = request.bytes as u64;
         let Some(number) = number else {
-            if self.learning.learner.log_mut().is_too_long() {
+            if self.learning.learner.log.is_too_long() {
                 return;
             }
             let (events, sum) = self.noted.elsewhere;
@@ -80,7 +79,7 @@ impl Planner {
 
     /// Whether it was recorded, and allocated something.
     fn has_record(&mut self) -> bool {
-        self.learning.is_recording && self.learning.learner.log_mut().len() > 0
+        self.learning.is_recording && self.learning.learner.log.len() > 0
     }
 
     /// Whether it had to do without a plan: there are some and no arena, or learning pauses.
@@ -141,7 +140,7 @@ impl Planner {
     /// Notes what was recorded, and the allocations on other streams.
     fn note_log(&mut self, facts: &mut Facts, (events, bytes): (u64, u64), example: Option<Sample>) {
         let entry = self.clock();
-        let log = self.learning.learner.log_mut();
+        let log = &self.learning.learner.log;
         facts.note(Fact::TooLong, entry, u64::from(log.is_too_long()), 0);
         facts.note(Fact::Recorded, entry, u64::from(log.len()), log.bytes());
         facts.note(Fact::OtherStream, entry, events, bytes);

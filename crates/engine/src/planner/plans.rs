@@ -20,6 +20,7 @@ pub(super) struct Plans {
     stream: Option<Stream>,
 }
 
+#[derive(Default)]
 struct Plan {
     /// What entries had in common.
     seen: Envelope,
@@ -76,7 +77,7 @@ impl Plans {
 
     /// Bytes of a block that holds any of the plans.
     pub(crate) fn bytes(&self) -> u64 {
-        self.drafts().map(Draft::height).max().unwrap_or(0)
+        self.drafts().map(|draft| draft.layout.height).max().unwrap_or(0)
     }
 
     /// The most bytes that the active plan has in use at once if each position takes all that it may.
@@ -105,7 +106,7 @@ impl Plans {
 
     /// Positions of the longest plan.
     pub(crate) fn positions(&self) -> u64 {
-        self.drafts().map(Draft::positions).max().unwrap_or(0)
+        self.drafts().map(|draft| draft.positions).max().unwrap_or(0)
     }
 
     /// How the plan lies that the last entry went by.
@@ -245,22 +246,7 @@ impl Plans {
                 return place;
             }
         }
-        let next = [0; PLANS];
-        let carry = CarryPlan::default();
-        let (draft, cursor, score, widened, need, used) = (None, None, FIRST_SCORE, 0, 0, entry);
-        let plan = Plan {
-            seen: envelope.clone(),
-            envelope,
-            draft,
-            cursor,
-            next,
-            score,
-            widened,
-            carry,
-            escaped: Vec::new(),
-            need,
-            used,
-        };
+        let plan = Plan { seen: envelope.clone(), envelope, score: FIRST_SCORE, used: entry, ..Plan::default() };
         if self.plans.len() < PLANS {
             self.plans.push(plan);
             return self.plans.len() - 1;
@@ -281,7 +267,7 @@ impl Plans {
                 continue;
             }
             has_changed = true;
-            let laid_out = |draft: &Draft| Cursor::new(&plan.envelope, draft.buffers(), draft.layout());
+            let laid_out = |draft: &Draft| Cursor::new(&plan.envelope, &draft.buffers, &draft.layout);
             let mut cursor = plan.draft.as_ref().map(laid_out).unwrap_or_default();
             if place == self.active {
                 cursor.count_on(active);
@@ -323,11 +309,11 @@ impl Plans {
 
     /// Tells everyone what plans there are.
     pub(crate) fn tell(&self, counters: &Counters) {
-        let highest = self.drafts().max_by_key(|draft| draft.height());
+        let highest = self.drafts().max_by_key(|draft| draft.layout.height);
         counters.set(Counter::Plans, self.plans.len() as u64);
-        counters.set(Counter::Positions, self.drafts().map(Draft::positions).sum());
+        counters.set(Counter::Positions, self.drafts().map(|draft| draft.positions).sum());
         counters.set(Counter::PlanBytes, self.bytes());
-        counters.set(Counter::BoundBytes, highest.map_or(0, Draft::bound));
+        counters.set(Counter::BoundBytes, highest.map_or(0, |draft| draft.bound));
     }
 }
 

@@ -6,6 +6,20 @@ use crate::home::Shared;
 use crate::record::{Dims, Record, Request};
 use gpucache_plan::entries::{Answer, Deviation, Served};
 
+/// What a plan, its ring and a scope's lists have for a request.
+pub(crate) enum Resolved {
+    Record(Box<Record>),
+    /// The request is to be carried, and the ring has no room. It may grow.
+    RingIsShort,
+    Nothing,
+}
+
+impl From<Option<Box<Record>>> for Resolved {
+    fn from(record: Option<Box<Record>>) -> Resolved {
+        record.map_or(Resolved::Nothing, Resolved::Record)
+    }
+}
+
 impl Planner {
     /// Serves the request that the plan expects now, if nothing else is to be done: no call is made from here, so that
     /// all stays in registers.
@@ -89,34 +103,30 @@ impl Planner {
         self.carry.look_again();
     }
 
-    /// As [`serve`](Planner::serve), where more is to be done than to serve.
-    #[inline(never)]
-    pub(crate) fn serve_expected(
+    /// Resolves a request of the plans' stream for which [`serve`](Planner::serve) has no answer. Asks for the expected position alone
+    /// unless it `is_settled` that nothing more comes back now, which may make room in the plan.
+    pub(crate) fn resolve(
         &mut self,
         shared: &Shared,
         request: &Request<'_>,
         stream: &Stream,
-    ) -> Option<Box<Record>> {
-        // The first request of an entry may tell of another plan.
-        let served = if self.hot.cursor.is_at_start() { None } else { self.hot.cursor.serve(request.bytes as u64) }?;
-        self.place(served, shared, stream, request)
-    }
-
-    /// Serves a request, in order or out of it, if the plan has a place for it.
-    pub(crate) fn serve_any(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
+        is_settled: bool,
+    ) -> Resolved {
         let bytes = request.bytes as u64;
-        self.carry.forget_wanted();
-        if stream.id() != self.hot.stream || bytes == 0 {
-            return None;
+        if bytes == 0 || !is_settled && self.hot.cursor.is_at_start() {
+            return Resolved::Nothing;
         }
-        self.choose_plan(shared, bytes);
-        if self.hot.cursor.carries(bytes) {
-            self.hot.cursor.step_aside();
-            return self.carry(shared, request, stream);
+        if is_settled {
+            self.choose_plan(shared, bytes);
+            if self.hot.cursor.carries(bytes) {
+                self.hot.cursor.step_aside();
+                return self.carry(shared, request, stream);
+            }
         }
         match self.hot.cursor.serve(bytes) {
-            Some(served) => self.place(served, shared, stream, request),
-            None => self.serve_off_order(shared, request, stream),
+            Some(served) => self.place(served, shared, stream, request).into(),
+            None if is_settled => self.resolve_off_order(shared, request, stream),
+            None => Resolved::Nothing,
         }
     }
 
@@ -128,50 +138,59 @@ impl Planner {
         }
     }
 
-    fn serve_off_order(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Option<Box<Record>> {
+    fn resolve_off_order(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Resolved {
         let (bytes, expected) = (request.bytes as u64, self.hot.cursor.next());
-        let (served, deviation) = match self.hot.cursor.serve_off_order(bytes, self.plans.envelope()?) {
+        let Some(envelope) = self.plans.envelope() else { return Resolved::Nothing };
+        match self.hot.cursor.serve_off_order(bytes, envelope) {
             Answer::Carried(position) => {
                 self.plans.widen(position, bytes);
-                self.hot.cursor.widen_carried(position, self.plans.envelope()?);
-                return self.carry(shared, request, stream);
+                if let Some(envelope) = self.plans.envelope() {
+                    self.hot.cursor.widen_carried(position, envelope);
+                }
+                self.carry(shared, request, stream)
             }
-            Answer::Served(served, None) => return self.place(served, shared, stream, request),
-            Answer::Served(served, deviation) => (Some(served), deviation),
+            Answer::Served(served, deviation) => {
+                if deviation.is_some() {
+                    self.note_deviation(deviation, request, expected);
+                }
+                self.place(served, shared, stream, request).into()
+            }
             Answer::Beside(Some(Deviation::Blocked { position })) if self.carry.is_there() => {
-                return self.serve_displaced(position, shared, request, stream);
+                self.serve_displaced(position, shared, request, stream)
             }
-            Answer::Beside(deviation) => (None, deviation),
-        };
-        self.note_odd_at(deviation, request, expected);
-        self.count(deviation, bytes);
-        self.noted.beside += u64::from(served.is_none() && deviation.is_some());
-        self.place(served?, shared, stream, request)
+            Answer::Beside(deviation) => {
+                self.note_deviation(deviation, request, expected);
+                self.noted.beside += u64::from(deviation.is_some());
+                Resolved::Nothing
+            }
+        }
     }
 
-    /// Serves a position from the ring since something alive is in its place.
+    /// Serves a position from the ring since something alive is in its place. The ring does not grow for that.
     fn serve_displaced(
         &mut self,
         position: usize,
         shared: &Shared,
         request: &Request<'_>,
         stream: &Stream,
-    ) -> Option<Box<Record>> {
+    ) -> Resolved {
         if self.hot.cursor.is_live(position) {
             self.entry.overlapping = Some(position);
         }
         self.note_odd(request, position, true);
-        let record = self.carry(shared, request, stream);
-        // The ring does not grow for what has a place elsewhere.
-        self.carry.forget_wanted();
-        match record {
-            Some(_) => self.entry.displaced += 1,
-            None => self.count(Some(Deviation::Blocked { position }), request.bytes as u64),
+        match self.carry(shared, request, stream) {
+            Resolved::Record(record) => {
+                self.entry.displaced += 1;
+                Resolved::Record(record)
+            }
+            Resolved::RingIsShort | Resolved::Nothing => {
+                self.count(Some(Deviation::Blocked { position }), request.bytes as u64);
+                Resolved::Nothing
+            }
         }
-        record
     }
 
-    fn count(&mut self, deviation: Option<Deviation>, bytes: u64) {
+    pub(super) fn count(&mut self, deviation: Option<Deviation>, bytes: u64) {
         let seen = &mut self.entry.seen;
         match deviation {
             None => self.entry.aside += 1,

@@ -1,4 +1,4 @@
-//! Where arrays come from that are never dropped.
+//! What is noted of each allocation and drop of an entry that is recorded or watched; and where arrays come from that are never dropped.
 //!
 //! While more and more arrays of a scope are alive, its entries are watched: each array is known by its record until it is dropped. Those
 //! that are still alive when all others of their time are gone are shown in the diagnosis. Watched entries take the ways of recorded
@@ -95,4 +95,60 @@ impl Planner {
         self.learning.watch(grows && self.watch.oldest(entry).count() < ENOUGH);
         next
     }
+
+    /// Notes an allocation in what is recorded, and watches it in an entry that is watched.
+    #[inline]
+    pub(crate) fn note(&mut self, shared: &Shared, record: &mut Record, request: &Request<'_>) {
+        if self.learning.notes {
+            self.note_closely(shared, record, request);
+        }
+    }
+
+    #[inline(never)]
+    fn note_closely(&mut self, shared: &Shared, record: &mut Record, request: &Request<'_>) {
+        if self.learning.is_recording {
+            self.record(record, request);
+        }
+        if self.learning.is_watching {
+            self.watch(shared, record, request);
+        }
+    }
+
+    fn record(&mut self, record: &mut Record, request: &Request<'_>) {
+        let learning = &mut self.learning;
+        if !self.entry.has_stream {
+            self.entry.has_stream = true;
+            learning.learner.log.begin(record.stream().id());
+            if learning.stream.as_ref().is_none_or(|known| known.id() != record.stream().id()) {
+                self.effects.streams.extend(learning.stream.replace(record.stream().clone()));
+            }
+        }
+        let (stream, bytes) = (record.stream().id(), record.bytes() as u64);
+        let number = learning.learner.log.allocated(stream, bytes);
+        if bytes > 0 {
+            self.note_recorded(request, number);
+        }
+        // No entry has the number 0.
+        record.recorded = number.map_or((0, 0), |number| (mark(self.entry.number), number));
+    }
+
+    /// Notes a drop in what is recorded.
+    #[inline]
+    pub(super) fn note_drop(&mut self, record: &Record) {
+        if !self.learning.is_recording {
+            return;
+        }
+        let (entry, number) = record.recorded;
+        let log = &mut self.learning.learner.log;
+        if entry == mark(self.entry.number) {
+            log.dropped(number);
+        } else if entry == mark(self.entry.number - 1) {
+            log.dropped_of_before(number);
+        }
+    }
+}
+
+/// What a record has room for of an entry's number: no record is alive, and recorded, for as many entries as have different ones.
+fn mark(entry: u64) -> u32 {
+    entry as u32
 }

@@ -57,12 +57,12 @@ pub(crate) struct Leased {
 
 /// A block, with its room if it is to grow.
 pub(crate) struct Piece {
-    pub(crate) block: range::Block,
-    pub(crate) room: Option<range::Room>,
+    pub(crate) block: range::RangeBlock,
+    pub(crate) room: Option<range::GrowthRoom>,
 }
 
 impl Piece {
-    pub(crate) fn of(block: range::Block) -> Piece {
+    pub(crate) fn of(block: range::RangeBlock) -> Piece {
         Piece { block, room: None }
     }
 }

@@ -61,13 +61,7 @@ impl Bins {
     /// The best fit for `bytes`, still in its class.
     #[inline]
     pub(super) fn find(&self, spans: &Spans, bytes: u64) -> Option<u32> {
-        let class = class(bytes);
-        let own = self.lowest(spans, class, bytes);
-        if own != NIL {
-            return Some(own);
-        }
-        let next = self.next_class(class)?;
-        Some(self.lowest(spans, next, bytes))
+        self.next(spans, (bytes, 0))
     }
 
     /// The first class above `class` that is not empty.
@@ -85,6 +79,7 @@ impl Bins {
     }
 
     /// The first span at or behind this place in the order of (bytes, offset).
+    #[inline]
     pub(super) fn next(&self, spans: &Spans, from: (u64, u64)) -> Option<u32> {
         let class = class(from.0);
         let is_behind = |node: &Node| (node.bytes, node.offset) >= from;
@@ -95,13 +90,7 @@ impl Bins {
         Some(self.first(spans, self.next_class(class)?, is_behind))
     }
 
-    /// The first span of `class`, in order of (bytes, offset), of at least `bytes`; [`NIL`] if there is none.
-    #[inline]
-    fn lowest(&self, spans: &Spans, class: usize, bytes: u64) -> u32 {
-        self.first(spans, class, |node| node.bytes >= bytes)
-    }
-
-    /// The first span of `class` in that order from which on all are behind some place in it; [`NIL`] if there is none.
+    /// The first span of `class` in order of (bytes, offset) from which on all are behind some place in it; [`NIL`] if there is none.
     #[inline(always)]
     fn first(&self, spans: &Spans, class: usize, is_behind: impl Fn(&Node) -> bool) -> u32 {
         let (mut best, mut at) = (NIL, self.roots[class]);

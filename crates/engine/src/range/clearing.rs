@@ -5,7 +5,7 @@
 //! into what is free elsewhere.
 
 use super::Carved;
-use super::fit::Block;
+use super::fit::RangeBlock;
 use super::range::Range;
 use super::shared::DeviceRange;
 use super::spans::{NIL, Node, SpanState};
@@ -27,21 +27,21 @@ const PLACES: usize = 16;
 
 /// A stretch that is free, or may be moved.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct MovablePiece {
     offset: u64,
     bytes: u64,
     is_free: bool,
 }
 
-impl Piece {
+impl MovablePiece {
     fn end(&self) -> u64 {
         self.offset + self.bytes
     }
 }
 
 /// Pieces side by side that are long enough, and the bytes of them that are to be moved.
-struct Window<'a> {
-    pieces: &'a [Piece],
+struct Candidate<'a> {
+    pieces: &'a [MovablePiece],
     moved: u64,
 }
 
@@ -49,9 +49,9 @@ impl DeviceRange {
     /// Whether as many bytes are free, but not side by side, and there can be no more.
     pub fn lies_apart(&self, bytes: u64) -> bool {
         let inner = self.inner();
-        let stats = inner.range.stats();
+        let stats = inner.range.stats;
         let is_there = stats.reserved.saturating_sub(stats.live) >= bytes;
-        is_there && !inner.range.is_long_enough(bytes) && inner.range.pages().room() < bytes
+        is_there && !inner.range.is_long_enough(bytes) && inner.range.pages.room() < bytes
     }
 
     /// The place for `bytes` that takes the least to clear for `stream`, where blocks at these addresses may be moved, which ascend. `None`
@@ -62,7 +62,7 @@ impl DeviceRange {
         let streams = &inner.streams;
         let may_use = |tag| streams.may_use(me, tag);
         // Addresses are offsets from the range's begin, or themselves.
-        let begin = inner.range.pages().address(0);
+        let begin = inner.range.pages.address(0);
         let is_movable = |offset| movable.binary_search(&(begin + offset)).is_ok();
         let mut found = inner.range.clearing(bytes, may_use, is_movable)?;
         found.blocks.iter_mut().for_each(|block| *block += begin);
@@ -93,8 +93,8 @@ impl<P: Pages> Range<P> {
     ) -> Option<Clearing> {
         let bytes = self.rounded(bytes)?;
         let runs = self.runs(may_use, is_movable);
-        let free: Vec<Piece> = runs.iter().flatten().copied().filter(|piece| piece.is_free).collect();
-        let mut windows: Vec<Window<'_>> = runs.iter().flat_map(|run| windows(run, bytes)).collect();
+        let free: Vec<MovablePiece> = runs.iter().flatten().copied().filter(|piece| piece.is_free).collect();
+        let mut windows: Vec<Candidate<'_>> = runs.iter().flat_map(|run| windows(run, bytes)).collect();
         windows.sort_by_key(|window| window.moved);
         let found = windows.into_iter().take(PLACES).find(|window| window.fits(&free))?;
         let (first, last) = (found.pieces.first()?, found.pieces.last()?);
@@ -104,7 +104,7 @@ impl<P: Pages> Range<P> {
     }
 
     /// What is free or may be moved, in order of address: one list for each stretch without anything else.
-    fn runs(&self, may_use: impl Fn(Tag) -> bool, is_movable: impl Fn(u64) -> bool) -> Vec<Vec<Piece>> {
+    fn runs(&self, may_use: impl Fn(Tag) -> bool, is_movable: impl Fn(u64) -> bool) -> Vec<Vec<MovablePiece>> {
         let mut runs = Vec::new();
         for head in self.fit.spans.heads() {
             let (mut id, mut run) = (head, Vec::new());
@@ -117,7 +117,7 @@ impl<P: Pages> Range<P> {
                     Some(SpanState::Hole) | None => false,
                 };
                 if is_usable {
-                    run.push(Piece { offset: node.offset, bytes: node.bytes, is_free });
+                    run.push(MovablePiece { offset: node.offset, bytes: node.bytes, is_free });
                 } else {
                     runs.push(std::mem::take(&mut run));
                 }
@@ -133,14 +133,14 @@ impl<P: Pages> Range<P> {
         bytes: u64,
         clearing: &Clearing,
         may_use: impl Fn(Tag) -> bool,
-    ) -> Option<Block> {
+    ) -> Option<RangeBlock> {
         let is_outside = |node: &Node| node.end() <= clearing.from || clearing.to <= node.offset;
         self.reuse_at_its_end(bytes, |node| is_outside(node) && may_use(node.tag))
     }
 }
 
 /// For each piece the shortest window that begins there and has as many bytes.
-fn windows(run: &[Piece], bytes: u64) -> Vec<Window<'_>> {
+fn windows(run: &[MovablePiece], bytes: u64) -> Vec<Candidate<'_>> {
     let (mut found, mut end, mut length, mut moved) = (Vec::new(), 0, 0, 0);
     for (begin, first) in run.iter().enumerate() {
         while length < bytes
@@ -153,18 +153,18 @@ fn windows(run: &[Piece], bytes: u64) -> Vec<Window<'_>> {
         if length < bytes {
             break;
         }
-        found.push(Window { pieces: &run[begin..end], moved });
+        found.push(Candidate { pieces: &run[begin..end], moved });
         length -= first.bytes;
         moved -= if first.is_free { 0 } else { first.bytes };
     }
     found
 }
 
-impl Window<'_> {
+impl Candidate<'_> {
     /// Whether all that is to be moved fits into what is free elsewhere, the largest first, each where it fits best.
-    fn fits(&self, free: &[Piece]) -> bool {
+    fn fits(&self, free: &[MovablePiece]) -> bool {
         let [Some(first), Some(last)] = [self.pieces.first(), self.pieces.last()] else { return false };
-        let is_outside = |piece: &&Piece| piece.end() <= first.offset || last.end() <= piece.offset;
+        let is_outside = |piece: &&MovablePiece| piece.end() <= first.offset || last.end() <= piece.offset;
         let mut left: Vec<u64> = free.iter().filter(is_outside).map(|piece| piece.bytes).collect();
         let mut moved: Vec<u64> = self.pieces.iter().filter(|piece| !piece.is_free).map(|piece| piece.bytes).collect();
         moved.sort_unstable();

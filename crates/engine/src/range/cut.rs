@@ -4,7 +4,7 @@
 //! that begins in it, would so hold several percent more than it needs, for as long as the scope goes by its plan. So the handle is
 //! *cut*: unmapped, and the part that the block needs is mapped anew.
 
-use super::fit::Block;
+use super::fit::RangeBlock;
 use super::handles::IdleHandle;
 use super::range::{Backing, Range};
 use super::spans::SpanState;
@@ -48,7 +48,12 @@ struct End {
 
 impl<P: Pages> Range<P> {
     /// The handles to cut for a block that was just carved from the front of a free span; `None` if that has to wait.
-    pub(super) fn cut_carved(&self, block: &Block, cut: Cut, is_idle: impl Fn(Tag) -> bool) -> Option<Vec<IdleHandle>> {
+    pub(super) fn cut_carved(
+        &self,
+        block: &RangeBlock,
+        cut: Cut,
+        is_idle: impl Fn(Tag) -> bool,
+    ) -> Option<Vec<IdleHandle>> {
         let spans = &self.fit.spans;
         let node = spans.at(block.node);
         let has_rest = spans.state(node.next) == Some(SpanState::Free) && spans.at(node.next).tag == node.tag;

@@ -9,7 +9,7 @@
 //! that repeats never needs more than it did the first time.
 
 use super::bins::Bins;
-use super::spans::{END, NIL, Node, Span, SpanState, Spans};
+use super::spans::{END, NIL, Node, RangeSpan, SpanState, Spans};
 use crate::order::Tag;
 
 /// Memory given to one holder, who hands it back to [`Range::free`](super::Range::free) of the same range.
@@ -17,12 +17,12 @@ use crate::order::Tag;
 /// Plain numbers: dropping it leaks the memory until the range is dropped.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "memory that is not handed back stays taken"]
-pub(crate) struct Block {
+pub(crate) struct RangeBlock {
     pub(super) node: u32,
     pub(super) offset: u64,
 }
 
-impl Block {
+impl RangeBlock {
     /// Where it begins, a multiple of [`ALIGN`](super::ALIGN): bytes from the start of the reserved span, or, in
     /// chunks, the device's address.
     pub(super) fn offset(&self) -> u64 {
@@ -30,15 +30,10 @@ impl Block {
     }
 }
 
+/// No free span is too long.
+pub(super) const ANY_LENGTH: u64 = u64::MAX;
 /// Leaves none of the free spans that fit out.
 pub(super) const EVERY_SPAN: usize = usize::MAX;
-
-/// An end of the range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    Low,
-    High,
-}
 
 #[derive(Debug)]
 pub(super) struct Fit {
@@ -53,33 +48,8 @@ impl Fit {
         Self { spans: Spans::new(capacity), bins: Bins::new(), tail: NIL }
     }
 
-    /// The smallest free span of at least `bytes`, and at most `longest`, that is not the tail and whose tag `accepts`, of the
-    /// `most` smallest.
-    pub(super) fn allocate_near(
-        &mut self,
-        bytes: u64,
-        longest: u64,
-        most: usize,
-        accepts: impl Fn(Tag) -> bool,
-    ) -> Option<Block> {
-        let mut found = self.bins.find(&self.spans, bytes);
-        for _ in 0..most {
-            let id = found?;
-            let Node { bytes: length, offset, tag, .. } = *self.spans.at(id);
-            if length > longest {
-                return None;
-            }
-            if accepts(tag) {
-                self.unlist(id);
-                return Some(self.take(id, bytes));
-            }
-            found = self.bins.next(&self.spans, (length, offset + 1));
-        }
-        None
-    }
-
     /// The smallest free span of at least `bytes` whose tag `accepts`, the lowest among equals, of the `most` smallest; the
-    /// tail only if there is no other.
+    /// tail only if there is no other, and any will do: none is longer than `longest`.
     ///
     /// `bytes` is a multiple of [`ALIGN`](super::ALIGN) and not 0, here and below.
     ///
@@ -89,29 +59,48 @@ impl Fit {
     pub(super) fn allocate_if<E>(
         &mut self,
         bytes: u64,
+        longest: u64,
         most: usize,
         mut accepts: impl FnMut(Tag) -> Result<bool, E>,
-    ) -> Result<Option<Block>, E> {
+    ) -> Result<Option<RangeBlock>, E> {
         let mut found = self.bins.find(&self.spans, bytes);
         for _ in 0..most {
             let Some(id) = found else { break };
             let Node { bytes: length, offset, tag, .. } = *self.spans.at(id);
+            if length > longest {
+                return Ok(None);
+            }
             if accepts(tag)? {
                 self.unlist(id);
                 return Ok(Some(self.take(id, bytes)));
             }
             found = self.bins.next(&self.spans, (length, offset + 1));
         }
+        if found.is_none() && longest == ANY_LENGTH { self.allocate_tail(bytes, accepts) } else { Ok(None) }
+    }
+
+    /// The front of the tail, if that is long enough and `accepts` its tag.
+    #[inline]
+    fn allocate_tail<E>(
+        &mut self,
+        bytes: u64,
+        mut accepts: impl FnMut(Tag) -> Result<bool, E>,
+    ) -> Result<Option<RangeBlock>, E> {
         let tail = self.tail;
-        if found.is_none() && tail != NIL && self.spans.at(tail).bytes >= bytes && accepts(self.spans.at(tail).tag)? {
+        if tail != NIL && self.spans.at(tail).bytes >= bytes && accepts(self.spans.at(tail).tag)? {
             self.unlist(tail);
             return Ok(Some(self.take(tail, bytes)));
         }
         Ok(None)
     }
 
-    /// Of all free spans of at least `bytes` whose tag `accepts`, the front of the lowest, or the end of the highest.
-    pub(super) fn allocate_at(&mut self, side: Side, bytes: u64, accepts: impl Fn(&Node) -> bool) -> Option<Block> {
+    /// Of all free spans of at least `bytes` whose tag `accepts`, the front of the lowest, or the end of the highest if it `is_high`.
+    pub(super) fn allocate_at(
+        &mut self,
+        is_high: bool,
+        bytes: u64,
+        accepts: impl Fn(&Node) -> bool,
+    ) -> Option<RangeBlock> {
         let (mut best, mut from) = (None, (bytes, 0));
         let tail = Some(self.tail).filter(|&tail| tail != NIL && self.spans.at(tail).bytes >= bytes);
         for id in std::iter::from_fn(|| {
@@ -122,26 +111,26 @@ impl Fit {
         .chain(tail)
         {
             let node = self.spans.at(id);
-            let is_better = |(_, other): &(u32, u64)| (node.offset > *other) == (side == Side::High);
+            let is_better = |(_, other): &(u32, u64)| (node.offset > *other) == is_high;
             if best.as_ref().is_none_or(is_better) && accepts(node) {
                 best = Some((id, node.offset));
             }
         }
         let (id, offset) = best?;
         let length = self.spans.at(id).bytes;
-        let offset = if side == Side::High { offset + length - bytes } else { offset };
+        let offset = if is_high { offset + length - bytes } else { offset };
         Some(self.carve(id, offset, bytes))
     }
 
     /// Carves `bytes` at `offset` out of free spans side by side, of which `id` is one that does not begin before there.
     /// What is left at both ends keeps its tag.
-    pub(super) fn carve(&mut self, mut id: u32, offset: u64, bytes: u64) -> Block {
+    pub(super) fn carve(&mut self, mut id: u32, offset: u64, bytes: u64) -> RangeBlock {
         while self.spans.at(id).offset > offset {
             id = self.spans.at(id).prev;
         }
         self.unlist(id);
         let node = self.spans.at_mut(id);
-        let front = Span { offset: node.offset, bytes: offset - node.offset, state: SpanState::Free };
+        let front = RangeSpan { offset: node.offset, bytes: offset - node.offset, state: SpanState::Free };
         let tag = node.tag;
         node.offset = offset;
         node.bytes -= front.bytes;
@@ -193,20 +182,20 @@ impl Fit {
 
     /// Takes `bytes` from the front of the free span `id`, which is not listed, and lists the rest.
     #[inline]
-    fn take(&mut self, id: u32, bytes: u64) -> Block {
+    fn take(&mut self, id: u32, bytes: u64) -> RangeBlock {
         let node = self.spans.at_mut(id);
         let offset = node.offset;
         if node.bytes == bytes {
             node.state = Some(SpanState::Live);
-            return Block { node: id, offset };
+            return RangeBlock { node: id, offset };
         }
         let tag = node.tag;
         node.offset += bytes;
         node.bytes -= bytes;
-        let live = self.spans.insert_before(id, Span { offset, bytes, state: SpanState::Live });
+        let live = self.spans.insert_before(id, RangeSpan { offset, bytes, state: SpanState::Live });
         self.spans.at_mut(live).tag = tag;
         self.list(id);
-        Block { node: live, offset }
+        RangeBlock { node: live, offset }
     }
 
     /// The free spans of at least `bytes`, in no order of address.
@@ -218,7 +207,7 @@ impl Fit {
 
     /// The bytes of a block; `None` if it is none of this range, or no longer.
     #[inline]
-    pub(super) fn bytes(&self, block: &Block) -> Option<u64> {
+    pub(super) fn bytes(&self, block: &RangeBlock) -> Option<u64> {
         let live = self.spans.state(block.node) == Some(SpanState::Live);
         let node = live.then(|| self.spans.at(block.node))?;
         (node.offset == block.offset).then_some(node.bytes)
@@ -264,7 +253,7 @@ impl Fit {
     /// A piece of the last hole begins where that begins.
     pub(super) fn map(&mut self, hole: u32, offset: u64, bytes: u64) -> u32 {
         let node = self.spans.at_mut(hole);
-        let before = Span { offset: node.offset, bytes: offset - node.offset, state: SpanState::Hole };
+        let before = RangeSpan { offset: node.offset, bytes: offset - node.offset, state: SpanState::Hole };
         let behind = node.end() - (offset + bytes);
         node.offset = offset + bytes;
         node.bytes = behind;
@@ -272,7 +261,7 @@ impl Fit {
             let before = self.spans.insert_before(hole, before);
             self.spans.link_hole(before);
         }
-        let id = self.spans.insert_before(hole, Span { offset, bytes, state: SpanState::Live });
+        let id = self.spans.insert_before(hole, RangeSpan { offset, bytes, state: SpanState::Live });
         if behind == 0 && hole != END {
             self.spans.unlink_hole(hole);
             self.spans.remove(hole);
@@ -285,12 +274,12 @@ impl Fit {
     pub(super) fn unmap(&mut self, id: u32, offset: u64, bytes: u64) -> u32 {
         self.unlist(id);
         let node = self.spans.at_mut(id);
-        let front = Span { offset: node.offset, bytes: offset - node.offset, state: SpanState::Free };
+        let front = RangeSpan { offset: node.offset, bytes: offset - node.offset, state: SpanState::Free };
         let tag = node.tag;
         node.offset = offset + bytes;
         node.bytes -= front.bytes + bytes;
         let rest = node.bytes;
-        let hole = self.spans.insert_before(id, Span { offset, bytes, state: SpanState::Hole });
+        let hole = self.spans.insert_before(id, RangeSpan { offset, bytes, state: SpanState::Hole });
         self.spans.link_hole(hole);
         if front.bytes > 0 {
             let front = self.spans.insert_before(hole, front);
@@ -336,7 +325,7 @@ impl Fit {
 
     /// A new chunk, free as a whole.
     pub(super) fn add_chunk(&mut self, offset: u64, bytes: u64) -> u32 {
-        let id = self.spans.alone(Span { offset, bytes, state: SpanState::Free });
+        let id = self.spans.alone(RangeSpan { offset, bytes, state: SpanState::Free });
         self.list(id);
         id
     }

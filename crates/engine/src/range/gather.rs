@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 use std::convert::Infallible;
 
 use super::cut::Cut;
-use super::fit::{Block, EVERY_SPAN};
+use super::fit::{ANY_LENGTH, EVERY_SPAN, RangeBlock};
 use super::handles::IdleHandle;
 use super::range::{Backing, Range, RangeError};
 use super::spans::SpanState;
@@ -70,9 +70,9 @@ impl<P: Pages> Range<P> {
         limit: Limit,
         may_use: impl Fn(Tag) -> bool,
         is_idle: impl Fn(Tag) -> bool,
-    ) -> Result<Option<Block>, RangeError<P::Error>> {
+    ) -> Result<Option<RangeBlock>, RangeError<P::Error>> {
         let Some(rounded) = self.rounded(bytes) else { return Ok(None) };
-        let Ok(found) = self.fit.allocate_if(rounded, EVERY_SPAN, |tag| Ok::<_, Infallible>(may_use(tag)));
+        let Ok(found) = self.fit.allocate_if(rounded, ANY_LENGTH, EVERY_SPAN, |tag| Ok::<_, Infallible>(may_use(tag)));
         let idle = match found {
             Some(block) => match self.cut_carved(&block, limit.cut, &is_idle) {
                 Some(handles) if handles.is_empty() => {

@@ -12,8 +12,7 @@
 //! |---|---|
 //! | `shared` | [`DeviceRange`]: the range of a device, behind its lock |
 //! | `ordered` | which stream may have what of the range at once |
-//! | `supply` | what an allocation asks of it first, and where it ends |
-//! | `short` | what a shortage asks of it |
+//! | `supply` | what an allocation asks of it first, and where it ends; what a shortage asks of it |
 //! | `patience` | how long is waited for other people's work |
 //! | `trim` | pages that go back to the device; the wait for work of which nobody tells |
 //! | `range` | [`Range`]: allocate, free, trim, counters |
@@ -43,7 +42,6 @@ mod patience;
 mod range;
 mod room;
 mod shared;
-mod short;
 mod sizing;
 mod spans;
 mod split;
@@ -58,20 +56,21 @@ use range::{Range, RangeError};
 
 pub use clearing::Clearing;
 pub(crate) use cut::Cut;
-pub(crate) use fit::Block;
+pub(crate) use fit::RangeBlock;
 pub(crate) use gather::Limit;
-pub(crate) use ordered::{Carved, Taken};
+pub use ordered::RangeUse;
+pub(crate) use ordered::{Carved, Obtained};
 pub use patience::Patience;
-pub(crate) use room::Room;
-pub use shared::{DeviceRange, Occupancy};
-pub(crate) use short::{await_elsewhere, devices_but, give_back_elsewhere};
+pub(crate) use room::GrowthRoom;
+pub use shared::DeviceRange;
+pub(crate) use supply::{Reused, await_elsewhere, devices_but, give_back_elsewhere};
 pub(crate) use trim::trim_all;
 
 #[cfg(test)]
 use {
     crate::device::{Pages, Unfinished},
     range::{Backing, Stats},
-    spans::{Span, SpanState},
+    spans::{RangeSpan, SpanState},
 };
 
 /// Every block starts at a multiple of this many bytes, and its size is rounded up to one.

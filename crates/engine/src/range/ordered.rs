@@ -5,7 +5,7 @@
 
 use super::fit::EVERY_SPAN;
 use super::range::Backing;
-use super::{Block, Range, RangeError};
+use super::{Range, RangeBlock, RangeError};
 use crate::base::error::{Error, Result};
 use crate::device::{Pages, Source, Stream};
 use crate::order::{Streams, Tag};
@@ -13,46 +13,57 @@ use crate::order::{Streams, Tag};
 /// Memory carved out of a range.
 #[derive(Debug)]
 pub(crate) struct Carved {
-    pub(crate) block: Block,
+    pub(crate) block: RangeBlock,
     pub(crate) address: u64,
     /// Handles that were mapped for it, and unmapped elsewhere.
     pub(crate) calls: u64,
-    pub(crate) taken: Taken,
+    pub(crate) taken: Obtained,
 }
 
 /// How often the device was asked for memory, and gave it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct Obtained {
     /// Calls of its allocator.
     pub(crate) allocations: u64,
     /// Pieces of memory mapped.
     pub(crate) pieces: u64,
 }
 
-impl Taken {
+impl Obtained {
     /// One allocation.
-    pub(crate) const ALLOCATION: Taken = Taken { allocations: 1, pieces: 0 };
+    pub(crate) const ALLOCATION: Obtained = Obtained { allocations: 1, pieces: 0 };
 
     pub(crate) fn is_any(self) -> bool {
-        self != Taken::default()
+        self != Obtained::default()
     }
 }
 
-/// What came of an attempt for which pages may move.
-pub(super) enum Moved<T> {
-    Done(Option<T>),
-    /// Nothing: pages are to move that work may use of which nobody tells.
-    Unsettled,
+/// How much of a range is in use, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct RangeUse {
+    /// Held from the device.
+    pub reserved: u64,
+    /// In blocks.
+    pub live: u64,
+    /// The most in blocks at once that is expected again.
+    pub(crate) peak_live: u64,
+    /// The most that was ever held from the device.
+    pub(crate) peak_reserved: u64,
+    /// How often something was freed.
+    pub(crate) frees: u64,
+    /// Calls by which pages moved though the range could have grown.
+    pub(crate) exchanged: u64,
+    /// The least that can be mapped.
+    pub(crate) granule: u64,
+    /// How much more there can be at most, as far as is known of the device and its limit.
+    pub(crate) room: u64,
+    /// Whether several streams share the memory.
+    pub(crate) is_shared: bool,
 }
 
-/// What becomes of an attempt if pages are to move that unknown work may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unsettled {
-    /// It ends, so that the work can be waited for.
-    IsAsked,
-    /// It does without those pages.
-    IsLeft,
-}
+/// What carves a block out of a range, given what its stream may use at once and what nobody uses.
+pub(super) type Carve<'a> = dyn Fn(&mut Range<Source>, &dyn Fn(Tag) -> bool, &dyn Fn(Tag) -> bool) -> Result<Option<RangeBlock>, RangeError<Error>>
+    + 'a;
 
 /// Free spans that a supply looks at for one that the stream may use at once. More of them find memory where many streams share a
 /// range, at a question to the device for each stream whose memory is met; the range looks at all before it grows.
@@ -75,17 +86,17 @@ impl Ordered {
 
     /// Takes chunks from `stream` from now on.
     pub(super) fn serve(&mut self, stream: &Stream) {
-        let before = self.range.pages_mut().serve(stream);
+        let before = self.range.pages.serve(stream);
         before.into_iter().for_each(|backend| self.streams.let_go(backend));
     }
 
-    pub(super) fn free(&mut self, stream: &Stream, block: Block) {
+    pub(super) fn free(&mut self, stream: &Stream, block: RangeBlock) {
         let tag = self.streams.free(stream);
         self.range.free(block, tag);
     }
 
     pub(super) fn check(&mut self) -> Result<()> {
-        let failure = self.failure.take().or_else(|| self.range.pages_mut().take_failure());
+        let failure = self.failure.take().or_else(|| self.range.pages.take_failure());
         failure.map_or(Ok(()), |error| Err(error.deferred()))
     }
 
@@ -94,7 +105,7 @@ impl Ordered {
         let Ordered { range, streams, .. } = self;
         streams.look(false)?;
         if streams.are_several() {
-            range.merge_idle(|tag| streams.is_idle(tag));
+            range.fit.merge_idle(|tag| streams.is_idle(tag));
         }
         Ok(())
     }
@@ -120,9 +131,12 @@ impl Ordered {
         if let Some(carved) = self.reuse(stream, bytes, EVERY_SPAN)? {
             return Ok(carved);
         }
-        match self.carve(stream, Unsettled::IsAsked, |range, may_use, _| range.extend(bytes, may_use).map(Some))? {
-            Moved::Done(Some(carved)) => Ok(carved),
-            Moved::Done(None) | Moved::Unsettled => Err(exhausted(bytes, self.range.pages())),
+        match self.carve(stream, false, &|range, may_use, _| range.extend(bytes, may_use).map(Some)) {
+            Ok(Some(carved)) => Ok(carved),
+            Err(RangeError::Pages(error)) => Err(error),
+            Ok(None) | Err(RangeError::Exhausted { .. } | RangeError::Unsettled) => {
+                Err(exhausted(bytes, &self.range.pages))
+            }
         }
     }
 
@@ -150,47 +164,54 @@ impl Ordered {
         self.extend(stream, bytes)
     }
 
-    /// What `carve` makes of the range, given what `stream` may use of it at once and what nobody uses, with the calls that
-    /// it took.
+    /// What `carve` makes of the range for `stream`, with the calls that it took. If it `leaves_unsettled`, pages stay that unknown work
+    /// may use.
     pub(super) fn carve(
         &mut self,
         stream: &Stream,
-        unsettled: Unsettled,
-        carve: impl FnOnce(
-            &mut Range<Source>,
-            &dyn Fn(Tag) -> bool,
-            &dyn Fn(Tag) -> bool,
-        ) -> Result<Option<Block>, RangeError<Error>>,
-    ) -> Result<Moved<Carved>> {
+        leaves_unsettled: bool,
+        carve: &Carve<'_>,
+    ) -> Result<Option<Carved>, RangeError<Error>> {
         let Ordered { range, streams, .. } = self;
         let me = streams.attend(stream);
         let settled = streams.settled();
         range.settled = settled;
-        let before = range.stats();
-        let is_idle = |tag: Tag| streams.is_idle(tag) && (unsettled == Unsettled::IsAsked || tag.freed() <= settled);
-        let block = match carve(range, &|tag| streams.may_use(me, tag), &is_idle) {
-            Ok(block) => block,
-            Err(RangeError::Unsettled) => return Ok(Moved::Unsettled),
-            Err(RangeError::Pages(error)) => return Err(error),
-            Err(RangeError::Exhausted { bytes }) => return Err(exhausted(bytes, range.pages())),
-        };
-        let after = range.stats();
+        let before = range.stats;
+        let is_idle = |tag: Tag| streams.is_idle(tag) && (!leaves_unsettled || tag.freed() <= settled);
+        let block = carve(range, &|tag| streams.may_use(me, tag), &is_idle)?;
+        let after = range.stats;
         let (mapped, unmapped) = (after.map_calls - before.map_calls, after.unmap_calls - before.unmap_calls);
-        Ok(Moved::Done(block.map(|block| self.carved(block, mapped, unmapped))))
+        Ok(block.map(|block| self.carved(block, mapped, unmapped)))
+    }
+
+    /// What is reserved, and in use.
+    pub(super) fn occupancy(&self) -> RangeUse {
+        let stats = self.range.stats;
+        RangeUse {
+            reserved: stats.reserved,
+            live: stats.live,
+            peak_live: stats.peak_live,
+            peak_reserved: stats.peak_reserved,
+            frees: self.streams.frees(),
+            exchanged: self.exchanged,
+            granule: self.range.granule,
+            room: self.range.pages.room(),
+            is_shared: self.streams.are_several(),
+        }
     }
 
     /// A block for which so many handles were mapped, and unmapped.
-    pub(super) fn carved(&self, block: Block, mapped: u64, unmapped: u64) -> Carved {
+    pub(super) fn carved(&self, block: RangeBlock, mapped: u64, unmapped: u64) -> Carved {
         let taken = match self.range.backing {
-            Backing::Span => Taken { allocations: 0, pieces: mapped },
-            Backing::Chunks => Taken { allocations: mapped, pieces: 0 },
+            Backing::Span => Obtained { allocations: 0, pieces: mapped },
+            Backing::Chunks => Obtained { allocations: mapped, pieces: 0 },
         };
-        Carved { address: self.range.pages().address(block.offset()), block, calls: mapped + unmapped, taken }
+        Carved { address: self.range.pages.address(block.offset()), block, calls: mapped + unmapped, taken }
     }
 }
 
 /// There are not so many addresses side by side: fewer than the device has memory for, or fewer than were reserved.
-fn exhausted(bytes: u64, source: &Source) -> Error {
+pub(super) fn exhausted(bytes: u64, source: &Source) -> Error {
     let short = |of: &str| Error::out_of_memory(of, bytes as usize, "no free stretch of addresses is as long");
     match (source.capacity(), source.span()) {
         (capacity, _) if 0 < capacity && capacity < bytes => short("the device").of_capacity(capacity),

@@ -5,16 +5,18 @@
 //!   `stats.live` that of the blocks'.
 //! * A call that fails leaves everything as it was, counters of calls aside.
 
-use super::fit::{Block, Fit, Side};
+use std::convert::Infallible;
+
+use super::fit::{ANY_LENGTH, Fit, RangeBlock};
 use super::handles::{Handles, IdleHandle};
 use super::sizing::Sizes;
 #[cfg(test)]
-use super::spans::Span;
+use super::spans::RangeSpan;
 use super::spans::{NIL, Node};
 use super::window;
 use super::{ALIGN, sizing};
 use crate::device::Pages;
-use crate::order::{Moment, Tag};
+use crate::order::{FreeMoment, Tag};
 
 /// Blocks of at least 1/4 of a granule count as large: they decide how many pages there are, while many smaller ones share one.
 const LARGE_BLOCK_SHARE: u64 = 4;
@@ -57,31 +59,6 @@ pub(super) enum RangeError<E> {
     Unsettled,
 }
 
-impl<E: std::fmt::Display> std::fmt::Display for RangeError<E> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Exhausted { bytes } => {
-                write!(f, "no {bytes} bytes of addresses are free side by side: free blocks, or reserve a longer span")
-            }
-            Self::Pages(error) => {
-                write!(f, "the device mapped no more memory: {error}; free blocks, or trim other ranges, and try again")
-            }
-            Self::Unsettled => {
-                write!(f, "unknown work may use free pages: wait for all work of the device, and try again")
-            }
-        }
-    }
-}
-
-impl<E: std::error::Error + 'static> std::error::Error for RangeError<E> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Exhausted { .. } | Self::Unsettled => None,
-            Self::Pages(error) => Some(error),
-        }
-    }
-}
-
 /// How the device gives memory to a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Backing {
@@ -103,7 +80,7 @@ pub(super) struct Range<P> {
     /// The holes of rooms that nobody has.
     pub(super) closed_rooms: Vec<u32>,
     /// Work of which nobody tells uses nothing that was freed at this moment or before.
-    pub(super) settled: Moment,
+    pub(super) settled: FreeMoment,
 }
 
 impl<P: Pages> Range<P> {
@@ -122,7 +99,7 @@ impl<P: Pages> Range<P> {
         let granule = pages.granularity().max(1);
         let fit = Fit::new(capacity / granule * granule);
         let (handles, stats, closed_rooms) = (Handles::default(), Stats::default(), Vec::new());
-        Self { pages, granule, backing, fit, handles, stats, closed_rooms, settled: Moment::LAST }
+        Self { pages, granule, backing, fit, handles, stats, closed_rooms, settled: FreeMoment::LAST }
     }
 
     /// A block of at least `bytes`, and never less than [`ALIGN`].
@@ -135,7 +112,7 @@ impl<P: Pages> Range<P> {
     /// [`RangeError::Exhausted`] if the addresses do not suffice, [`RangeError::Pages`] if the device refused. Either
     /// way nothing has changed; after blocks were freed or memory was trimmed a retry can help.
     #[cfg(test)]
-    pub(super) fn allocate(&mut self, bytes: u64) -> Result<Block, RangeError<P::Error>> {
+    pub(super) fn allocate(&mut self, bytes: u64) -> Result<RangeBlock, RangeError<P::Error>> {
         if let Some(block) = self.reuse(bytes) {
             return Ok(block);
         }
@@ -144,7 +121,11 @@ impl<P: Pages> Range<P> {
 
     /// A block for which pages are mapped, where nothing that is mapped already serves: beside what is free, as far as `may_use`
     /// says so of its tag.
-    pub(super) fn extend(&mut self, bytes: u64, may_use: impl Fn(Tag) -> bool) -> Result<Block, RangeError<P::Error>> {
+    pub(super) fn extend(
+        &mut self,
+        bytes: u64,
+        may_use: impl Fn(Tag) -> bool,
+    ) -> Result<RangeBlock, RangeError<P::Error>> {
         let rounded = self.rounded(bytes).ok_or(RangeError::Exhausted { bytes })?;
         let block = self.grow(rounded, may_use)?.ok_or(RangeError::Exhausted { bytes })?;
         self.count(rounded);
@@ -153,8 +134,8 @@ impl<P: Pages> Range<P> {
 
     /// As [`allocate`](Range::allocate), from what is mapped already.
     #[cfg(test)]
-    pub(super) fn reuse(&mut self, bytes: u64) -> Option<Block> {
-        let Ok(block) = self.reuse_if(bytes, super::fit::EVERY_SPAN, |_| Ok::<_, std::convert::Infallible>(true));
+    pub(super) fn reuse(&mut self, bytes: u64) -> Option<RangeBlock> {
+        let Ok(block) = self.reuse_if(bytes, super::fit::EVERY_SPAN, |_| Ok::<_, Infallible>(true));
         block
     }
 
@@ -169,9 +150,9 @@ impl<P: Pages> Range<P> {
         bytes: u64,
         most: usize,
         accepts: impl FnMut(Tag) -> Result<bool, E>,
-    ) -> Result<Option<Block>, E> {
+    ) -> Result<Option<RangeBlock>, E> {
         let Some(bytes) = self.rounded(bytes) else { return Ok(None) };
-        let block = self.fit.allocate_if(bytes, most, accepts)?;
+        let block = self.fit.allocate_if(bytes, ANY_LENGTH, most, accepts)?;
         if block.is_some() {
             self.count(bytes);
         }
@@ -189,11 +170,13 @@ impl<P: Pages> Range<P> {
         most: usize,
         is_own: Option<impl Fn(Tag) -> bool>,
         accepts: impl FnMut(Tag) -> Result<bool, E>,
-    ) -> Result<Option<Block>, E> {
+    ) -> Result<Option<RangeBlock>, E> {
         let Some((is_own, rounded)) = is_own.zip(self.rounded(bytes)) else {
             return self.reuse_if(bytes, most, accepts);
         };
-        match self.fit.allocate_near(rounded, rounded.saturating_add(rounded / NEAR), most, is_own) {
+        let near = rounded.saturating_add(rounded / NEAR);
+        let Ok(own) = self.fit.allocate_if(rounded, near, most, |tag| Ok::<_, Infallible>(is_own(tag)));
+        match own {
             None => self.reuse_if(bytes, most, accepts),
             own => {
                 self.count(rounded);
@@ -204,10 +187,10 @@ impl<P: Pages> Range<P> {
 
     /// A block of what is free and `accepts` its node: at the upper end if it is a large part of what is reserved, and at the lower end
     /// otherwise. What large blocks leave so serves the next ones, as smaller ones do not lie between them.
-    pub(super) fn reuse_at_its_end(&mut self, bytes: u64, accepts: impl Fn(&Node) -> bool) -> Option<Block> {
+    pub(super) fn reuse_at_its_end(&mut self, bytes: u64, accepts: impl Fn(&Node) -> bool) -> Option<RangeBlock> {
         let rounded = self.rounded(bytes)?;
-        let side = if rounded >= self.stats.reserved / AT_THE_END { Side::High } else { Side::Low };
-        let block = self.fit.allocate_at(side, rounded, accepts)?;
+        let is_high = rounded >= self.stats.reserved / AT_THE_END;
+        let block = self.fit.allocate_at(is_high, rounded, accepts)?;
         self.count(rounded);
         Some(block)
     }
@@ -234,7 +217,7 @@ impl<P: Pages> Range<P> {
     /// Takes a block back, whose memory the work that `tag` names may still use, and returns its bytes; 0, and nothing
     /// happens, if it is a block of another range.
     #[inline]
-    pub(super) fn free(&mut self, block: Block, tag: Tag) -> u64 {
+    pub(super) fn free(&mut self, block: RangeBlock, tag: Tag) -> u64 {
         let Some(bytes) = self.fit.bytes(&block) else { return 0 };
         self.fit.spans.at_mut(block.node).tag = tag;
         self.fit.coalesce(block.node);
@@ -287,34 +270,14 @@ impl<P: Pages> Range<P> {
         self.fit.free_spans(0).map(|id| self.fit.spans.at(id).bytes).max().unwrap_or(0)
     }
 
-    /// Merges what is free side by side and `is_idle` by its tag.
-    pub(super) fn merge_idle(&mut self, is_idle: impl Fn(Tag) -> bool) {
-        self.fit.merge_idle(is_idle);
-    }
-
-    /// The counters.
-    pub(super) fn stats(&self) -> Stats {
-        self.stats
-    }
-
     /// Every stretch of addresses, in no particular order: blocks, free spans, holes.
     #[cfg(test)]
-    pub(super) fn spans(&self) -> impl Iterator<Item = Span> + '_ {
+    pub(super) fn spans(&self) -> impl Iterator<Item = RangeSpan> + '_ {
         self.fit.spans.iter()
     }
 
-    /// The device's side, to look at.
-    pub(super) fn pages(&self) -> &P {
-        &self.pages
-    }
-
-    /// The device's side, to tell it what the next calls are for.
-    pub(super) fn pages_mut(&mut self) -> &mut P {
-        &mut self.pages
-    }
-
     #[cold]
-    fn grow(&mut self, bytes: u64, may_use: impl Fn(Tag) -> bool) -> Result<Option<Block>, RangeError<P::Error>> {
+    fn grow(&mut self, bytes: u64, may_use: impl Fn(Tag) -> bool) -> Result<Option<RangeBlock>, RangeError<P::Error>> {
         let grown = match self.backing {
             Backing::Span => self.grow_span(bytes, sizing::step(self.high_water(bytes), self.granule), &may_use),
             Backing::Chunks => self.grow_chunks(bytes),
@@ -328,7 +291,7 @@ impl<P: Pages> Range<P> {
         &mut self,
         bytes: u64,
         may_use: impl Fn(Tag) -> bool,
-    ) -> Result<Option<Block>, RangeError<P::Error>> {
+    ) -> Result<Option<RangeBlock>, RangeError<P::Error>> {
         let grown = match self.backing {
             Backing::Span => self.grow_span(bytes, 0, &may_use),
             Backing::Chunks => self.grow_chunk(bytes, bytes.next_multiple_of(self.granule)),
@@ -338,7 +301,12 @@ impl<P: Pages> Range<P> {
     }
 
     /// Maps what the best window lacks, at least `step` bytes if the device and the hole have as many.
-    fn grow_span(&mut self, bytes: u64, step: u64, may_use: &impl Fn(Tag) -> bool) -> Result<Option<Block>, P::Error> {
+    fn grow_span(
+        &mut self,
+        bytes: u64,
+        step: u64,
+        may_use: &impl Fn(Tag) -> bool,
+    ) -> Result<Option<RangeBlock>, P::Error> {
         let Some(window) = window::best(&self.fit.spans, bytes, self.granule, may_use) else { return Ok(None) };
         let handle = self.handle_of(bytes);
         let extra = step.saturating_sub(window.missing);
@@ -357,7 +325,7 @@ impl<P: Pages> Range<P> {
         sizing::handle(sizes, self.granule)
     }
 
-    fn grow_chunks(&mut self, bytes: u64) -> Result<Option<Block>, P::Error> {
+    fn grow_chunks(&mut self, bytes: u64) -> Result<Option<RangeBlock>, P::Error> {
         let granule = self.granule;
         let exact = bytes.checked_next_multiple_of(granule);
         let sizes = exact.zip(sizing::chunk(bytes, self.high_water(bytes), granule));
@@ -368,7 +336,7 @@ impl<P: Pages> Range<P> {
         }
     }
 
-    fn grow_chunk(&mut self, bytes: u64, chunk: u64) -> Result<Option<Block>, P::Error> {
+    fn grow_chunk(&mut self, bytes: u64, chunk: u64) -> Result<Option<RangeBlock>, P::Error> {
         let offset = self.take_chunk(chunk)?;
         let id = self.fit.add_chunk(offset, chunk);
         Ok(Some(self.fit.carve(id, offset, bytes)))

@@ -7,7 +7,7 @@
 //! Invariants: a room's hole is the last node of its list, and is never mapped whole, so that the node stays for good.
 
 use super::Limit;
-use super::fit::Block;
+use super::fit::RangeBlock;
 use super::range::{Backing, Range, RangeError};
 use super::spans::{END, NIL, SpanState};
 use super::window::Window;
@@ -16,7 +16,7 @@ use crate::order::Tag;
 
 /// The hole behind a block, for whoever has the block.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct GrowthRoom {
     hole: u32,
 }
 
@@ -26,7 +26,7 @@ const ROOM_SHARE: u64 = 64;
 impl<P: Pages> Range<P> {
     /// Cuts `room` bytes of addresses off, or fewer where there are few, for one block of at least `bytes` that grows. `None`
     /// where addresses are scarce, or memory comes in chunks.
-    pub(super) fn open_room(&mut self, bytes: u64, room: u64) -> Option<Room> {
+    pub(super) fn open_room(&mut self, bytes: u64, room: u64) -> Option<GrowthRoom> {
         if self.backing == Backing::Chunks || !self.fit.spans.has_room() {
             return None;
         }
@@ -34,7 +34,7 @@ impl<P: Pages> Range<P> {
         let least = bytes.checked_add(self.granule)?;
         let is_empty = |hole: &u32| self.fit.spans.at(*hole).prev == NIL && self.fit.spans.at(*hole).bytes >= least;
         if let Some(place) = self.closed_rooms.iter().position(is_empty) {
-            return Some(Room { hole: self.closed_rooms.swap_remove(place) });
+            return Some(GrowthRoom { hole: self.closed_rooms.swap_remove(place) });
         }
         let left = self.fit.spans.at(END).bytes;
         let room = room.min(left / ROOM_SHARE) / self.granule * self.granule;
@@ -44,11 +44,11 @@ impl<P: Pages> Range<P> {
         let end = self.fit.spans.at_mut(END);
         end.bytes -= room;
         let offset = end.end();
-        Some(Room { hole: self.fit.spans.private_hole(offset, room) })
+        Some(GrowthRoom { hole: self.fit.spans.private_hole(offset, room) })
     }
 
     /// Keeps the addresses of a room for the next one.
-    pub(super) fn close_room(&mut self, room: Room) {
+    pub(super) fn close_room(&mut self, room: GrowthRoom) {
         self.closed_rooms.push(room.hole);
     }
 
@@ -60,13 +60,13 @@ impl<P: Pages> Range<P> {
     /// As for [`gather`](Range::gather).
     pub(super) fn grow_in(
         &mut self,
-        room: &Room,
-        block: Option<&Block>,
+        room: &GrowthRoom,
+        block: Option<&RangeBlock>,
         bytes: u64,
         limit: Limit,
         may_use: impl Fn(Tag) -> bool,
         is_idle: impl Fn(Tag) -> bool,
-    ) -> Result<Option<(Block, u64)>, RangeError<P::Error>> {
+    ) -> Result<Option<(RangeBlock, u64)>, RangeError<P::Error>> {
         let Some(rounded) = self.rounded(bytes).and_then(|bytes| bytes.checked_next_multiple_of(self.granule)) else {
             return Ok(None);
         };
@@ -98,8 +98,8 @@ impl<P: Pages> Range<P> {
     /// Where so many bytes lie that begin at the end of a block, or at the room's beginning.
     fn window_in(
         &self,
-        room: &Room,
-        block: Option<&Block>,
+        room: &GrowthRoom,
+        block: Option<&RangeBlock>,
         bytes: u64,
         may_use: &impl Fn(Tag) -> bool,
     ) -> Option<Window> {
@@ -117,13 +117,13 @@ impl<P: Pages> Range<P> {
     }
 
     /// Makes one block of two neighbours.
-    fn join(&mut self, block: &Block, added: Block, bytes: u64) -> Block {
+    fn join(&mut self, block: &RangeBlock, added: RangeBlock, bytes: u64) -> RangeBlock {
         let before = self.fit.spans.at(block.node).bytes;
         self.fit.spans.remove(added.node);
         self.fit.spans.at_mut(block.node).bytes += bytes;
         self.stats.large_blocks = self.stats.large_blocks + self.large(before + bytes) - self.large(before);
         self.stats.live += bytes;
         self.stats.peak_live = self.stats.peak_live.max(self.stats.live);
-        Block { node: block.node, offset: block.offset }
+        RangeBlock { node: block.node, offset: block.offset }
     }
 }

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError, TryLockError, Weak};
 
 use super::fit::EVERY_SPAN;
-use super::ordered::{Carved, Ordered};
+use super::ordered::{Carved, Ordered, RangeUse};
 use super::patience::{LONG, SHORT, patiently};
-use super::{Block, Limit, Range, Room};
+use super::{GrowthRoom, Limit, Range, RangeBlock};
 use crate::base::error::Result;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Memory, Source, Stream};
@@ -21,7 +21,7 @@ use crate::order::{Epoch, Streams, Unknown};
 pub struct DeviceRange {
     inner: Mutex<Ordered>,
     /// Blocks that came back while another thread had the lock; it is held for a moment only.
-    late: Mutex<Vec<(Stream, Block)>>,
+    late: Mutex<Vec<(Stream, RangeBlock)>>,
     has_late: AtomicBool,
 }
 
@@ -40,25 +40,6 @@ const FREE_CALLS: u64 = 2048;
 /// Frees that earn one more call by which pages move before the range grows, so that a scope whose sizes never repeat ends up
 /// with more memory, and not with calls for most of its allocations.
 const FREES_PER_CALL: u64 = 16;
-
-/// How much of a range is in use, in bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Occupancy {
-    /// Held from the device.
-    pub reserved: u64,
-    /// In blocks.
-    pub live: u64,
-    /// The most in blocks at once that is expected again.
-    pub(crate) peak_live: u64,
-    /// The most that was ever held from the device.
-    pub(crate) peak_reserved: u64,
-    /// How often something was freed.
-    pub(crate) frees: u64,
-    /// Calls by which pages moved though the range could have grown.
-    pub(crate) exchanged: u64,
-    /// The least that can be mapped.
-    pub(crate) granule: u64,
-}
 
 impl DeviceRange {
     /// The range of a device, if there is one by now.
@@ -97,15 +78,12 @@ impl DeviceRange {
         inner
     }
 
-    /// As [`reuse`](DeviceRange::reuse), where the range is to grow otherwise: looks at all that is free, and waits a moment
-    /// for those who may be done with it.
+    /// As [`reuse`](DeviceRange::reuse), where several streams share the range, and it is to grow otherwise: looks at all that is free,
+    /// and waits a moment for those who may be done with it.
     ///
     /// # Errors
     /// As for [`reuse`](DeviceRange::reuse).
     pub(crate) fn reuse_soon(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
-        if !self.inner().streams.are_several() {
-            return Ok(None);
-        }
         let found = patiently(SHORT, || {
             let inner = &mut *self.inner();
             inner.look()?;
@@ -136,11 +114,7 @@ impl DeviceRange {
 
     /// As [`gather`](DeviceRange::gather), but waits for no work except that of which nobody tells.
     pub(super) fn try_gather(&self, stream: &Stream, bytes: u64, limit: Limit) -> Result<Option<Carved>> {
-        self.settling(|inner, unsettled| {
-            inner.serve(stream);
-            inner.look()?;
-            inner.carve(stream, unsettled, |range, may_use, is_idle| range.gather(bytes, limit, may_use, is_idle))
-        })
+        self.settling(stream, &|range, may_use, is_idle| range.gather(bytes, limit, may_use, is_idle))
     }
 
     /// Waits for the work of `stream` so far, without the lock, if memory that it freed or used is not known to be idle: for a
@@ -162,12 +136,12 @@ impl DeviceRange {
     }
 
     /// Memory for `bytes` if the range would have to reserve far more than was in use at once: free pages make up for
-    /// those that are missing, as far as they can. `None` if it may grow without that, or pages moved too often.
+    /// those that are missing, as far as they can. `None` if by what was `seen` it may grow without that, or pages moved too often.
     ///
     /// # Errors
     /// As for [`gather`](DeviceRange::gather).
-    pub(crate) fn exchange(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
-        let Occupancy { reserved, live, peak_live, frees, exchanged, granule, .. } = self.occupancy();
+    pub(crate) fn exchange(&self, stream: &Stream, bytes: u64, seen: &RangeUse) -> Result<Option<Carved>> {
+        let RangeUse { reserved, live, peak_live, frees, exchanged, granule, .. } = *seen;
         let due = peak_live.max(live.saturating_add(bytes));
         // Where there is little memory, blocks and pages are of like size, and lie apart by whole pages.
         let aim = due.saturating_add((due / APART_SHARE).max(APART_GRANULES * granule));
@@ -191,7 +165,7 @@ impl DeviceRange {
         bytes: u64,
         room: u64,
         limit: Limit,
-    ) -> Result<Option<(Carved, u64, Room)>> {
+    ) -> Result<Option<(Carved, u64, GrowthRoom)>> {
         let Some(room) = self.inner().range.open_room(bytes, room) else { return Ok(None) };
         match self.grow_in(stream, &room, None, bytes, limit) {
             Ok(Some((carved, bytes))) => Ok(Some((carved, bytes, room))),
@@ -210,53 +184,39 @@ impl DeviceRange {
     pub(crate) fn grow_in(
         &self,
         stream: &Stream,
-        room: &Room,
-        block: Option<&Block>,
+        room: &GrowthRoom,
+        block: Option<&RangeBlock>,
         bytes: u64,
         limit: Limit,
     ) -> Result<Option<(Carved, u64)>> {
         let added = Cell::new(0);
-        let carved = self.settling(|inner, unsettled| {
-            inner.serve(stream);
-            inner.look()?;
-            inner.carve(stream, unsettled, |range, may_use, is_idle| {
-                let grown = range.grow_in(room, block, bytes, limit, may_use, is_idle)?;
-                Ok(grown.map(|(block, bytes)| {
-                    added.set(bytes);
-                    block
-                }))
-            })
+        let carved = self.settling(stream, &|range, may_use, is_idle| {
+            let grown = range.grow_in(room, block, bytes, limit, may_use, is_idle)?;
+            Ok(grown.map(|(block, bytes)| {
+                added.set(bytes);
+                block
+            }))
         })?;
         Ok(carved.map(|carved| (carved, added.get())))
     }
 
     /// Nothing grows in a room any more: its addresses are the next one's, once nothing lies there.
-    pub(crate) fn close_room(&self, room: Room) {
+    pub(crate) fn close_room(&self, room: GrowthRoom) {
         self.inner().range.close_room(room);
     }
 
     /// Takes a block apart that `stream` orders: each of `pieces`, given by its offset in the block and its bytes,
     /// becomes a block; the rest is free. Pieces are in order, apart from each other and within the block, at multiples
     /// of 256. The first that is not so ends them: only those before it are returned, one block each.
-    pub(crate) fn split(&self, stream: &Stream, block: Block, pieces: &[(u64, u64)]) -> Vec<Block> {
+    pub(crate) fn split(&self, stream: &Stream, block: RangeBlock, pieces: &[(u64, u64)]) -> Vec<RangeBlock> {
         let inner = &mut *self.inner();
         let tag = inner.streams.free(stream);
         inner.range.split(block, pieces, tag)
     }
 
     /// What is reserved, and in use.
-    pub fn occupancy(&self) -> Occupancy {
-        let inner = self.inner();
-        let stats = inner.range.stats();
-        Occupancy {
-            reserved: stats.reserved,
-            live: stats.live,
-            peak_live: stats.peak_live,
-            peak_reserved: stats.peak_reserved,
-            frees: inner.streams.frees(),
-            exchanged: inner.exchanged,
-            granule: inner.range.granule,
-        }
+    pub fn occupancy(&self) -> RangeUse {
+        self.inner().occupancy()
     }
 
     /// The point in the work of `stream` that is now, for [`order`](DeviceRange::order). Calls no device.
@@ -273,7 +233,7 @@ impl DeviceRange {
     }
 
     /// Takes memory back that `stream` orders. Never waits: where another thread has the lock, that one takes it.
-    pub(crate) fn free(&self, stream: &Stream, block: Block) {
+    pub(crate) fn free(&self, stream: &Stream, block: RangeBlock) {
         match self.inner.try_lock() {
             Ok(mut inner) => inner.free(stream, block),
             Err(TryLockError::Poisoned(inner)) => inner.into_inner().free(stream, block),

@@ -29,7 +29,7 @@ pub(super) enum SpanState {
 
 /// A stretch of addresses in one state, as long as it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct RangeSpan {
     /// Where it begins, in bytes: from the start of the reserved span, or the device's address of memory in a chunk.
     pub(super) offset: u64,
     /// Its length in bytes.
@@ -39,7 +39,7 @@ pub(super) struct Span {
 }
 
 #[cfg(test)]
-impl Span {
+impl RangeSpan {
     /// Where it ends: the first byte behind it.
     pub(super) fn end(&self) -> u64 {
         self.offset + self.bytes
@@ -77,7 +77,7 @@ impl Spans {
     /// A list of one hole of `capacity` bytes.
     pub(super) fn new(capacity: u64) -> Self {
         let mut spans = Self { nodes: Vec::new(), spare: NIL, holes: NIL };
-        let end = spans.alone(Span { offset: 0, bytes: capacity, state: SpanState::Hole });
+        let end = spans.alone(RangeSpan { offset: 0, bytes: capacity, state: SpanState::Hole });
         spans.link_hole(end);
         spans
     }
@@ -112,20 +112,20 @@ impl Spans {
 
     /// Every span in use, in order of slots.
     #[cfg(test)]
-    pub(super) fn iter(&self) -> impl Iterator<Item = Span> + '_ {
+    pub(super) fn iter(&self) -> impl Iterator<Item = RangeSpan> + '_ {
         self.nodes
             .iter()
-            .filter_map(|node| node.state.map(|state| Span { offset: node.offset, bytes: node.bytes, state }))
+            .filter_map(|node| node.state.map(|state| RangeSpan { offset: node.offset, bytes: node.bytes, state }))
             .filter(|span| span.bytes > 0)
     }
 
     /// A list of its own with one node.
-    pub(super) fn alone(&mut self, span: Span) -> u32 {
+    pub(super) fn alone(&mut self, span: RangeSpan) -> u32 {
         self.place(span, NIL, NIL)
     }
 
     #[inline]
-    pub(super) fn insert_before(&mut self, id: u32, span: Span) -> u32 {
+    pub(super) fn insert_before(&mut self, id: u32, span: RangeSpan) -> u32 {
         let prev = self.at(id).prev;
         let new = self.place(span, prev, id);
         self.at_mut(id).prev = new;
@@ -153,8 +153,8 @@ impl Spans {
     }
 
     #[inline]
-    fn place(&mut self, span: Span, prev: u32, next: u32) -> u32 {
-        let Span { offset, bytes, state } = span;
+    fn place(&mut self, span: RangeSpan, prev: u32, next: u32) -> u32 {
+        let RangeSpan { offset, bytes, state } = span;
         let node = Node { offset, bytes, prev, next, left: NIL, right: NIL, state: Some(state), tag: Tag::NOBODY };
         let id = self.spare;
         if id == NIL {
@@ -168,7 +168,7 @@ impl Spans {
 
     /// A hole in a list of its own that is found by nobody: those who know its number alone have it.
     pub(super) fn private_hole(&mut self, offset: u64, bytes: u64) -> u32 {
-        let id = self.alone(Span { offset, bytes, state: SpanState::Hole });
+        let id = self.alone(RangeSpan { offset, bytes, state: SpanState::Hole });
         self.at_mut(id).left = PRIVATE;
         id
     }

@@ -1,8 +1,8 @@
 //! A block taken apart: pieces of it live on as blocks of their own, and the rest is free.
 
-use super::fit::{Block, Fit};
+use super::fit::{Fit, RangeBlock};
 use super::range::Range;
-use super::spans::{Span, SpanState};
+use super::spans::{RangeSpan, SpanState};
 use super::{ALIGN, Tag};
 use crate::device::Pages;
 
@@ -13,7 +13,7 @@ impl<P: Pages> Range<P> {
     /// The pieces are in order, apart from each other and within the block, their offsets multiples of [`ALIGN`]. The
     /// first that is not so ends them: it and those behind it count as the rest, so that the blocks returned are those
     /// of the first pieces, one each. A block of another range changes nothing and has no pieces.
-    pub(super) fn split(&mut self, block: Block, pieces: &[(u64, u64)], tag: Tag) -> Vec<Block> {
+    pub(super) fn split(&mut self, block: RangeBlock, pieces: &[(u64, u64)], tag: Tag) -> Vec<RangeBlock> {
         let Some(whole) = self.fit.bytes(&block) else { return Vec::new() };
         self.fit.spans.at_mut(block.node).tag = tag;
         let mut blocks = Vec::with_capacity(pieces.len());
@@ -39,13 +39,13 @@ fn end_of(offset: u64, bytes: u64) -> Option<u64> {
 impl Fit {
     /// Frees the first `gap` bytes of node `id`, which is live, and makes a block of the `bytes` behind them. The node
     /// is what is left, perhaps 0 bytes.
-    fn detach(&mut self, id: u32, gap: u64, bytes: u64) -> Block {
+    fn detach(&mut self, id: u32, gap: u64, bytes: u64) -> RangeBlock {
         if gap > 0 {
             let gap = self.cut(id, gap);
             self.coalesce(gap);
         }
         let node = self.cut(id, bytes);
-        Block { node, offset: self.spans.at(node).offset }
+        RangeBlock { node, offset: self.spans.at(node).offset }
     }
 
     /// Makes a live node of its own of the first `bytes` of node `id`, which is live.
@@ -54,7 +54,7 @@ impl Fit {
         let (offset, tag) = (node.offset, node.tag);
         node.offset += bytes;
         node.bytes -= bytes;
-        let front = self.spans.insert_before(id, Span { offset, bytes, state: SpanState::Live });
+        let front = self.spans.insert_before(id, RangeSpan { offset, bytes, state: SpanState::Live });
         self.spans.at_mut(front).tag = tag;
         front
     }

@@ -5,36 +5,20 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::ordered::{Moved, Ordered, Unsettled};
+use super::ordered::{Carve, Carved, Ordered, exhausted};
 use super::patience::{LONG, Patience, patiently};
 use super::shared::memories;
-use super::{DeviceRange, Range};
+use super::{DeviceRange, Range, RangeError};
 use crate::base::error::Result;
-use crate::device::{Memory, Source};
-use crate::order::{Due, Moment};
+use crate::device::{Memory, Source, Stream};
+use crate::order::{Due, FreeMoment};
 
 /// Kept of a device whose range a trim is to leave alone.
 const EVERYTHING: u64 = u64::MAX;
 
-/// Who keeps pages that a trim left, and can be waited for.
-#[derive(Clone, Copy)]
-struct Left {
-    /// Work of streams.
-    to_streams: bool,
-    /// Work of which nobody tells, on memory that was freed until this moment.
-    to_unknown: Option<Moment>,
-}
-
-const NOBODY: Left = Left { to_streams: false, to_unknown: None };
-
-/// How far the work is of which nobody tells.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Settling {
-    Done,
-    UnderWay,
-    /// It cannot be waited for now.
-    Impossible,
-}
+/// Who keeps pages that a trim left, and can be waited for: streams, and work of which nobody tells, on memory that was freed until some
+/// moment.
+type Keepers = (bool, Option<FreeMoment>);
 
 impl DeviceRange {
     /// Gives pages in which no block lies and that no work uses back to the device, as long as `keep` bytes stay reserved,
@@ -45,12 +29,12 @@ impl DeviceRange {
     pub(crate) fn trim(&self, keep: u64, patience: Patience) -> Result<u64> {
         let mut bytes = 0;
         let is_done = patiently(LONG, || {
-            let (more, left) = self.trim_settled(keep, patience)?;
+            let (more, (is_of_streams, unknown)) = self.trim_settled(keep, patience)?;
             bytes += more;
             let is_done = match patience {
                 Patience::None => true,
-                Patience::ForUnknown => left.to_unknown.is_none(),
-                Patience::Some => left.to_unknown.is_none() && !left.to_streams,
+                Patience::ForUnknown => unknown.is_none(),
+                Patience::Some => unknown.is_none() && !is_of_streams,
             };
             Ok(is_done.then_some(()))
         })?;
@@ -63,26 +47,23 @@ impl DeviceRange {
     }
 
     /// Trims once, and once more if that shows that unknown work has kept pages and is done.
-    fn trim_settled(&self, keep: u64, patience: Patience) -> Result<(u64, Left)> {
-        let (bytes, mut left) = self.trim_once(keep, patience)?;
-        let Some(moment) = left.to_unknown else { return Ok((bytes, left)) };
+    fn trim_settled(&self, keep: u64, patience: Patience) -> Result<(u64, Keepers)> {
+        let (bytes, (is_of_streams, unknown)) = self.trim_once(keep, patience)?;
+        let Some(moment) = unknown else { return Ok((bytes, (is_of_streams, None))) };
         match self.settle_now(moment)? {
-            Settling::Done => self.trim_once(keep, patience).map(|(more, left)| (bytes + more, left)),
-            Settling::UnderWay => Ok((bytes, left)),
-            Settling::Impossible => {
-                left.to_unknown = None;
-                Ok((bytes, left))
-            }
+            Due::Nothing => self.trim_once(keep, patience).map(|(more, left)| (bytes + more, left)),
+            Due::GiveUp => Ok((bytes, (is_of_streams, None))),
+            Due::Wait | Due::Mark(..) => Ok((bytes, (is_of_streams, unknown))),
         }
     }
 
-    fn trim_once(&self, keep: u64, patience: Patience) -> Result<(u64, Left)> {
+    fn trim_once(&self, keep: u64, patience: Patience) -> Result<(u64, Keepers)> {
         let inner = &mut *self.inner();
         inner.streams.retire();
-        let stats = inner.range.stats();
+        let stats = inner.range.stats;
         let keep = keep.max(stats.live);
         if !is_worth_asking(&inner.range, stats.reserved.saturating_sub(keep), patience) {
-            return Ok((0, NOBODY));
+            return Ok((0, (false, None)));
         }
         inner.look()?;
         let Ordered { range, streams, .. } = inner;
@@ -92,54 +73,54 @@ impl DeviceRange {
             is_unsettled.set(is_unsettled.get() || is_idle && !is_settled);
             is_idle && is_settled
         })?;
-        let is_left = is_unsettled.get() && range.stats().reserved > keep;
-        let to_unknown = is_left.then(|| streams.unknown.now());
-        Ok((bytes, Left { to_streams: streams.can_wait(), to_unknown }))
+        let is_left = is_unsettled.get() && range.stats.reserved > keep;
+        Ok((bytes, (streams.can_wait(), is_left.then(|| streams.unknown.now()))))
     }
 
-    /// Makes an attempt for which pages may move. If work of which nobody tells may use them, it is waited for first, for a
-    /// bounded time; the attempt does without the pages that it may use then.
+    /// What `carve` makes of the range for `stream`, where pages may move. If work of which nobody tells may use them, it is waited for
+    /// first, for a bounded time. A second attempt does without the pages that it may use then.
     ///
     /// # Errors
-    /// Those of the attempt; what that work met.
-    pub(super) fn settling<T>(
-        &self,
-        attempt: impl Fn(&mut Ordered, Unsettled) -> Result<Moved<T>>,
-    ) -> Result<Option<T>> {
-        let made = attempt(&mut self.inner(), Unsettled::IsAsked)?;
-        if let Moved::Done(done) = made {
-            return Ok(done);
+    /// A failure of the device; what that work met.
+    pub(super) fn settling(&self, stream: &Stream, carve: &Carve<'_>) -> Result<Option<Carved>> {
+        let attempt = |leaves_unsettled| {
+            let inner = &mut *self.inner();
+            inner.serve(stream);
+            inner.look()?;
+            match inner.carve(stream, leaves_unsettled, carve) {
+                Ok(carved) => Ok(Some(carved)),
+                Err(RangeError::Unsettled) => Ok(None),
+                Err(RangeError::Pages(error)) => Err(error),
+                Err(RangeError::Exhausted { bytes }) => Err(exhausted(bytes, &inner.range.pages)),
+            }
+        };
+        if let Some(carved) = attempt(false)? {
+            return Ok(carved);
         }
         self.settle()?;
-        let made = attempt(&mut self.inner(), Unsettled::IsLeft)?;
-        Ok(if let Moved::Done(done) = made { done } else { None })
+        Ok(attempt(true)?.flatten())
     }
 
     /// Waits, for a bounded time, until no unknown work uses what is free now.
     fn settle(&self) -> Result<()> {
         let moment = self.inner().streams.unknown.now();
-        let is_over = patiently(LONG, || Ok((self.settle_now(moment)? != Settling::UnderWay).then_some(())))?;
+        let is_over = patiently(LONG, || Ok((!matches!(self.settle_now(moment)?, Due::Wait)).then_some(())))?;
         if is_over.is_none() {
             self.inner().streams.unknown.give_up();
         }
         Ok(())
     }
 
-    /// How far unknown work is that may use what was freed until `moment`. Has its end marked where that is due.
-    fn settle_now(&self, moment: Moment) -> Result<Settling> {
+    /// What is due for unknown work that may use what was freed until `moment`, once a mark was put where that was due: never a mark.
+    fn settle_now(&self, moment: FreeMoment) -> Result<Due> {
         let due = self.inner().streams.unknown.due(moment)?;
-        let (work, marked) = match due {
-            Due::Nothing => return Ok(Settling::Done),
-            Due::Wait => return Ok(Settling::UnderWay),
-            Due::GiveUp => return Ok(Settling::Impossible),
-            Due::Mark(work, marked) => (work, marked),
-        };
+        let Due::Mark(work, marked) = due else { return Ok(due) };
         // Without the lock, as handles of streams may end in this.
-        let Some(is_reached) = work.mark()? else { return Ok(Settling::Impossible) };
+        let Some(is_reached) = work.mark()? else { return Ok(Due::GiveUp) };
         let inner = &mut *self.inner();
         inner.streams.unknown.marked(marked, is_reached);
         let is_done = matches!(inner.streams.unknown.due(moment)?, Due::Nothing);
-        Ok(if is_done { Settling::Done } else { Settling::UnderWay })
+        Ok(if is_done { Due::Nothing } else { Due::Wait })
     }
 }
 

@@ -1,4 +1,5 @@
-//! What a record belongs to, by number: an arena, a generation of its cache, the list of a key.
+//! What a record belongs to, by number: an arena, a generation of its cache, the list of a key; and what its drop has to do, as one
+//! number that the fast path compares once.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,11 +10,11 @@ pub(crate) struct ArenaId(NonZeroU64);
 
 /// One of the times between two invalidations of a cache. Blocks of an older one are released when they return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Generation(u64);
+pub(crate) struct Generation(pub(crate) u64);
 
 /// The list of a key, to which the key's blocks return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ListPlace {
     pub(crate) list: u32,
     /// The key's number; 0 for a block that returns to no list.
     pub(crate) key: u64,
@@ -37,8 +38,24 @@ impl ArenaId {
 impl Generation {
     /// Of blocks that no list keeps, whatever is invalidated.
     pub(crate) const NEVER_KEPT: Generation = Generation(u64::MAX);
+}
 
-    pub(crate) fn numbered(number: u64) -> Generation {
-        Generation(number)
+/// Which way a record goes when it is dropped: a live position of a plan is known by its arena's number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DropPath(pub(super) u64);
+
+const _: () = assert!(DropPath::UNPLANNED.0 < ArenaId::FIRST_ARENA);
+
+impl DropPath {
+    /// No record's, and the default: what a planner compares with that takes none back the fast way.
+    pub(crate) const NOBODYS: DropPath = DropPath(0);
+    /// The drop has more to do than to give the memory back: there is a view, other streams use it, or a device watches.
+    pub(super) const CARE: DropPath = DropPath(1);
+    /// The memory goes back to a list, to the range or to the device.
+    pub(super) const UNPLANNED: DropPath = DropPath(2);
+
+    /// Of a live position in this arena.
+    pub(crate) fn of_arena(arena: ArenaId) -> DropPath {
+        DropPath(arena.number())
     }
 }

@@ -7,12 +7,11 @@
 use std::any::TypeId;
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
-use super::drop_path::DropPath;
-use super::identity::{ArenaId, Generation};
+use super::Door;
+use super::identity::{ArenaId, DropPath, Generation};
 use super::last_write::LastWrite;
 use super::record::{Dims, Origin, Record};
 use super::request::Request;
-use super::{Door, Home};
 use crate::base::sync::OnceLock;
 use crate::device::{Stream, process_exits};
 use crate::range::{self, DeviceRange};
@@ -22,7 +21,7 @@ impl Record {
         Record {
             address,
             bytes: request.bytes,
-            path: AtomicU64::new(path_on(stream, DropPath::UNPLANNED).number()),
+            path: AtomicU64::new(path_on(stream, DropPath::UNPLANNED).0),
             below: None,
             position: 0,
             last_write: LastWrite::default(),
@@ -30,7 +29,8 @@ impl Record {
             is_reshaped: false,
             is_watched: false,
             list: 0,
-            home: Home::default(),
+            door: None,
+            generation: Generation::default(),
             stream: stream.clone(),
             view: OnceLock::new(),
             uses: OnceLock::new(),
@@ -47,7 +47,7 @@ impl Record {
     pub(crate) fn of_arena(stream: &Stream, door: Option<&'static Door>, arena: ArenaId) -> Box<Record> {
         let nothing = Request { dtype: TypeId::of::<()>(), type_name: "", dims: &[0], bytes: 0, site: None };
         let mut record = Box::new(Record::new(stream, &nothing, 0, Origin::Nowhere));
-        record.home.door = door;
+        record.door = door;
         record.join(arena);
         record
     }
@@ -74,9 +74,9 @@ impl Record {
     }
 
     /// Lets a record of an arena go its own way: from now on it has memory of the range.
-    pub(crate) fn leave_arena(&mut self, block: range::Block, generation: Generation) {
+    pub(crate) fn leave_arena(&mut self, block: range::RangeBlock, generation: Generation) {
         self.origin = Origin::Range(block);
-        self.home.generation = generation;
+        self.generation = generation;
     }
 
     /// Orders the stream behind what the view knows of foreign uses, since the next life may begin with work that looks at no
@@ -147,7 +147,7 @@ impl Record {
     /// Keeps the memory out of the cache that served it, for good.
     #[cfg(feature = "cuda")]
     pub(crate) fn leave_home(&mut self) {
-        self.home.generation = Generation::NEVER_KEPT;
+        self.generation = Generation::NEVER_KEPT;
     }
 }
 

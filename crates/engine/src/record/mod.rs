@@ -20,15 +20,13 @@
 //! | `record` | [`Record`], and what each allocation and drop does with one |
 //! | `lives` | how its lives begin and end, and where the memory goes |
 //! | `request` | what a block is asked for |
-//! | `identity` | the numbers by which arenas, generations and lists are known |
-//! | `drop_path` | what a drop has to do, as one number |
+//! | `identity` | the numbers by which arenas, generations and lists are known, and what a drop has to do |
 //! | `sharing`, `uses` | other streams that use a block, and how its own is put behind them |
 //! | `last_write` | when its own stream wrote it |
 //! | `outcome` | how late work of the host ended that wrote it |
 //! | `fence` | points in a stream's work |
 //! | `view` | what a front end keeps with the memory |
 
-mod drop_path;
 mod fence;
 mod identity;
 mod last_write;
@@ -43,11 +41,10 @@ mod view;
 
 use crate::base::sync::OnceLock;
 
-pub(crate) use drop_path::DropPath;
 pub use fence::Fence;
-pub(crate) use identity::{ArenaId, Generation, Place};
+pub(crate) use identity::{ArenaId, DropPath, Generation, ListPlace};
 pub use outcome::{Failure, Outcome};
-pub(crate) use record::{Dims, Origin, Record, Stack};
+pub(crate) use record::{Dims, Origin, Record, RecordStack};
 pub use request::Request;
 pub use view::View;
 
@@ -59,15 +56,6 @@ pub(crate) trait Keeper: Sync {
 
 /// Where records find their keeper: a thin address, for which a record has room, and by which keepers are told apart.
 pub(crate) struct Door(OnceLock<&'static dyn Keeper>);
-
-/// Where a record returns to.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Home {
-    pub(crate) door: Option<&'static Door>,
-    /// The cache's generation that allocated it: what is of an older one when it returns was invalidated. A position of a plan
-    /// has none of its own, as long as its arena is there.
-    pub(crate) generation: Generation,
-}
 
 impl Door {
     pub(crate) fn new() -> Door {

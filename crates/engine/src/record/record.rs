@@ -5,12 +5,11 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
-use super::drop_path::DropPath;
-use super::identity::{ArenaId, Place};
+use super::Door;
+use super::identity::{ArenaId, DropPath, Generation, ListPlace};
 use super::last_write::LastWrite;
 use super::uses::Uses;
 use super::view::View;
-use super::{Door, Home};
 use crate::base::sync::{Mutex, OnceLock};
 use crate::device::Stream;
 use crate::range;
@@ -23,7 +22,7 @@ pub(crate) struct Record {
     pub(crate) bytes: usize,
     /// A [`DropPath`].
     pub(super) path: AtomicU64,
-    /// The record under it in a [`Stack`].
+    /// The record under it in a [`RecordStack`].
     pub(super) below: Option<Box<Record>>,
     /// Its position in the plan that serves it.
     pub(super) position: u32,
@@ -34,7 +33,11 @@ pub(crate) struct Record {
     pub(super) is_watched: bool,
     /// Its place in its home's lists, with `key`.
     pub(super) list: u32,
-    pub(super) home: Home,
+    /// Where it returns to.
+    pub(crate) door: Option<&'static Door>,
+    /// The cache's generation that allocated it: what is of an older one when it returns was invalidated. A position of a plan
+    /// has none of its own, as long as its arena is there.
+    pub(crate) generation: Generation,
     pub(super) stream: Stream,
     /// What the front end made of the memory and wants to find again in the next life.
     pub(crate) view: OnceLock<Box<dyn View>>,
@@ -60,7 +63,7 @@ const _: () = assert!(size_of::<Record>() == 256 && std::mem::offset_of!(Record,
 pub(crate) enum Origin {
     /// Back to the stream's backend.
     Device,
-    Range(range::Block),
+    Range(range::RangeBlock),
     /// It is a position in an arena.
     Arena(ArenaId),
     /// It has none, or somebody else has it.
@@ -79,7 +82,7 @@ pub(crate) struct Dims {
 
 /// Records without memory, the one that came last on top: its lines are the likeliest to be in the processor's cache.
 #[derive(Default)]
-pub(crate) struct Stack(Option<Box<Record>>);
+pub(crate) struct RecordStack(Option<Box<Record>>);
 
 /// Dimensions kept in place: as many as any array of a model has; a record with them is four lines of the processor's cache.
 const INLINE: usize = 8;
@@ -100,7 +103,7 @@ impl Record {
 
     #[inline]
     pub(crate) fn drop_path(&self) -> DropPath {
-        DropPath::numbered(self.path.load(Relaxed))
+        DropPath(self.path.load(Relaxed))
     }
 
     /// Whether a drop has more to do than to give the memory back.
@@ -111,7 +114,7 @@ impl Record {
 
     /// A drop has more to do than to give the memory back.
     pub(crate) fn take_care(&self) {
-        self.path.store(DropPath::CARE.number(), Relaxed);
+        self.path.store(DropPath::CARE.0, Relaxed);
     }
 
     /// The cache that served it is told of its drop, in this life.
@@ -126,22 +129,11 @@ impl Record {
     }
 
     pub(super) fn set_path(&mut self, path: DropPath) {
-        *self.path.get_mut() = path.number();
+        *self.path.get_mut() = path.0;
     }
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    pub(crate) fn home(&self) -> Home {
-        self.home
-    }
-
-    /// Whether it returns by this door.
-    #[inline(always)]
-    pub(crate) fn returns_to(&self, door: &Door) -> bool {
-        // As addresses: one comparison, none of which is a door's if there is none.
-        self.home.door.map_or(std::ptr::null(), std::ptr::from_ref) == std::ptr::from_ref(door)
     }
 
     /// The arena in which it has a position.
@@ -158,12 +150,12 @@ impl Record {
 
     /// The place in its home's lists, for a record of no arena.
     #[inline]
-    pub(crate) fn place(&self) -> Place {
-        Place { list: self.list, key: self.key }
+    pub(crate) fn place(&self) -> ListPlace {
+        ListPlace { list: self.list, key: self.key }
     }
 
-    pub(crate) fn set_home(&mut self, home: Home, place: Place) {
-        (self.home, self.list, self.key) = (home, place.list, place.key);
+    pub(crate) fn set_home(&mut self, door: &'static Door, generation: Generation, place: ListPlace) {
+        (self.door, self.generation, self.list, self.key) = (Some(door), generation, place.list, place.key);
     }
 
     /// Serves another shape of as many bytes; the next life has its list's again.
@@ -182,7 +174,7 @@ impl Record {
     }
 }
 
-impl Stack {
+impl RecordStack {
     #[inline]
     pub(crate) fn push(&mut self, mut record: Box<Record>) {
         let nothing = std::mem::replace(&mut record.below, self.0.take());
@@ -213,7 +205,7 @@ impl Stack {
     }
 }
 
-impl Drop for Stack {
+impl Drop for RecordStack {
     fn drop(&mut self) {
         // One by one, not one within the other.
         while self.pop().is_some() {}

@@ -55,8 +55,7 @@ impl Keep {
     /// What fits of the gaps, in the order of what they are worth for the price of their room.
     fn filled(packing: &Packing, prices: &Prices) -> Keep {
         let mut keep = Keep { kept: packing.free.clone(), left: packing.room.clone(), saved: 0 };
-        for candidate in candidates(packing, prices) {
-            let items = candidate.items(packing);
+        for items in candidates(packing, prices) {
             let mut stay = items.iter().copied().filter(|&item| !keep.kept[item as usize]).collect::<Vec<_>>();
             let taken = stay.iter().position(|&item| !keep.take(packing, item));
             if let Some(taken) = taken {
@@ -161,23 +160,8 @@ impl Keep {
     }
 }
 
-/// Gaps that are tried together.
-enum Candidate {
-    Group(u32),
-    Item([u32; 1]),
-}
-
-impl Candidate {
-    fn items<'a>(&'a self, packing: &'a Packing) -> &'a [u32] {
-        match self {
-            Candidate::Group(group) => &packing.groups[*group as usize].items,
-            Candidate::Item(item) => item,
-        }
-    }
-}
-
-/// The best first: those of which a byte that does not move costs least. Room without a price costs almost nothing.
-fn candidates(packing: &Packing, prices: &Prices) -> Vec<Candidate> {
+/// Gaps that are tried together, the best first: those of which a byte that does not move costs least. Room without a price costs almost nothing.
+fn candidates<'a>(packing: &'a Packing, prices: &Prices) -> Vec<&'a [u32]> {
     let almost = 1e-6 / packing.room.len().max(1) as f64;
     let cost = |item: u32| {
         let item = &packing.items[item as usize];
@@ -185,19 +169,19 @@ fn candidates(packing: &Packing, prices: &Prices) -> Vec<Candidate> {
         prices.cost(packing, item) + item.bytes as f64 * almost * points as f64
     };
     let mut found = Vec::new();
-    for (number, group) in (0..).zip(&packing.groups) {
+    for group in &packing.groups {
         let (mut costs, mut worth) = (0.0, group.worth);
-        for &item in &group.items {
-            let own = packing.items[item as usize].worth;
-            (costs, worth) = (costs + cost(item), worth + own);
+        for item in &group.items {
+            let own = packing.items[*item as usize].worth;
+            (costs, worth) = (costs + cost(*item), worth + own);
             if own > 0 && group.items.len() > 1 {
-                found.push((cost(item) / own as f64, Candidate::Item([item])));
+                found.push((cost(*item) / own as f64, std::slice::from_ref(item)));
             }
         }
         if worth > 0 {
-            found.push((costs / worth as f64, Candidate::Group(number)));
+            found.push((costs / worth as f64, &group.items[..]));
         }
     }
     found.sort_by(|a, b| a.0.total_cmp(&b.0));
-    found.into_iter().map(|(_, candidate)| candidate).collect()
+    found.into_iter().map(|(_, items)| items).collect()
 }

@@ -6,10 +6,10 @@
 //!
 //! Between two uses an array has a gap (`gaps`), in which it stays or goes. Which stay is a packing of bytes into the room beside
 //! what is held (`packing`): those that save the most bytes for the price of their room (`prices`, `keep`). Where work does not hide
-//! all copies of that, bytes are worth more in gaps that are short beside their copies (`worth`), if that is faster. When they move is found on
-//! a simulated machine with a link in each direction (`early`, `machine`), made to repeat (`moves`), and timed (`simulate`).
+//! all copies of that, bytes are worth more in gaps that are short beside their copies (`packing`), if that is faster. When they move is found on
+//! a simulated machine with a link in each direction (`early`, `machine`), made to repeat (`moves`), and timed (`machine`).
 //! Contents that only the device has are written back before they go, even where the next use fills the array: the program
-//! may look at them first. Only what dies is not. An entry that deviates from the order evicts what was not used for longest (`lru`).
+//! may look at them first. Only what dies is not.
 //!
 //! A training step of a GPT (48 layers, AdamW, 2,160 uses, 51 GB at its peak) over a link of 55 GB/s. Seconds are simulated, as
 //! multiples of those without a limit; bytes are what moves, in and out, against the lower bound.
@@ -44,25 +44,19 @@
 //! arrays of a step come and go, and with 2% or more kept free more moves and the step takes longer. Lanes of gaps that are replaced by the
 //! best other lane (weighted interval scheduling) saved less than 1% of what moves.
 
-mod bound;
 mod early;
 mod gaps;
 mod keep;
-#[cfg(test)]
-mod lru;
 mod machine;
 mod moves;
-mod pace;
 mod packing;
 mod prices;
-mod simulate;
 mod types;
-mod worth;
 
 #[cfg(test)]
 mod tests;
 
-pub use simulate::simulate;
+pub use machine::simulate;
 pub use types::{Access, Link, Move, Order, Schedule, Use, What};
 
 use early::Early;
@@ -75,20 +69,6 @@ use types::MOST_BYTES;
 const HIDDEN: f64 = 1.002;
 /// What moves more bytes has to take less than this part of the time.
 const FASTER: f64 = 0.995;
-/// Steps of the prices for the bound, of which it needs more than a schedule does.
-const STEPS_TO_BOUND: usize = 200;
-
-/// A budget that sums can be compared with; `None` for arrays of too many bytes to be summed.
-fn within(order: &Order, budget: u64) -> Option<u64> {
-    order.has_sums().then_some(budget.min(MOST_BYTES))
-}
-
-/// No fewer bytes than these move, in and out, in an entry of this order within a budget, in steady state; `None` if what is held at
-/// once does not fit it, or there is no sum of the bytes.
-pub fn lower_bound(order: &Order, budget: u64) -> Option<u64> {
-    let budget = within(order, budget)?;
-    bound::after_steps(order, budget, STEPS_TO_BOUND).map(|bytes| bytes.max(0.0).floor() as u64)
-}
 
 /// The moves of an entry of this order within a budget of bytes, in steady state; `None` if what is held at once does not fit it, or
 /// there is no sum of the bytes.
@@ -96,7 +76,7 @@ pub fn lower_bound(order: &Order, budget: u64) -> Option<u64> {
 /// An array that dies is evicted where its last use lets it go, without a write-back: the caller sees to it that it is dead. One
 /// that is filled by a use needs its room there and no move.
 pub fn schedule(order: &Order, budget: u64, link: Link) -> Option<Schedule> {
-    let budget = within(order, budget)?;
+    let budget = order.has_sums().then_some(budget.min(MOST_BYTES))?;
     let gaps = Gaps::of(order);
     let mut packing = Packing::new(order, &gaps, budget)?;
     let fewest = timed(order, &gaps, &packing, (budget, link));

@@ -2,15 +2,19 @@
 //! circle there is so much room.
 //!
 //! Only points matter behind which something is let go: at any other one no more is held than at the next.
+//!
+//! Bytes alone do not tell the worth of a gap: a copy takes calls besides its bytes, and work hides the copies of long gaps. An array that
+//! goes shortly before it is used again comes back late: the device waits for its write-back, and then for its copy. At the point where most
+//! is alive any bytes may go, and those that are not needed for long cost nothing.
 
 use std::ops::Range;
 
 use super::gaps::{Gaps, stretches};
-use super::types::Order;
+use super::types::{Link, Order};
 
 /// A gap of which it is to be decided whether the array stays.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Item {
+pub(super) struct Choice {
     pub(super) bytes: u64,
     /// Bytes that need not come in if it stays.
     pub(super) worth: u64,
@@ -18,7 +22,7 @@ pub(super) struct Item {
     to: u32,
 }
 
-/// Items that are worth something together.
+/// Choices that are worth something together.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) items: Vec<u32>,
@@ -32,7 +36,7 @@ pub(super) struct Packing {
     /// By point: bytes beside what is held anyway.
     pub(super) room: Vec<u64>,
     /// By gap; without bytes if it stays or does not stay in any case.
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<Choice>,
     /// All items of which something is to be decided are in one.
     pub(super) groups: Vec<Group>,
     /// The group of each item.
@@ -60,9 +64,9 @@ impl Packing {
             let bytes = order.bytes[gap.array as usize];
             let point = |place: u32| point_of[place as usize] % count.max(1);
             let worth = if gap.comes_in && !gap.is_dead { bytes } else { 0 };
-            Item { bytes, worth, from: point(gap.from), to: point(gap.to) }
+            Choice { bytes, worth, from: point(gap.from), to: point(gap.to) }
         });
-        let items: Vec<Item> = items.collect();
+        let items: Vec<Choice> = items.collect();
         let free =
             items.iter().zip(&gaps.all).map(|(item, gap)| !gap.is_dead && (item.from == item.to || item.bytes == 0));
         let free = free.collect();
@@ -87,6 +91,25 @@ impl Packing {
         }
     }
 
+    /// Has gaps be worth more the shorter they are beside the time of their copies.
+    pub(super) fn weigh(&mut self, order: &Order, gaps: &Gaps, link: Link) {
+        let factors: Vec<f64> = (0..gaps.all.len()).map(|gap| factor(order, gaps, link, gap)).collect();
+        let price = |array: u32| order.bytes[array as usize] as f64 + link.latency * link.bytes_per_second;
+        for (number, gap) in gaps.all.iter().enumerate() {
+            let item = &mut self.items[number];
+            if item.worth > 0 {
+                item.worth = (price(gap.array) * factors[number]) as u64;
+            }
+        }
+        for group in self.groups.iter_mut().filter(|group| group.worth > 0) {
+            // The write-back is needed if any of them goes: the longest, most likely.
+            let least = group.items.iter().map(|&item| factors[item as usize]).fold(f64::INFINITY, f64::min);
+            if let Some(&first) = group.items.first() {
+                group.worth = (price(gaps.all[first as usize].array) * least) as u64;
+            }
+        }
+    }
+
     fn add_group(&mut self, items: Vec<u32>, worth: u64) {
         if !items.is_empty() {
             items.iter().for_each(|&item| self.group_of[item as usize] = self.groups.len() as u32);
@@ -95,12 +118,12 @@ impl Packing {
     }
 
     /// The points that an item covers.
-    pub(super) fn points(&self, item: &Item) -> [Range<usize>; 2] {
+    pub(super) fn points(&self, item: &Choice) -> [Range<usize>; 2] {
         stretches(item.from as usize, item.to as usize, self.room.len())
     }
 
     /// Whether an item covers a point.
-    pub(super) fn covers(&self, item: &Item, point: usize) -> bool {
+    pub(super) fn covers(&self, item: &Choice, point: usize) -> bool {
         self.points(item).iter().any(|points| points.contains(&point))
     }
 
@@ -121,6 +144,9 @@ impl Packing {
     }
 }
 
+/// The shortest gap that counts as such, as a part of the time of its copies.
+const SHORTEST: f64 = 0.01;
+
 /// The point that stands for each place, and at last their number.
 fn points(order: &Order, gaps: &Gaps) -> Vec<u32> {
     let mut lets_go = vec![false; gaps.held.len()];
@@ -135,4 +161,15 @@ fn points(order: &Order, gaps: &Gaps) -> Vec<u32> {
     }
     points.push(next);
     points
+}
+
+/// How many times its bytes a gap is worth.
+fn factor(order: &Order, gaps: &Gaps, link: Link, number: usize) -> f64 {
+    let gap = &gaps.all[number];
+    let at = |place: u32| order.at.get(place as usize).copied().unwrap_or(order.length);
+    let between = at(gap.to) - at(gap.from);
+    let time = if gap.from > gap.to { between + order.length } else { between };
+    let copies = 1.0 + f64::from(u8::from(gaps.run_of[number].is_some()));
+    let takes = copies * link.seconds(order.bytes[gap.array as usize]);
+    1.0 + takes / time.max(takes * SHORTEST).max(f64::MIN_POSITIVE)
 }

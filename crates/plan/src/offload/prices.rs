@@ -4,7 +4,7 @@
 //! others do, which bounds what any packing saves; the prices rise where too much would stay and fall where room is
 //! left, by subgradient steps of Polyak's length (Held, Wolfe and Crowder 1974).
 
-use super::packing::{Group, Item, Packing};
+use super::packing::{Choice, Group, Packing};
 
 /// Steps without a better bound, after which they become shorter.
 const PATIENCE: u32 = 20;
@@ -59,7 +59,7 @@ impl Prices {
     }
 
     /// What the room of an item costs.
-    pub(super) fn cost(&self, packing: &Packing, item: &Item) -> f64 {
+    pub(super) fn cost(&self, packing: &Packing, item: &Choice) -> f64 {
         let sums = packing.points(item).map(|points| self.sums[points.end] - self.sums[points.start]);
         item.bytes as f64 * (sums[0] + sums[1])
     }

@@ -1,23 +1,27 @@
 //! What a block keeps of uses by streams that the engine does not know, in this life.
 //!
-//! A stream that is shown and has a handle needs none of this: the block knows it. The rest is of three kinds. Streams
-//! that are shown have an event each (`passing`). cudarc's kernel launches show none, and go by the events of a slice
-//! (`slices`). Whoever has a slice, or cudarc's view of one, can use it any number of times, of which its events know
-//! the last; likewise launches by context objects that record no events. Such a loan is *untold*: at its end the
-//! block's own stream waits for all that the context was given until then, by one event of the driver's.
+//! A stream that is shown and has a handle needs none of this: the block knows it. The other uses are of three kinds:
+//!
+//! - A stream that is shown and has no handle may be gone later. It is put behind the block's own stream, and the calling thread waits for
+//!   the stream as soon as the work is there (`SyncOnDrop`). cudarc leaves that out if the stream's context object keeps a failure by then:
+//!   then the context is waited for when the block's own stream has to be behind the use.
+//! - cudarc's kernel launches show no stream, and go by the events of a slice (`slices`).
+//! - Whoever has a slice, or cudarc's view of one, can use it any number of times, of which its events know the last; likewise launches by
+//!   context objects that record no events. Such a loan is *untold*: at its end the block's own stream waits for all that the context was
+//!   given until then, by one event of the driver's.
 //!
 //! Invariants: what was lent is noted here before it is used. The block's own stream is behind all of it when a write,
 //! or the block's next life, begins; and behind the writes among it when a read begins.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError};
 
-use cudarc::driver::CudaSlice;
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, SyncOnDrop};
 
-use super::passing::Passing;
 use super::slices::{Slices, TrackedSlice};
 use crate::array::{Element, len_of};
 use crate::device::{Cuda, Device};
-use gpucache_engine::base::sync::OnceLock;
+use gpucache_engine::base::sync::{Mutex, MutexGuard, OnceLock};
 use gpucache_engine::cache::Block;
 use gpucache_engine::device::process_exits;
 use gpucache_engine::record::View;
@@ -27,7 +31,8 @@ use gpucache_engine::{Error, Result};
 pub(super) struct ForeignUses<T: Element> {
     /// The block's own stream.
     home: Cuda,
-    passing: Passing,
+    /// Contexts of streams without a handle that were shown.
+    shown: Mutex<Vec<Arc<CudaContext>>>,
     slices: OnceLock<Slices<T>>,
     reads_untold: AtomicBool,
     writes_untold: AtomicBool,
@@ -37,7 +42,7 @@ impl<T: Element> ForeignUses<T> {
     pub(super) fn new(home: &Cuda) -> ForeignUses<T> {
         ForeignUses {
             home: home.clone(),
-            passing: Passing::default(),
+            shown: Mutex::default(),
             slices: OnceLock::new(),
             reads_untold: AtomicBool::new(false),
             writes_untold: AtomicBool::new(false),
@@ -53,8 +58,41 @@ impl<T: Element> ForeignUses<T> {
         uses
     }
 
-    pub(super) fn passing(&self) -> &Passing {
-        &self.passing
+    fn shown(&self) -> MutexGuard<'_, Vec<Arc<CudaContext>>> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Orders later work of a stream without a handle behind all that is on the block's own stream. The calling thread waits for the stream
+    /// when the answer is dropped.
+    pub(super) fn wait_around<'a>(&self, stream: &'a CudaStream) -> SyncOnDrop<'a> {
+        self.home.0.take_kept(stream.context());
+        let led = self.home.0.new_event().and_then(|event| self.home.0.lead(stream, &event));
+        if let Err(error) = led {
+            self.home.0.wait_instead(error);
+            self.home.0.take_kept(stream.context());
+        }
+        let mut shown = self.shown();
+        if !shown.iter().any(|context| Arc::ptr_eq(context, stream.context())) {
+            shown.push(stream.context().clone());
+        }
+        SyncOnDrop::Sync(Some(stream))
+    }
+
+    /// Waits for contexts that keep a failure: a stream of theirs may not have been waited for.
+    fn follow_shown(&self) -> Result<()> {
+        let failed = |context: &&Arc<CudaContext>| self.home.0.take_kept(context);
+        let failed: Vec<_> = self.shown().iter().filter(failed).cloned().collect();
+        failed.iter().try_for_each(|context| self.home.0.synchronize_context(context))
+    }
+
+    /// After a failure to order: waits for all work, and keeps the failure for the next fallible call. All is in order, but somebody has
+    /// to know what went wrong.
+    fn wait_for_all(&self, error: Error) -> Result<()> {
+        self.home.0.synchronize_gpu()?;
+        let shown = self.shown().clone();
+        shown.iter().try_for_each(|context| self.home.0.synchronize_context(context))?;
+        self.home.stream_handle().keep(error);
+        Ok(())
     }
 
     /// A slice for reads, behind all that is on the block's own stream: for one use that cudarc tells of, or for any
@@ -113,7 +151,7 @@ impl<T: Element> ForeignUses<T> {
     }
 
     fn try_follow_writes(&self) -> Result<()> {
-        self.passing.follow_writes(&self.home)?;
+        self.follow_shown()?;
         if let Some(slices) = self.slices.get() {
             slices.follow_writes(&self.home)?;
         }
@@ -126,49 +164,39 @@ impl<T: Element> ForeignUses<T> {
     }
 
     fn try_follow_uses(&mut self) -> Result<()> {
-        self.passing.follow_uses(&self.home)?;
+        self.follow_shown()?;
         if let Some(slices) = self.slices.get_mut() {
             slices.follow_uses(&self.home)?;
         }
         if *self.reads_untold.get_mut() || *self.writes_untold.get_mut() {
             self.home.0.follow_context()?;
-            self.forget_untold();
         }
+        self.forget();
         Ok(())
     }
 
-    fn forget_untold(&mut self) {
+    fn forget(&mut self) {
         (*self.reads_untold.get_mut(), *self.writes_untold.get_mut()) = (false, false);
+        self.shown().clear();
     }
 }
 
 impl<T: Element> View for ForeignUses<T> {
     fn follow_writes(&self) -> Result<()> {
-        self.try_follow_writes().or_else(|error| {
-            // What was lent stays noted: others may be about to use it.
-            self.home.0.synchronize_gpu().and_then(|()| self.passing.synchronize(&self.home))?;
-            keep(&self.home, error);
-            Ok(())
-        })
+        // What was lent stays noted: others may be about to use it.
+        self.try_follow_writes().or_else(|error| self.wait_for_all(error))
     }
 
     fn follow_uses(&mut self) -> Result<()> {
         self.try_follow_uses().or_else(|error| {
-            self.home.0.synchronize_gpu().and_then(|()| self.passing.synchronize(&self.home))?;
-            self.passing.forget_uses();
+            self.wait_for_all(error)?;
             if let Some(slices) = self.slices.get_mut() {
                 slices.forget_uses();
             }
-            self.forget_untold();
-            keep(&self.home, error);
+            self.forget();
             Ok(())
         })
     }
-}
-
-/// For the next fallible call: all is in order, but somebody has to know what went wrong.
-fn keep(home: &Cuda, error: Error) {
-    home.stream_handle().keep(error);
 }
 
 impl<T: Element> Drop for ForeignUses<T> {
@@ -177,7 +205,7 @@ impl<T: Element> Drop for ForeignUses<T> {
             return;
         }
         if let Err(error) = self.follow_uses() {
-            keep(&self.home, error);
+            self.home.stream_handle().keep(error);
         }
         // `CudaSlice` frees in whatever context is current, and its waits would meet what is kept.
         self.home.0.make_current();

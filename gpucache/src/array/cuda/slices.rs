@@ -42,19 +42,14 @@ pub(super) struct Slices<T: Element> {
 pub(super) struct TrackedSlice<T> {
     /// Its own drop would free memory that is somebody else's.
     slice: ManuallyDrop<CudaSlice<T>>,
-    handles: Option<Handles>,
+    events: Option<Events>,
 }
 
+/// Handles of events that a slice owns: behind its last read, and behind its last write.
 #[derive(Clone, Copy)]
-struct Handles {
+struct Events {
     read: EventHandle,
     write: EventHandle,
-}
-
-/// The events of a slice.
-struct Events<'a> {
-    read: EventRef<'a>,
-    write: EventRef<'a>,
 }
 
 #[derive(Default)]
@@ -73,8 +68,8 @@ impl<T: Element> Slices<T> {
 
     /// Somebody's slice, with its memory.
     pub(super) fn adopting(mut slice: CudaSlice<T>) -> Slices<T> {
-        let (address, handles) = Handles::of(&mut slice);
-        Slices::new(TrackedSlice { slice: ManuallyDrop::new(slice), handles }, true, address)
+        let (address, events) = Events::of(&mut slice);
+        Slices::new(TrackedSlice { slice: ManuallyDrop::new(slice), events }, true, address)
     }
 
     fn new(first: TrackedSlice<T>, adopted: bool, address: u64) -> Slices<T> {
@@ -180,10 +175,10 @@ impl<T: Element> Slices<T> {
 impl<T> TrackedSlice<T> {
     fn over(home: &Cuda, address: u64, len: usize) -> TrackedSlice<T> {
         let mut slice = upgrade(home, address, len);
-        let (_, handles) = Handles::of(&mut slice);
+        let (_, events) = Events::of(&mut slice);
         // What cudarc met there concerns nobody but this array.
         home.0.take_kept(home.stream().context());
-        TrackedSlice { slice: ManuallyDrop::new(slice), handles }
+        TrackedSlice { slice: ManuallyDrop::new(slice), events }
     }
 
     pub(super) fn slice(&self) -> &CudaSlice<T> {
@@ -196,31 +191,30 @@ impl<T> TrackedSlice<T> {
 
     /// Whether cudarc's launches tell of their uses by it.
     pub(super) fn has_events(&self) -> bool {
-        self.handles.is_some()
+        self.events.is_some()
     }
 
     /// Lets whoever waits for the slice's last write wait for all that is on `home` now.
     pub(super) fn announce(&self, home: &Cuda) -> Result<()> {
-        self.events().map_or(Ok(()), |events| home.0.record_event(events.write))
+        self.with(|events| events.write, |event| home.0.record_event(event))
     }
 
     fn follow_read(&self, home: &Cuda) -> Result<()> {
-        self.events().map_or(Ok(()), |events| home.0.follow_event(events.read))
+        self.with(|events| events.read, |event| home.0.follow_event(event))
     }
 
     /// Orders later work of `home` behind what the events know of.
     pub(super) fn follow(&self, home: &Cuda) -> Result<()> {
         self.follow_read(home)?;
-        self.events().map_or(Ok(()), |events| home.0.follow_event(events.write))
+        self.with(|events| events.write, |event| home.0.follow_event(event))
     }
 
-    fn events(&self) -> Option<Events<'_>> {
-        self.handles.map(|Handles { read, write }| {
-            // SAFETY: they are the handles of the events that `slice` owns, and destroys when it goes. It stays here,
-            // the same one, for as long as `self` is borrowed: it is private, and lent mutably only as a launch's
-            // argument or for its views, by neither of which it can be replaced.
-            unsafe { Events { read: read.borrow(), write: write.borrow() } }
-        })
+    /// Does something with one of the events, if there are any.
+    fn with(&self, which: fn(Events) -> EventHandle, act: impl FnOnce(EventRef<'_>) -> Result<()>) -> Result<()> {
+        // SAFETY: they are the handles of the events that `slice` owns, and destroys when it goes. It stays here,
+        // the same one, for as long as `self` is borrowed: it is private, and lent mutably only as a launch's
+        // argument or for its views, by neither of which it can be replaced.
+        self.events.map_or(Ok(()), |events| act(unsafe { which(events).borrow() }))
     }
 
     /// Destroys the slice's events, and leaves the memory alone.
@@ -229,14 +223,14 @@ impl<T> TrackedSlice<T> {
     }
 }
 
-impl Handles {
+impl Events {
     /// The address of a slice and the handles of its events.
-    fn of<T>(slice: &mut CudaSlice<T>) -> (u64, Option<Handles>) {
+    fn of<T>(slice: &mut CudaSlice<T>) -> (u64, Option<Events>) {
         let stream = slice.stream().clone();
         let (address, read) = slice.device_ptr(&stream);
         let read = handle(read);
         let write = handle(slice.device_ptr_mut(&stream).1);
-        (address, read.zip(write).map(|(read, write)| Handles { read, write }))
+        (address, read.zip(write).map(|(read, write)| Events { read, write }))
     }
 }
 

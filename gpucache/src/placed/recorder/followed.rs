@@ -1,22 +1,15 @@
 //! An entry that goes by a known order: each use makes the moves that are due before it.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use super::learned::Learned;
 use super::pacer::Pacer;
 use super::timetable::{LINK, SPARE_SHARE, Timetable};
-use super::{Name, Seen};
-use crate::placed::accounts;
-use crate::placed::moves::Moves;
-use crate::placed::placement::Placement;
-use crate::placed::sampling::Sampling;
-use crate::placed::speed::add;
+use super::{Account, Due, Name, Seen};
+use crate::placed::moves::PlacedStats;
+use crate::placed::sampling::{Sampling, Timing};
 use crate::placed::yard::{Rests, Yard};
-use gpucache_engine::Result;
-use gpucache_engine::cache::Entry;
-use gpucache_plan::offload::What;
 
 /// Of eight entries so many may have arrays asked for before less room has to do: that costs more copies in each.
 const MOST_MISSED: u32 = 2;
@@ -24,15 +17,9 @@ const MOST_MISSED: u32 = 2;
 /// How often arrays are laid side by side for one order: each time takes about as long as an entry.
 const MOST_TIDIED: u32 = 4;
 
-/// A use that is expected.
-struct Expected {
-    seen: Seen,
-    array: u32,
-}
-
 /// An order, and the moves by it.
 pub(super) struct Followed {
-    uses: Vec<Expected>,
+    uses: Vec<Seen>,
     arrays: Vec<(Name, Weak<dyn Rests>, u64)>,
     table: Timetable,
     /// The room that there was when this was made.
@@ -45,9 +32,9 @@ pub(super) struct Followed {
     next: usize,
     /// Where that, or a mark of the pacer's, is due; beyond all uses if there is none.
     due: usize,
-    yard: Option<Arc<Yard>>,
+    yard: Arc<Yard>,
     /// What is counted of the scope.
-    account: Option<Arc<Moves>>,
+    account: Account,
     sampling: Sampling,
     /// Of the last entries that went by these moves, one bit each: whether arrays had to be asked for.
     missed: u8,
@@ -63,21 +50,17 @@ pub(super) struct Followed {
     entries: u32,
     /// How often an array had to come when it was asked for, before this entry.
     demanded: u64,
-    /// Bytes that the thread had moved before this entry.
-    moved: u64,
     /// Moves that are due, to be made once the recorder is not borrowed.
-    due_moves: Vec<(Arc<dyn Rests>, What)>,
+    due_moves: Due,
 }
 
 impl Followed {
     /// What follows from two entries that were alike. Where everything stayed on the device nothing is to be moved.
-    pub(super) fn new(learned: &Learned, account: Option<Arc<Moves>>) -> Followed {
+    pub(super) fn new(learned: &Learned, yard: Arc<Yard>, account: Account) -> Followed {
         let order = learned.order(learned.work(LINK.bytes_per_second));
-        let uses = learned.uses.iter().zip(&order.uses).map(|(&seen, each)| Expected { seen, array: each.array });
-        let yard = learned.yard.clone();
-        let evictions = yard.as_ref().map_or(0, |yard| yard.evictions());
+        let evictions = yard.evictions();
         let mut followed = Followed {
-            uses: uses.collect(),
+            uses: learned.uses.clone(),
             arrays: learned.arrays.clone(),
             table: Timetable::new(order, learned.room_for_moves()),
             room: learned.room,
@@ -95,7 +78,6 @@ impl Followed {
             evictions,
             entries: 0,
             demanded: 0,
-            moved: 0,
             due_moves: Vec::new(),
         };
         if learned.is_short(SPARE_SHARE) {
@@ -107,10 +89,10 @@ impl Followed {
     /// Computes moves, for a link as it was measured.
     fn lay_out<R>(&mut self, compute: impl FnOnce(&mut Timetable, Option<f64>) -> R) -> R {
         let begun = Instant::now();
-        let measured = self.yard.as_ref().and_then(|yard| yard.moves.speed.bytes_per_second());
+        let measured = self.yard.moves.speed().bytes_per_second();
         let answer = compute(&mut self.table, measured);
         let took = begun.elapsed();
-        self.count(|moves| moves.add_layout(took));
+        self.count(|stats| stats.layout_time = stats.layout_time.saturating_add(took));
         answer
     }
 
@@ -130,33 +112,32 @@ impl Followed {
     }
 
     /// Counts something for the device and the scope.
-    pub(super) fn count(&self, count: impl Fn(&Moves)) {
-        let device = self.yard.as_ref().map(|yard| &*yard.moves);
-        device.into_iter().chain(self.account.as_deref()).for_each(count);
-    }
-
-    fn pages_gone(&self) -> u64 {
-        self.yard.as_ref().map_or(0, |yard| yard.pages_gone())
+    pub(super) fn count(&self, count: impl Fn(&mut PlacedStats)) {
+        self.account.as_deref().into_iter().chain([&*self.yard.moves]).for_each(|moves| moves.count(&count));
     }
 
     fn demanded(&self) -> u64 {
-        self.yard.as_ref().map_or(0, |yard| yard.moves.demanded.load(Relaxed))
+        self.yard.moves.read().demanded
     }
 
-    /// An entry begins. Whether it is to be followed: not where arrays had to leave meanwhile, of which no move knows.
-    pub(super) fn begin(&mut self, entry: Entry, account: Option<Arc<Moves>>) -> bool {
+    /// What moves of the entry that is under way are timed for, if they are.
+    pub(super) fn timing(&self) -> Timing {
+        self.sampling.sample.clone()
+    }
+
+    /// An entry begins. Whether it is to be followed: not where arrays had to leave meanwhile, of
+    /// which no move knows.
+    pub(super) fn begin(&mut self, account: Account) -> bool {
         (self.place, self.next) = (0, 0);
         // A cache whose name is forgotten serves another one.
         self.account = account;
-        self.moved = accounts::moved_by_thread();
-        self.yard.iter().for_each(|yard| yard.settle());
+        self.yard.settle();
         self.take_pace();
-        let waited = self.sampling.begin(entry);
+        self.sampling.begin();
         if let Some(sample) = self.sampling.paced().filter(|_| self.pacer.is_none() && !self.table.moves().is_empty()) {
             self.pacer = Some(Pacer::new(self.uses.len() as u32, sample));
         }
-        self.count(|moves| moves.add_waited(waited));
-        self.pages = self.pages_gone();
+        self.pages = self.yard.pages_gone();
         (self.demanded, self.entries) = (self.demanded(), self.entries.saturating_add(1));
         self.find_due();
         !self.table.moves().is_empty() || self.needs_no_moves()
@@ -165,8 +146,7 @@ impl Followed {
     /// Whether nothing is known to have to leave: nothing did since, or all was found to fit where there is as much room as then, so
     /// that what leaves does so for others, or since it rests on the host.
     fn needs_no_moves(&self) -> bool {
-        let Some(yard) = &self.yard else { return true };
-        yard.evictions() == self.evictions || self.table.fits() && yard.room() >= self.room
+        self.yard.evictions() == self.evictions || self.table.fits() && self.yard.room() >= self.room
     }
 
     /// A use is about to be made, behind the moves that are due before it. Whether it is the expected one; nothing is done otherwise.
@@ -182,14 +162,14 @@ impl Followed {
     }
 
     fn expects(&self, seen: Seen) -> bool {
-        self.uses.get(self.place).is_some_and(|expected| expected.seen == seen)
+        self.uses.get(self.place) == Some(&seen)
     }
 
     /// The place of the next use, and all from there on before which no move is due.
     pub(super) fn ahead(&self) -> (usize, impl Iterator<Item = Seen>) {
         let until = self.uses.len().min(self.due);
         let uses = self.uses.get(self.place..until).unwrap_or_default();
-        (self.place, uses.iter().map(|expected| expected.seen))
+        (self.place, uses.iter().copied())
     }
 
     /// The uses before a place were made.
@@ -201,15 +181,15 @@ impl Followed {
     pub(super) fn bear(&mut self, seen: Seen, slot: &Arc<impl Rests + 'static>) {
         if self.expects(seen) {
             let known: Arc<dyn Rests> = slot.clone();
-            self.arrays[self.uses[self.place].array as usize].1 = Arc::downgrade(&known);
+            self.arrays[self.table.array(self.place)].1 = Arc::downgrade(&known);
         }
     }
 
     /// Makes the mark that is due here, and has the moves due.
     #[cold]
     fn pass_due(&mut self) {
-        if let (Some(pacer), Some(yard)) = (&mut self.pacer, &self.yard) {
-            pacer.pass(self.place, yard.stream());
+        if let Some(pacer) = &mut self.pacer {
+            pacer.pass(self.place, self.yard.stream());
         }
         while let Some(each) = self.table.moves().get(self.next)
             && each.before as usize <= self.place
@@ -227,7 +207,7 @@ impl Followed {
     }
 
     /// The moves that are due, which are for the caller to make.
-    pub(super) fn take_due(&mut self) -> Vec<(Arc<dyn Rests>, What)> {
+    pub(super) fn take_due(&mut self) -> Due {
         std::mem::take(&mut self.due_moves)
     }
 
@@ -246,30 +226,19 @@ impl Followed {
     pub(super) fn end(&mut self) -> bool {
         let is_whole = self.is_whole();
         if is_whole && self.entries > 1 && !self.table.moves().is_empty() {
-            self.compare_to_bound();
             self.make_do();
         }
         is_whole
-    }
-
-    /// Counts what moved in an entry beside the least that could. In the first one by some moves arrays are where others left them.
-    fn compare_to_bound(&self) {
-        let Some(bound) = self.table.bound else { return };
-        let moved = accounts::moved_by_thread().saturating_sub(self.moved);
-        self.count(|moves| {
-            add(&moves.scheduled_bytes, moved);
-            add(&moves.bound_bytes, bound);
-        });
     }
 
     /// Less room has to do where arrays had to be asked for in an entry that went by these moves from its begin.
     fn make_do(&mut self) {
         self.missed = self.missed << 1 | u8::from(self.demanded() > self.demanded);
         let misses = self.missed.count_ones();
-        let is_apart = misses > 0 && self.tidied == 0 || self.pages_gone() > self.pages;
+        let is_apart = misses > 0 && self.tidied == 0 || self.yard.pages_gone() > self.pages;
         if is_apart && self.tidied < MOST_TIDIED {
             self.tidied += 1;
-            self.apart = self.yard.clone();
+            self.apart = Some(self.yard.clone());
         } else if misses > MOST_MISSED {
             self.lay_out(Timetable::spare_more);
         } else {
@@ -286,7 +255,7 @@ impl Followed {
 
     /// Arrays were laid side by side since the entry began.
     pub(super) fn note_tidied(&mut self) {
-        (self.pages, self.demanded) = (self.pages_gone(), self.demanded());
+        (self.pages, self.demanded) = (self.yard.pages_gone(), self.demanded());
     }
 
     /// The next use is about to be made, and needs room.
@@ -298,22 +267,6 @@ impl Followed {
 
     /// What was used so far.
     pub(super) fn so_far(&self) -> Learned {
-        Learned::of(self.uses[..self.place].iter().map(|expected| expected.seen).collect(), self.arrays.clone())
-    }
-}
-
-/// Makes a move. What fails is made up for when the array is asked for.
-pub(super) fn carry_out(slot: &dyn Rests, what: What) -> Result<()> {
-    match what {
-        What::WriteBack => slot.write_back(),
-        // It may have been given that place since.
-        What::Evict if slot.tag().placement.get() == Placement::Device => Ok(()),
-        What::Evict => slot.evict().map(|_| ()),
-        What::Prefetch => {
-            if slot.bring()? {
-                slot.yard().count(|moves| _ = moves.prefetched.fetch_add(1, Relaxed));
-            }
-            Ok(())
-        }
+        Learned::of(self.uses[..self.place].to_vec(), self.arrays.clone())
     }
 }

@@ -1,6 +1,6 @@
 //! The moves of an entry of a known order, and what they were found from: they become better as more is known.
 
-use gpucache_plan::offload::{Link, Move, Order, Schedule, lower_bound, schedule, simulate};
+use gpucache_plan::offload::{Link, Move, Order, Schedule, schedule, simulate};
 
 /// What links a GPU of today to its host, in each direction: 55 GB/s were measured on an H100 behind PCIe 5, a tenth less is planned
 /// with until copies were timed, as both directions at once share the host's memory. A copy of 2 KiB takes 3 to 5 microseconds there.
@@ -22,14 +22,17 @@ pub(super) struct Timetable {
     found: Option<Schedule>,
     /// The least seconds that the work between uses took so far.
     least: Option<Vec<f64>>,
-    /// The fewest bytes that an entry has to move, once moves were computed.
-    pub(super) bound: Option<u64>,
 }
 
 impl Timetable {
     /// Without moves.
     pub(super) fn new(order: Order, room: u64) -> Timetable {
-        Timetable { order, room, spared: 0, found: None, least: None, bound: None }
+        Timetable { order, room, spared: 0, found: None, least: None }
+    }
+
+    /// The array of a use.
+    pub(super) fn array(&self, place: usize) -> usize {
+        self.order.uses[place].array as usize
     }
 
     pub(super) fn moves(&self) -> &[Move] {
@@ -52,7 +55,6 @@ impl Timetable {
             return;
         }
         self.spared += 1;
-        self.bound = self.bound.or_else(|| lower_bound(&self.order, self.room));
         if let Some(found) = schedule(&self.order, self.budget(), link(measured)) {
             self.found = Some(found);
         }

@@ -3,15 +3,13 @@
 //! One thread has it come, and others that ask for it wait. Where that thread runs a handler of the shortage that it met they do not, as
 //! the handler may wait for them: each tries by itself, and without handlers.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::{Locked, Slot, gone};
 use crate::array::{Array, Element, Room};
 use crate::device::Device;
-use crate::placed::sampling;
-use crate::placed::speed::add;
-use crate::placed::told::telling;
+use crate::placed::moves::add;
+use crate::placed::recorder;
 use gpucache_engine::base::errand::Turn;
 use gpucache_engine::pressure::without_handlers;
 use gpucache_engine::{Error, Result};
@@ -19,14 +17,6 @@ use gpucache_engine::{Error, Result};
 /// How long a thread that finds no memory by itself waits for another one that has the array come and runs a handler meanwhile: as
 /// long as an allocation waits for what is free in a moment. The handler may wait for this very thread.
 const HANDLER: Duration = Duration::from_millis(250);
-
-/// Where an array is that somebody asks for.
-enum Found {
-    /// On the device, or somebody has it locked, so that it is to be looked for again.
-    Here,
-    /// Away, with this shape.
-    Away(Box<[usize]>),
-}
 
 impl<T: Element, D: Device> Slot<T, D> {
     /// Has the array come for somebody who asks for it now, or waits for another thread that does. Where it is then is to be looked at.
@@ -36,19 +26,19 @@ impl<T: Element, D: Device> Slot<T, D> {
     /// the device or a shortage says.
     #[cold]
     pub(in crate::placed) fn come(&self) -> Result<()> {
-        telling(|| self.watch(|| self.come_now()))
+        self.watch(|| self.come_now())
     }
 
     fn come_now(&self) -> Result<()> {
-        let Found::Away(dims) = self.find()? else { return Ok(()) };
+        let Some(dims) = self.find_away()? else { return Ok(()) };
         if self.coming.is_mine() {
             let detail = "a pressure handler fetches the array that is already being fetched";
             return Err(Error::unavailable("a fetch", detail, "have the handler use other arrays"));
         }
         let Some(turn) = self.coming.begin() else { return Ok(()) };
-        self.yard.count(|moves| {
-            moves.demanded.fetch_add(1, Relaxed);
-            add(&moves.bytes_demanded, self.tag.bytes);
+        recorder::count(&self.yard, |stats| {
+            stats.demanded += 1;
+            add(&mut stats.bytes_demanded, self.tag.bytes);
         });
         match self.copy_in(turn, &dims) {
             // It may be the other thread that has the memory.
@@ -68,15 +58,16 @@ impl<T: Element, D: Device> Slot<T, D> {
         }
     }
 
-    /// Where the array is. Its stream comes behind the copy by which it came.
-    fn find(&self) -> Result<Found> {
+    /// The shape of the array, if it is away. `None` if it is on the device, where its stream comes behind the copy by which it came, or if
+    /// somebody has it locked, so that it is to be looked for again.
+    fn find_away(&self) -> Result<Option<Box<[usize]>>> {
         let Some(mut state) = self.try_lock() else {
             std::thread::yield_now();
-            return Ok(Found::Here);
+            return Ok(None);
         };
         match (&state.here, &state.away) {
-            (Some(_), _) => state.arrive().map(|()| Found::Here),
-            (None, Some(away)) => Ok(Found::Away(away.shape().into())),
+            (Some(_), _) => state.arrive().map(|()| None),
+            (None, Some(away)) => Ok(Some(away.shape().into())),
             (None, None) => Err(gone()),
         }
     }
@@ -95,13 +86,13 @@ impl<T: Element, D: Device> Slot<T, D> {
         else {
             return Ok(false);
         };
-        let Some(came) = away.copy_in(&lanes.inward, &mut room, sampling::current().is_some())? else {
+        let Some((array, fence, span)) = away.copy_in(&lanes.inward, &mut room, recorder::timing().is_some())? else {
             return Ok(false);
         };
-        (state.here, state.arrival, state.is_clean) = (Some(came.copy), Some(came.fence), true);
+        (state.here, state.arrival, state.is_clean) = (Some(array), Some(fence), true);
         drop(state);
         self.yard.came(self.tag.bytes);
-        self.moved(came.span, |moves| &moves.bytes_in);
+        self.moved(span, |stats| &mut stats.bytes_in);
         self.tell("in");
         Ok(true)
     }
@@ -121,42 +112,37 @@ impl<T: Element, D: Device> Slot<T, D> {
     /// Has the array come for somebody who writes it, and gives the host's copy of it up.
     #[cold]
     pub(in crate::placed) fn come_to_be_written(&self) -> Result<()> {
-        telling(|| {
-            loop {
-                let mut state = self.lock();
-                if state.here.is_some() {
-                    if state.arrival.is_some() || state.departure.is_some() {
-                        self.watch(|| state.settle())?;
-                    }
-                    state.is_clean = false;
-                    // Out of date: the host's memory is for what is away. It goes back behind the lock.
-                    let outdated = state.away.take();
-                    drop(state);
-                    drop(outdated);
-                    return Ok(());
-                }
-                drop(state);
-                self.watch(|| self.come_now())?;
-            }
-        })
+        let mut state = self.lock_here()?;
+        if state.arrival.is_some() || state.departure.is_some() {
+            self.watch(|| state.settle())?;
+        }
+        state.is_clean = false;
+        // Out of date: the host's memory is for what is away. It goes back behind the lock.
+        let outdated = state.away.take();
+        drop(state);
+        drop(outdated);
+        Ok(())
     }
 
     /// The array is the program's from now on, or gone.
     pub(in crate::placed) fn take(&self) -> Result<Option<Array<T, D>>> {
-        telling(|| {
-            loop {
-                let mut state = self.lock();
-                if state.here.is_none() {
-                    drop(state);
-                    self.watch(|| self.come_now())?;
-                    continue;
-                }
-                self.watch(|| state.settle())?;
-                let array = state.here.take();
-                drop(state);
-                self.yard.went(self.tag.bytes);
-                return Ok(array);
+        let mut state = self.lock_here()?;
+        self.watch(|| state.settle())?;
+        let array = state.here.take();
+        drop(state);
+        self.yard.went(self.tag.bytes);
+        Ok(array)
+    }
+
+    /// The state, locked, once the array is on the device.
+    fn lock_here(&self) -> Result<Locked<'_, T, D>> {
+        loop {
+            let state = self.lock();
+            if state.here.is_some() {
+                return Ok(state);
             }
-        })
+            drop(state);
+            self.watch(|| self.come_now())?;
+        }
     }
 }

@@ -13,7 +13,7 @@ use crate::device::stream::{Stream, WeakStream};
 /// A stream as the driver knows it: its context and its handle, compared and never followed. Any number of cudarc's objects
 /// may stand for the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RawStream {
+pub(super) struct RawStream {
     context: usize,
     stream: usize,
     /// Whose own it is, as the per-thread handle means another stream on each thread.
@@ -30,7 +30,7 @@ pub enum Peer {
     /// Another one, which this handle keeps alive.
     Known(GpuStream),
     /// One that may be gone as soon as it is not borrowed any more.
-    Passing(RawStream),
+    Passing,
 }
 
 /// The streams of one GPU that live.
@@ -72,7 +72,7 @@ impl RawStream {
     }
 
     /// `CU_STREAM_PER_THREAD`: another stream on each thread.
-    pub fn is_per_thread(self) -> bool {
+    pub(super) fn is_per_thread(self) -> bool {
         self.stream == PER_THREAD
     }
 }

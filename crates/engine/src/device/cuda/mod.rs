@@ -33,7 +33,8 @@ pub use self::borrowed::{Borrowed, Handle};
 pub use self::driver::{EventHandle, EventRef, OwnEvent};
 use self::errors::describe;
 use self::known::Known;
-pub use self::known::{Peer, RawStream};
+pub use self::known::Peer;
+use self::known::RawStream;
 use self::memory::CudaMemory;
 #[cfg(feature = "foreign")]
 pub(crate) use self::own_calls::disown;

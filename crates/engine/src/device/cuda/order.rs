@@ -25,7 +25,7 @@ impl GpuStream {
         self.known().meet(self.stream(), stream);
         // Streams of two GPUs have no epochs in common.
         if stream.context().ordinal() != self.stream().context().ordinal() {
-            return Peer::Passing(raw);
+            return Peer::Passing;
         }
         if let Some(known) = self.known().find(raw) {
             return Peer::Known(known);
@@ -36,7 +36,7 @@ impl GpuStream {
             () if raw.is_per_thread() => GpuStream::of_this_thread(&stream.context().per_thread_stream()).ok(),
             () => None,
         };
-        default.map_or(Peer::Passing(raw), Peer::Known)
+        default.map_or(Peer::Passing, Peer::Known)
     }
 
     /// Whether this process has shown streams of this GPU of which cudarc's context object of another one knows nothing.
@@ -83,11 +83,6 @@ impl GpuStream {
     pub fn lead(&self, stream: &CudaStream, event: &OwnEvent) -> Result<()> {
         let ordered = self.memory().queue().record(event.as_ref()).and_then(|()| event.as_ref().precede(stream));
         ordered.map_err(|error| self.failure("ordering a stream behind another one", error))
-    }
-
-    /// Orders later work of some other `stream` behind what an event is behind now.
-    pub fn precede_by_event(&self, stream: &CudaStream, event: EventRef<'_>) -> Result<()> {
-        event.precede(stream).map_err(|error| self.failure("waiting for an event", error))
     }
 
     /// Orders later work of this stream behind what an event is behind now. There is nothing to wait for if the event

@@ -1,7 +1,7 @@
 //! How large a ring becomes, and when it goes.
 
 use super::Carry;
-use super::worth::{most, room};
+use super::worth::{LOOK_IN, most, room};
 use crate::base::amounts::total;
 use crate::device::{ALIGNMENT, Stream};
 use crate::home::{Counter, Shared};
@@ -9,12 +9,12 @@ use crate::planner::Planner;
 use crate::planner::backoff::Pace;
 use crate::planner::effects::{Effects, Vacated};
 use crate::pressure::transit::Transit;
-use crate::range::Taken;
+use crate::range::Obtained;
 use crate::record::{ArenaId, DropPath};
 
 /// More memory that a ring is to have.
 #[derive(Clone, Debug)]
-pub(crate) struct Growth {
+pub(crate) struct RingGrowth {
     pub(crate) stream: Stream,
     /// What the last block lacks at its end.
     pub(crate) more: u64,
@@ -38,20 +38,18 @@ const LEAST_ROOM: u64 = 1 << 30;
 pub(super) const PATIENCE: u32 = 4;
 /// A ring of which half is idle is given up, but not for a page.
 const LITTLE: u64 = 2 << 20;
-/// Entries between two looks at how much of a ring is in use: to grow again costs calls, and what a cache of keys needs for one prompt
-/// the next one needs again, after some hundred tokens.
-pub(super) const LOOK_IN: u32 = 1024;
 /// The first block of a ring of which it is not known how large it gets, and how many times as large as the ring each further one is:
 /// four of them fill a page of 2 MiB by half, as long as it lies in one.
 const SMALLEST: u64 = 16 << 10;
 const FOLD: u64 = 3;
+/// What is free at the end of the ring goes back if it is more than this share of what the turns need.
+const FREE_SHARE: u64 = 64;
 /// A ring of more blocks than this grows no more: each wastes up to an array at its end.
 const MOST_REGIONS: usize = 8;
 
 impl Planner {
-    /// What the ring has to grow by for the request that it could not serve, if that may be tried.
-    pub(crate) fn wanted_growth(&mut self, shared: &Shared) -> Option<Growth> {
-        let wanted = self.carry.wanted?;
+    /// What the ring has to grow by for a request of so many bytes that it could not serve, if that may be tried.
+    pub(crate) fn wanted_growth(&mut self, shared: &Shared, wanted: u64) -> Option<RingGrowth> {
         let stream = self.plans.stream().filter(|_| self.may_grow())?.clone();
         let (in_use, all) = (self.in_use(shared, wanted), self.held(shared));
         let left = room(in_use).saturating_sub(all);
@@ -72,7 +70,7 @@ impl Planner {
             lacking => own.max(lacking),
         };
         let bytes = (wanted <= left).then_some(own);
-        Some(Growth { stream, more, bytes, whole, held, room })
+        Some(RingGrowth { stream, more, bytes, whole, held, room })
     }
 
     /// Whether the ring may become larger in this entry.
@@ -85,7 +83,6 @@ impl Planner {
     /// A request of so many bytes, which the ring had no room for, goes beside the ring. The ring is given up if the scope would have far too
     /// much memory then. The range can serve the request from what was idle in the ring.
     pub(crate) fn carry_aside(&mut self, shared: &Shared, bytes: u64) {
-        self.carry.wanted = None;
         self.carry.ring.pass();
         self.entry.aside += 1;
         if !self.carry.is_there() {
@@ -127,7 +124,7 @@ impl Planner {
     }
 
     /// The ring's last block got so many bytes more, for which so much was taken from the device.
-    pub(crate) fn ring_grew(&mut self, shared: &Shared, bytes: u64, taken: Taken) {
+    pub(crate) fn ring_grew(&mut self, shared: &Shared, bytes: u64, taken: Obtained) {
         let last = self.carry.ring.regions().saturating_sub(1);
         self.carry.ring.lengthen(last, bytes);
         self.carry.shortening.note_growth(self.entry.number, self.carry.ring.bytes());
@@ -135,7 +132,7 @@ impl Planner {
     }
 
     /// The ring has another block from now on, its first one if it had none.
-    pub(crate) fn add_to_ring(&mut self, shared: &Shared, address: u64, bytes: u64, taken: Taken) {
+    pub(crate) fn add_to_ring(&mut self, shared: &Shared, address: u64, bytes: u64, taken: Obtained) {
         if self.carry.id.is_none() {
             let id = ArenaId::next();
             self.carry.id = Some(id);
@@ -157,8 +154,8 @@ impl Planner {
         if let Some(leased) = shared.ring.end() {
             self.effects.vacated.push(Vacated { leased, arena, live, transit });
         }
-        (self.carry.path, self.carry.wanted) = (DropPath::NOBODYS, None);
-        (self.carry.lately, self.carry.look_in) = (0, LOOK_IN);
+        self.carry.path = DropPath::NOBODYS;
+        (self.carry.lately, self.carry.lately_entries) = (0, 0);
         self.look_again();
         self.trimming.note_spare(shared.counters.times_taken());
     }
@@ -174,14 +171,12 @@ impl Planner {
 
     /// Whether the ring is worth its memory, of which so much is in use at the end of an entry: looks back over some entries.
     fn needs_ring(&mut self, live: u64) -> bool {
-        let Carry { lately, look_in, ring, plan, .. } = &mut self.carry;
-        (*lately, *look_in) = ((*lately).max(live), look_in.saturating_sub(1));
-        let is_used = match *look_in {
-            0 => std::mem::take(lately) + plan.largest + LITTLE >= ring.bytes() / 2,
-            _ => true,
-        };
-        if *look_in == 0 {
-            *look_in = LOOK_IN;
+        let Carry { lately, lately_entries, ring, plan, .. } = &mut self.carry;
+        (*lately, *lately_entries) = ((*lately).max(live), *lately_entries + 1);
+        let is_due = *lately_entries >= LOOK_IN;
+        let is_used = !is_due || *lately + plan.largest + LITTLE >= ring.bytes() / 2;
+        if is_due {
+            (*lately, *lately_entries) = (0, 0);
         }
         is_used && (live > 0 || self.plans.carry().largest > 0)
     }
@@ -226,5 +221,19 @@ impl Planner {
         let is_measured = self.carry.plan.target == 0;
         let is_too_large = is_measured && self.held(shared) > most(self.in_use(shared, 0), self.plans.grows());
         self.carry.worth.is_over(is_too_large)
+    }
+
+    /// Gives back what is free at the ring's end and not needed for its turns.
+    pub(super) fn shorten_ring(&mut self, shared: &Shared) {
+        let (ring, target) = (&mut self.carry.ring, self.carry.plan.target);
+        let (bytes, keep) = (ring.bytes(), target.max(self.carry.shortening.needed));
+        if target > 0
+            && bytes > keep + keep / FREE_SHARE
+            && let Some(left) = ring.shorten(keep)
+        {
+            self.carry.shortening.shortened = Some(self.entry.number);
+            self.effects.shorten = Some(left);
+            shared.counters.ring_shrank(bytes - left);
+        }
     }
 }

@@ -19,6 +19,18 @@ pub(super) struct Worth {
     trials: Backoff,
 }
 
+/// Whether a ring may become shorter.
+#[derive(Default)]
+pub(super) struct Shortening {
+    /// The entry that shortened it last.
+    pub(super) shortened: Option<u64>,
+    /// How long it became when it grew again soon after that. The plans that it serves need so much.
+    pub(super) needed: u64,
+}
+
+/// Entries between two looks at how much of a ring is in use: to grow again costs calls, and what a cache of keys needs for one prompt
+/// the next one needs again, after some hundred tokens.
+pub(super) const LOOK_IN: u32 = 1024;
 /// A scope with a ring may have this share more bytes than it ever had in use at once: as much as the range's best fit wastes where sizes
 /// vary. With a sixth, a state that grows and begins anew finds no room in its ring, and calls the device in one of 16 entries.
 const SHARE: u64 = 4;
@@ -63,9 +75,15 @@ impl Worth {
         self.trials.tried(entry, TRIALS);
         self.shortages = 0;
     }
+}
 
-    pub(super) fn forget_waits(&mut self) {
-        self.trials = Backoff::default();
+impl Shortening {
+    /// The ring grew in this entry, to so many bytes. If it was shortened not long before, its turns need more than was computed. It keeps
+    /// what it has then, as it would otherwise shrink and grow in each turn.
+    pub(super) fn note_growth(&mut self, entry: u64, bytes: u64) {
+        if self.shortened.take().is_some_and(|shortened| entry.wrapping_sub(shortened) <= u64::from(LOOK_IN)) {
+            self.needed = bytes;
+        }
     }
 }
 
@@ -127,7 +145,19 @@ mod tests {
             }
         }
         assert_eq!(trials, [0, 64, 4224]);
-        worth.forget_waits();
-        assert!(worth.may_try(0));
+        assert!(Worth::default().may_try(0));
+    }
+
+    #[test]
+    fn a_ring_that_soon_grows_again_keeps_its_length() {
+        let mut shortening = Shortening::default();
+        shortening.note_growth(5, 100);
+        assert_eq!(shortening.needed, 0, "it was not shortened");
+        shortening.shortened = Some(10);
+        shortening.note_growth(11 + u64::from(LOOK_IN), 100);
+        assert_eq!(shortening.needed, 0, "long ago");
+        shortening.shortened = Some(10);
+        shortening.note_growth(11, 100);
+        assert_eq!(shortening.needed, 100);
     }
 }

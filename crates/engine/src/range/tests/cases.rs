@@ -36,7 +36,7 @@ fn a_trimmed_hole_is_mapped_again_before_the_span_gets_longer() {
     assert_eq!(range.trim(0, |_| true), Ok(4 * GRANULE));
     assert_eq!(by_address(&range)[0].state, SpanState::Hole);
     let block = range.allocate(2 * GRANULE).unwrap();
-    assert_eq!((block.offset(), range.stats().reserved), (0, 3 * GRANULE));
+    assert_eq!((block.offset(), range.stats.reserved), (0, 3 * GRANULE));
     assert_eq!(range.free(keep, Tag::NOBODY), GRANULE);
 }
 
@@ -45,8 +45,8 @@ fn only_what_the_free_tail_lacks_is_mapped() {
     let mut range = range(Backing::Span, MEMORY);
     let _keep = range.allocate(GRANULE / 4).unwrap();
     let _long = range.allocate(5 * GRANULE).unwrap();
-    assert_eq!(range.stats().reserved, 6 * GRANULE);
-    assert_eq!(range.stats().map_calls, 6);
+    assert_eq!(range.stats.reserved, 6 * GRANULE);
+    assert_eq!(range.stats.map_calls, 6);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_handle_with_a_block_in_it_stays_whole() {
     let wide = range.allocate(4098 * GRANULE).unwrap();
     range.free(wide, Tag::NOBODY);
     // 1024 handles: 4 granules each, one of them with the block, and 6 the last.
-    assert_eq!(range.stats().map_calls, 1024);
+    assert_eq!(range.stats.map_calls, 1024);
     let corner = range.allocate(1).unwrap();
     assert_eq!(range.trim(0, |_| true), Ok(4094 * GRANULE));
     range.free(corner, Tag::NOBODY);
@@ -71,7 +71,7 @@ fn chunks_side_by_side_do_not_merge() {
     range.free(one, Tag::NOBODY);
     range.free(two, Tag::NOBODY);
     let _block = range.allocate(3 * GRANULE).unwrap();
-    assert_eq!(range.stats().map_calls, 3);
+    assert_eq!(range.stats.map_calls, 3);
     assert_eq!(range.trim(0, |_| true), Ok(4 * GRANULE));
 }
 
@@ -91,7 +91,7 @@ fn a_step_that_the_device_refuses_is_cut_to_what_is_needed() {
     let mut range = Range::span(Device::new(513 * GRANULE), 4096 * GRANULE);
     let _most = range.allocate(512 * GRANULE).unwrap();
     let _last = range.allocate(GRANULE).unwrap();
-    assert_eq!(range.stats().reserved, 513 * GRANULE);
+    assert_eq!(range.stats.reserved, 513 * GRANULE);
 }
 
 #[test]
@@ -99,10 +99,10 @@ fn a_growing_load_takes_few_calls_and_little_slack() {
     let mut range = Range::span(Device::new(u64::MAX / 4), 1 << 40);
     for _ in 0..40_000 {
         let _leak = range.allocate(GRANULE / 2).unwrap();
-        let stats = range.stats();
+        let stats = range.stats;
         assert!(stats.reserved <= stats.peak_live + stats.peak_live / 128 + GRANULE);
     }
-    assert!(range.stats().map_calls < 5000, "{:?}", range.stats());
+    assert!(range.stats.map_calls < 5000, "{:?}", range.stats);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_foreign_block_changes_nothing() {
     let _own = (two.allocate(GRANULE).unwrap(), two.allocate(ALIGN).unwrap());
     assert_eq!(two.fit.bytes(&foreign), None);
     assert_eq!(two.free(foreign, Tag::NOBODY), 0);
-    assert_eq!(two.stats().live, GRANULE + ALIGN);
+    assert_eq!(two.stats.live, GRANULE + ALIGN);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_steady_load_makes_no_new_nodes() {
 /// What mapping and unmapping cost on a device that makes three calls for a piece, and one for a stretch that is mapped
 /// or unmapped.
 fn calls(range: &Range<Device>) -> u64 {
-    3 * range.stats().map_calls + range.pages().stretches
+    3 * range.stats.map_calls + range.pages.stretches
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn many_large_blocks_take_few_handles_and_few_calls() {
     let mut range = Range::span(device, 320 << 30);
     let mut allocate = |count| (0..count).map(|_| range.allocate(100_000_000).unwrap()).collect::<Vec<_>>();
     let mut blocks = allocate(200);
-    let handles = range.stats().map_calls;
+    let handles = range.stats.map_calls;
     assert!(handles <= 450, "{handles} handles for 20 GB");
     assert!(calls(&range) <= 1500, "{} calls", calls(&range));
 
@@ -152,8 +152,8 @@ fn many_large_blocks_take_few_handles_and_few_calls() {
     let before = calls(&range);
     blocks.extend((0..20).map(|_| range.allocate(100_000_000).unwrap()));
     assert!(calls(&range) - before <= 150, "{} calls", calls(&range) - before);
-    let before = range.pages().stretches;
+    let before = range.pages.stretches;
     blocks.into_iter().for_each(|block| assert!(range.free(block, Tag::NOBODY) > 0));
     range.trim(0, |_| true).unwrap();
-    assert_eq!((range.stats().reserved, range.pages().stretches - before), (0, 1));
+    assert_eq!((range.stats.reserved, range.pages.stretches - before), (0, 1));
 }

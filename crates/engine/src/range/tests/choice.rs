@@ -4,17 +4,17 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::super::fit::EVERY_SPAN;
-use super::super::{ALIGN, Backing, Block, Range, Tag};
+use super::super::{ALIGN, Backing, Range, RangeBlock, Tag};
 use super::device::{Device, GRANULE};
 use super::properties::range;
 use crate::device::{Device as _, Memory, Virtual};
-use crate::order::{Place, Streams};
+use crate::order::{Member, Streams};
 
 /// A range with free places of these lengths, apart from each other and from its end, each with who freed it last.
 struct Program {
     range: Range<Device>,
     streams: Streams,
-    me: Place,
+    me: Member,
     offsets: Vec<u64>,
 }
 
@@ -29,7 +29,7 @@ fn program(places: &[(u64, Freed)]) -> Program {
     let mut streams = Streams::new(Arc::<Memory>::default().meter().clone());
     let (mine, other) = (Virtual::new(1), Virtual::new(1));
     let mut range = range(Backing::Span, 64 * GRANULE);
-    let blocks: Vec<Block> = places
+    let blocks: Vec<RangeBlock> = places
         .iter()
         .map(|&(bytes, _)| {
             let block = range.allocate(bytes).unwrap();
@@ -37,7 +37,7 @@ fn program(places: &[(u64, Freed)]) -> Program {
             block
         })
         .collect();
-    let offsets = blocks.iter().map(Block::offset).collect();
+    let offsets = blocks.iter().map(RangeBlock::offset).collect();
     for (block, &(_, freed)) in blocks.into_iter().zip(places) {
         let tag = match freed {
             Freed::ByMe => streams.free(mine.stream_handle()),

@@ -1,12 +1,12 @@
 //! Places that are cleared: what is moved, and where it goes.
 
-use super::super::{Backing, Block, Range, Tag};
+use super::super::{Backing, Range, RangeBlock, Tag};
 use super::device::{Device, GRANULE};
 use super::failure::consistent;
 use super::properties::range;
 
 /// Six blocks of two granules; the first and the third are freed, and behind them is nothing.
-fn apart() -> (Range<Device>, Vec<Block>) {
+fn apart() -> (Range<Device>, Vec<RangeBlock>) {
     let mut range = range(Backing::Span, 12 * GRANULE);
     let mut blocks: Vec<_> = (0..6).map(|_| range.allocate(2 * GRANULE).unwrap()).collect();
     let (third, first) = (blocks.remove(2), blocks.remove(0));

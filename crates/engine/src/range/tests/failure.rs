@@ -7,7 +7,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{Backing, Block, Cut, Limit, Range, Span, SpanState, Stats, Tag};
+use super::super::{Backing, Cut, Limit, Range, RangeBlock, RangeSpan, SpanState, Stats, Tag};
 use super::device::{Device, GRANULE};
 use super::model::{CAPACITY, by_address};
 use super::properties::{Op, granules, ops, over, pieces};
@@ -16,24 +16,24 @@ use super::properties::{Op, granules, ops, over, pieces};
 const MOST: usize = 24;
 
 /// Everything about a range that a failed allocation may not change.
-pub(super) fn picture(range: &Range<Device>) -> (Vec<Span>, Stats, Vec<(u64, u64)>) {
-    let stats = Stats { map_calls: 0, unmap_calls: 0, peak_reserved: 0, ..range.stats() };
-    let mapped = range.pages().mapped.iter().map(|(offset, bytes)| (*offset, *bytes)).collect();
+pub(super) fn picture(range: &Range<Device>) -> (Vec<RangeSpan>, Stats, Vec<(u64, u64)>) {
+    let stats = Stats { map_calls: 0, unmap_calls: 0, peak_reserved: 0, ..range.stats };
+    let mapped = range.pages.mapped.iter().map(|(offset, bytes)| (*offset, *bytes)).collect();
     (by_address(range), stats, mapped)
 }
 
 /// The range's sizes and states are those of the device.
 pub(super) fn consistent(range: &Range<Device>) {
-    assert_eq!(range.stats().reserved, range.pages().used());
+    assert_eq!(range.stats.reserved, range.pages.used());
     let mut backed = 0;
     for span in by_address(range).into_iter().filter(|span| span.state != SpanState::Hole) {
-        assert!(range.pages().backs(span.offset, span.bytes), "{span:?}");
+        assert!(range.pages.backs(span.offset, span.bytes), "{span:?}");
         backed += span.bytes;
     }
-    assert_eq!(backed, range.stats().reserved);
+    assert_eq!(backed, range.stats.reserved);
 }
 
-fn live(spans: &[Span]) -> Vec<Span> {
+fn live(spans: &[RangeSpan]) -> Vec<RangeSpan> {
     spans.iter().filter(|span| span.state == SpanState::Live).copied().collect()
 }
 
@@ -42,9 +42,9 @@ fn run(backing: Backing, granule: u64, ops: &[Op], fails: std::ops::Range<u64>) 
     let mut range = over(backing, Device { granule, ..Device::new(CAPACITY) });
     let can_roll_back = fails.end.saturating_sub(fails.start) <= 1;
     range.pages.fails = fails;
-    let mut blocks: Vec<Block> = Vec::new();
+    let mut blocks: Vec<RangeBlock> = Vec::new();
     for op in ops {
-        let (before, unmaps) = (picture(&range), range.stats().unmap_calls);
+        let (before, unmaps) = (picture(&range), range.stats.unmap_calls);
         match *op {
             Op::Allocate(bytes) => match range.allocate(bytes) {
                 Ok(block) => blocks.push(block),
@@ -57,7 +57,7 @@ fn run(backing: Backing, granule: u64, ops: &[Op], fails: std::ops::Range<u64>) 
                     Ok(None) => assert_eq!(picture(&range), before),
                     Err(_) => {
                         assert_eq!(live(&by_address(&range)), live(&before.0));
-                        assert!(!can_roll_back || range.stats().unmap_calls > unmaps || picture(&range) == before);
+                        assert!(!can_roll_back || range.stats.unmap_calls > unmaps || picture(&range) == before);
                     }
                 }
             }
@@ -72,21 +72,21 @@ fn run(backing: Backing, granule: u64, ops: &[Op], fails: std::ops::Range<u64>) 
             Op::Free(_) | Op::Split(..) => {}
             Op::Trim(keep) => {
                 let trimmed = range.trim(keep, |_| true);
-                let less = before.1.reserved - range.pages().used();
-                assert!(trimmed.is_ok_and(|bytes| bytes == less) || range.pages().calls > range.pages().fails.start);
+                let less = before.1.reserved - range.pages.used();
+                assert!(trimmed.is_ok_and(|bytes| bytes == less) || range.pages.calls > range.pages.fails.start);
             }
         }
         if let Op::Gather(_, aim, more) = *op {
             let limit = aim + more;
-            assert!(range.stats().reserved <= limit.max(before.1.reserved));
+            assert!(range.stats.reserved <= limit.max(before.1.reserved));
         }
         consistent(&range);
     }
-    let calls = range.pages().calls;
+    let calls = range.pages.calls;
     range.pages.fails = 0..0;
     blocks.into_iter().for_each(|block| assert!(range.free(block, Tag::NOBODY) > 0));
     range.trim(0, |_| true).unwrap();
-    assert_eq!((range.stats().live, range.pages().used()), (0, 0));
+    assert_eq!((range.stats.live, range.pages.used()), (0, 0));
     calls
 }
 
@@ -109,7 +109,7 @@ proptest! {
 
 /// A range over `addresses` with a block, a hole of 8 granules, 4 free ones, another hole of 8, and a block that ends
 /// at `end`.
-fn two_holes(addresses: u64, end: u64) -> (Range<Device>, [Block; 2]) {
+fn two_holes(addresses: u64, end: u64) -> (Range<Device>, [RangeBlock; 2]) {
     let mut range = Range::span(Device::new(addresses), addresses);
     let mut next = |granules| range.allocate(granules * GRANULE).unwrap();
     let (first, hole, middle, other) = (next(4), next(8), next(4), next(8));
@@ -125,7 +125,7 @@ fn two_holes(addresses: u64, end: u64) -> (Range<Device>, [Block; 2]) {
 fn a_block_over_two_holes_is_mapped_whole_or_not_at_all() {
     let (mut range, blocks) = two_holes(28 * GRANULE, 28 * GRANULE);
     let before = picture(&range);
-    let calls = range.pages().calls;
+    let calls = range.pages.calls;
     range.pages.fails = calls + 1..calls + 2;
     assert!(range.allocate(17 * GRANULE).is_err());
     assert_eq!(picture(&range), before);
@@ -141,11 +141,11 @@ fn a_block_over_two_holes_is_mapped_whole_or_not_at_all() {
 fn a_retry_starts_from_what_a_failed_rollback_left() {
     // So long that a handle is 2 granules, and a step 16, more than the 10 that 14 over both holes lack.
     let (mut range, _blocks) = two_holes(4096 * GRANULE, 2100 * GRANULE);
-    let calls = range.pages().calls;
+    let calls = range.pages.calls;
     // The second hole cannot be mapped, and the first, just mapped by four calls, not be unmapped.
     range.pages.fails = calls + 4..calls + 6;
     let block = range.allocate(14 * GRANULE).unwrap();
     assert_eq!((block.offset(), range.fit.bytes(&block)), (4 * GRANULE, Some(14 * GRANULE)));
-    assert_eq!(range.pages().calls, calls + 7);
+    assert_eq!(range.pages.calls, calls + 7);
     consistent(&range);
 }

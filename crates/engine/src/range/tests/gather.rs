@@ -1,6 +1,6 @@
 //! Large blocks out of fragmented memory: where the pages come from, and what stays.
 
-use super::super::{Backing, Block, Limit, Range, RangeError, SpanState, Tag};
+use super::super::{Backing, Limit, Range, RangeBlock, RangeError, SpanState, Tag};
 use super::device::{Device, GRANULE, Refusal};
 use super::failure::{consistent, picture};
 use super::model::by_address;
@@ -9,7 +9,7 @@ use super::properties::range;
 const MEMORY: u64 = 64 * GRANULE;
 
 /// 12 places of 2 granules each, every other one free, and the blocks in between. A handle is 1 granule.
-fn fragmented() -> (Range<Device>, Vec<Block>) {
+fn fragmented() -> (Range<Device>, Vec<RangeBlock>) {
     let mut range = range(Backing::Span, MEMORY);
     let blocks: Vec<_> = (0..12).map(|_| range.allocate(2 * GRANULE).unwrap()).collect();
     let (free, pinned): (Vec<_>, Vec<_>) =
@@ -28,7 +28,7 @@ fn pages_move_from_the_highest_free_spans() {
     let (mut range, _pinned) = fragmented();
     let block = range.gather(8 * GRANULE, Limit::at(0), |_| true, |_| true).unwrap().unwrap();
     assert_eq!((block.offset(), range.fit.bytes(&block)), (24 * GRANULE, Some(8 * GRANULE)));
-    let stats = range.stats();
+    let stats = range.stats;
     assert_eq!((stats.reserved, stats.peak_reserved, stats.unmap_calls), (24 * GRANULE, 24 * GRANULE, 8));
     assert_eq!(starts(&range, SpanState::Free), [0, 4]);
     assert_eq!(starts(&range, SpanState::Hole), [8, 12, 16, 20, 32]);
@@ -38,22 +38,22 @@ fn pages_move_from_the_highest_free_spans() {
 #[test]
 fn what_is_not_enough_is_left_alone() {
     let (mut range, _pinned) = fragmented();
-    let before = (picture(&range), range.stats());
+    let before = (picture(&range), range.stats);
     assert_eq!(range.gather(13 * GRANULE, Limit::at(0), |_| true, |_| true), Ok(None));
     assert_eq!(range.gather(15 * GRANULE, Limit::at(26 * GRANULE), |_| true, |_| true), Ok(None));
     assert_eq!(range.gather(MEMORY, Limit::at(u64::MAX), |_| true, |_| true), Ok(None));
     assert_eq!(range.gather(u64::MAX, Limit::at(u64::MAX), |_| true, |_| true), Ok(None));
-    assert_eq!((picture(&range), range.stats()), before);
+    assert_eq!((picture(&range), range.stats), before);
 }
 
 #[test]
 fn only_what_is_over_the_limit_is_unmapped() {
     let (mut range, _pinned) = fragmented();
     let _block = range.gather(8 * GRANULE, Limit::at(27 * GRANULE), |_| true, |_| true).unwrap().unwrap();
-    assert_eq!((range.stats().reserved, range.stats().unmap_calls), (27 * GRANULE, 5));
+    assert_eq!((range.stats.reserved, range.stats.unmap_calls), (27 * GRANULE, 5));
     let (mut range, _pinned) = fragmented();
     let _block = range.gather(8 * GRANULE, Limit::at(32 * GRANULE), |_| true, |_| true).unwrap().unwrap();
-    assert_eq!((range.stats().reserved, range.stats().unmap_calls), (32 * GRANULE, 0));
+    assert_eq!((range.stats.reserved, range.stats.unmap_calls), (32 * GRANULE, 0));
 }
 
 #[test]
@@ -61,19 +61,19 @@ fn the_rest_is_mapped_once_all_that_is_free_has_moved() {
     let limit = Limit { aim: 0, ..Limit::at(26 * GRANULE) };
     let (mut range, _pinned) = fragmented();
     let _block = range.gather(14 * GRANULE, limit, |_| true, |_| true).unwrap().unwrap();
-    assert_eq!((range.stats().reserved, range.stats().unmap_calls), (26 * GRANULE, 12));
+    assert_eq!((range.stats.reserved, range.stats.unmap_calls), (26 * GRANULE, 12));
     assert_eq!(starts(&range, SpanState::Free), []);
     consistent(&range);
     let (mut range, _pinned) = fragmented();
     assert_eq!(range.gather(15 * GRANULE, limit, |_| true, |_| true), Ok(None));
-    assert_eq!(range.stats().reserved, 24 * GRANULE);
+    assert_eq!(range.stats.reserved, 24 * GRANULE);
 }
 
 #[test]
 fn what_fits_is_taken_as_it_is() {
     let (mut range, _pinned) = fragmented();
     let block = range.gather(2 * GRANULE, Limit::at(0), |_| true, |_| true).unwrap().unwrap();
-    assert_eq!((block.offset(), range.stats().map_calls), (0, 24));
+    assert_eq!((block.offset(), range.stats.map_calls), (0, 24));
 }
 
 #[test]
@@ -82,19 +82,19 @@ fn the_free_tail_stays_where_it_is() {
     range.free(pinned.pop().unwrap(), Tag::NOBODY);
     // The last 4 granules are free: 5 lack 1.
     let block = range.gather(5 * GRANULE, Limit::at(0), |_| true, |_| true).unwrap().unwrap();
-    assert_eq!((block.offset(), range.stats().unmap_calls), (20 * GRANULE, 1));
-    assert_eq!(range.stats().reserved, 24 * GRANULE);
+    assert_eq!((block.offset(), range.stats.unmap_calls), (20 * GRANULE, 1));
+    assert_eq!(range.stats.reserved, 24 * GRANULE);
     consistent(&range);
 }
 
 #[test]
 fn pages_in_use_stay() {
     let (mut range, _pinned) = fragmented();
-    let before = (picture(&range), range.stats());
+    let before = (picture(&range), range.stats);
     assert_eq!(range.gather(8 * GRANULE, Limit::at(0), |_| true, |_| false), Ok(None));
-    assert_eq!((picture(&range), range.stats()), before);
+    assert_eq!((picture(&range), range.stats), before);
     assert_eq!(range.trim(0, |_| false), Ok(0));
-    assert_eq!(range.stats().reserved, before.1.reserved);
+    assert_eq!(range.stats.reserved, before.1.reserved);
 }
 
 #[test]
@@ -103,21 +103,21 @@ fn after_a_call_that_failed_the_next_gather_succeeds() {
     for failing in 0..16 {
         for row in 1..=4 {
             let (mut range, pinned) = fragmented();
-            let calls = range.pages().calls;
+            let calls = range.pages.calls;
             range.pages.fails = calls + failing..calls + failing + row;
             assert_eq!(
                 range.gather(8 * GRANULE, Limit::at(0), |_| true, |_| true),
                 Err(RangeError::Pages(Refusal::Injected))
             );
             consistent(&range);
-            assert_eq!(range.stats().live, 12 * GRANULE);
+            assert_eq!(range.stats.live, 12 * GRANULE);
             range.pages.fails = 0..0;
             let block = range.gather(8 * GRANULE, Limit::at(24 * GRANULE), |_| true, |_| true).unwrap().unwrap();
-            assert!(range.stats().peak_reserved <= 24 * GRANULE);
+            assert!(range.stats.peak_reserved <= 24 * GRANULE);
             consistent(&range);
             pinned.into_iter().chain([block]).for_each(|block| assert!(range.free(block, Tag::NOBODY) > 0));
             range.trim(0, |_| true).unwrap();
-            assert_eq!(range.pages().used(), 0);
+            assert_eq!(range.pages.used(), 0);
         }
     }
 }
@@ -133,7 +133,7 @@ fn few_idle_chunks_make_a_new_one() {
     let block = range.gather(8 * GRANULE, Limit::at(0), |_| true, |_| true).unwrap().unwrap();
     assert_eq!(range.fit.bytes(&block), Some(8 * GRANULE));
     // The chunk of 6 went, and the shorter one of the two that suffice with it.
-    let mut chunks: Vec<u64> = range.pages().mapped.values().map(|bytes| bytes / GRANULE).collect();
+    let mut chunks: Vec<u64> = range.pages.mapped.values().map(|bytes| bytes / GRANULE).collect();
     chunks.sort_unstable();
     assert_eq!(chunks, [3, 4, 8]);
     consistent(&range);
@@ -144,10 +144,10 @@ fn few_idle_chunks_make_a_new_one() {
 fn a_range_grows_beside_free_memory_that_may_not_be_used() {
     let (mut range, _pinned) = fragmented();
     for granules in [1, 2, 3] {
-        let before = range.stats().reserved;
+        let before = range.stats.reserved;
         assert_eq!(range.reuse_if(granules * GRANULE, 16, |_| Ok::<_, Refusal>(false)), Ok(None));
         let block = range.extend(granules * GRANULE, |tag| tag != Tag::NOBODY).unwrap();
-        assert!(range.stats().reserved > before, "{granules} granules");
+        assert!(range.stats.reserved > before, "{granules} granules");
         consistent(&range);
         range.free(block, Tag::NOBODY);
     }

@@ -1,6 +1,6 @@
 //! The naive model: a list of the blocks alive and the device's map; everything else is worked out from these anew.
 
-use super::super::{ALIGN, Backing, Range, Span, SpanState};
+use super::super::{ALIGN, Backing, Range, RangeSpan, SpanState};
 use super::device::{Device, GRANULE};
 
 /// Addresses of the ranges under test.
@@ -122,14 +122,14 @@ impl Model {
         let mut live = self.live.clone();
         live.sort_unstable();
         assert_eq!(of(SpanState::Live).collect::<Vec<_>>(), live);
-        assert_eq!(of(SpanState::Free).collect::<Vec<_>>(), self.free(range.pages()));
+        assert_eq!(of(SpanState::Free).collect::<Vec<_>>(), self.free(&range.pages));
         if self.backing == Backing::Span {
-            let holes_apart = |pair: &[Span]| pair[0].state != SpanState::Hole || pair[1].state != SpanState::Hole;
+            let holes_apart = |pair: &[RangeSpan]| pair[0].state != SpanState::Hole || pair[1].state != SpanState::Hole;
             assert!(spans.windows(2).all(|pair| pair[0].end() == pair[1].offset && holes_apart(pair)));
             assert_eq!(spans.iter().map(|span| span.bytes).sum::<u64>(), self.pinned + CAPACITY);
         }
-        let stats = range.stats();
-        assert_eq!((stats.live, stats.reserved), (self.live_bytes(), range.pages().used()));
+        let stats = range.stats;
+        assert_eq!((stats.live, stats.reserved), (self.live_bytes(), range.pages.used()));
         let is_large = |block: &&(u64, u64)| block.1 >= range.granule / 4;
         assert_eq!(stats.large_blocks, self.live.iter().filter(is_large).count() as u64);
         assert_eq!((stats.peak_live, stats.peak_reserved), (self.peak_live, self.peak_reserved));
@@ -148,8 +148,8 @@ fn meet(a: (u64, u64), b: (u64, u64)) -> bool {
     a.0 < b.0 + b.1 && b.0 < a.0 + a.1
 }
 
-pub(super) fn by_address(range: &Range<Device>) -> Vec<Span> {
-    let mut spans: Vec<Span> = range.spans().collect();
+pub(super) fn by_address(range: &Range<Device>) -> Vec<RangeSpan> {
+    let mut spans: Vec<RangeSpan> = range.spans().collect();
     spans.sort_by_key(|span| span.offset);
     spans
 }

@@ -12,7 +12,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{ALIGN, Backing, Block, Cut, Limit, Range, RangeError, Tag};
+use super::super::{ALIGN, Backing, Cut, Limit, Range, RangeBlock, RangeError, Tag};
 use super::device::{Device, GRANULE, Refusal};
 use super::model::{CAPACITY, Model};
 
@@ -93,7 +93,7 @@ pub(super) fn granules() -> impl Strategy<Value = u64> {
 struct Pair {
     range: Range<Device>,
     model: Model,
-    blocks: Vec<Block>,
+    blocks: Vec<RangeBlock>,
 }
 
 impl Pair {
@@ -107,7 +107,7 @@ impl Pair {
             Op::Trim(0) => self.trim(0),
             Op::Trim(keep) => self.trim(pinned + keep),
             Op::Gather(bytes, aim, more) => {
-                let memory = self.range.pages().memory;
+                let memory = self.range.pages.memory;
                 let limit =
                     Limit { aim: (pinned + aim).min(memory), most: (pinned + aim + more).min(memory), cut: Cut::Never };
                 self.gather(bytes, limit);
@@ -117,14 +117,14 @@ impl Pair {
     }
 
     fn allocate(&mut self, bytes: u64) {
-        let before = self.range.pages().clone();
+        let before = self.range.pages.clone();
         let rounded = bytes.max(1).checked_next_multiple_of(ALIGN);
         let best = rounded.and_then(|bytes| self.model.best_fit(&before, bytes));
         let least = rounded.and_then(|bytes| self.model.least_missing(&before, bytes));
         let got = self.range.allocate(bytes);
-        let after = self.range.pages();
+        let after = &self.range.pages;
         if let Some(offset) = best {
-            assert_eq!(got.as_ref().map(Block::offset), Ok(offset), "best fit for {bytes} bytes");
+            assert_eq!(got.as_ref().map(RangeBlock::offset), Ok(offset), "best fit for {bytes} bytes");
             assert_eq!(after.calls, before.calls, "a call though mapped memory fits");
         } else if self.model.backing == Backing::Span {
             self.expect_growth(bytes, &got, least, &before);
@@ -141,18 +141,24 @@ impl Pair {
     }
 
     /// Takes in a block that was asked for as one of `bytes`.
-    fn take(&mut self, block: Block, bytes: u64) {
+    fn take(&mut self, block: RangeBlock, bytes: u64) {
         let rounded = bytes.max(1).next_multiple_of(ALIGN);
         assert_eq!(self.range.fit.bytes(&block), Some(rounded));
-        self.model.take(self.range.pages(), block.offset(), rounded);
+        self.model.take(&self.range.pages, block.offset(), rounded);
         self.blocks.push(block);
     }
 
-    fn expect_growth(&self, bytes: u64, got: &Result<Block, RangeError<Refusal>>, least: Option<u64>, before: &Device) {
-        let mapped = self.range.pages().used() - before.used();
+    fn expect_growth(
+        &self,
+        bytes: u64,
+        got: &Result<RangeBlock, RangeError<Refusal>>,
+        least: Option<u64>,
+        before: &Device,
+    ) {
+        let mapped = self.range.pages.used() - before.used();
         match (got, least) {
             (Ok(_), Some(least)) => {
-                let high_water = self.range.stats().peak_live;
+                let high_water = self.range.stats.peak_live;
                 assert!(least <= mapped && mapped <= least.max(high_water / 128), "{mapped} for {least} missing");
             }
             (Err(error), None) => assert_eq!(*error, RangeError::Exhausted { bytes }),
@@ -165,14 +171,14 @@ impl Pair {
     }
 
     fn gather(&mut self, bytes: u64, limit: Limit) {
-        let before = self.range.pages().clone();
+        let before = self.range.pages.clone();
         let rounded = bytes.max(1).checked_next_multiple_of(ALIGN);
         let best = rounded.and_then(|bytes| self.model.best_fit(&before, bytes));
         let exchanges = rounded.map_or(Vec::new(), |bytes| self.model.exchanges(&before, bytes));
         let beyond = |bytes: u64, missing: u64| missing.saturating_sub(bytes.saturating_sub(before.used()));
         let serves = |&(missing, idle): &(u64, u64)| beyond(limit.most, missing) <= idle;
         let got = self.range.gather(bytes, limit, |_| true, |_| true).unwrap();
-        let after = self.range.pages();
+        let after = &self.range.pages;
         match &got {
             Some(block) if best.is_some() => assert_eq!((Some(block.offset()), after.calls), (best, before.calls)),
             Some(_) => {
@@ -201,9 +207,9 @@ impl Pair {
             rounded(length).and_then(|length| offset.checked_add(length)).is_some_and(|end| end <= bytes)
         };
         let valid = pieces.iter().take_while(|piece| lies_within(piece)).count();
-        let calls = self.range.pages().calls;
+        let calls = self.range.pages.calls;
         let blocks = self.range.split(block, pieces, Tag::NOBODY);
-        assert_eq!((blocks.len(), self.range.pages().calls), (valid, calls));
+        assert_eq!((blocks.len(), self.range.pages.calls), (valid, calls));
         for (block, &(offset, bytes)) in blocks.into_iter().zip(pieces) {
             assert_eq!(block.offset(), start + offset);
             self.take(block, bytes);
@@ -217,10 +223,10 @@ impl Pair {
     }
 
     fn trim(&mut self, keep: u64) {
-        let (idle, used) = (self.model.idle_bytes(self.range.pages()), self.range.pages().used());
+        let (idle, used) = (self.model.idle_bytes(&self.range.pages), self.range.pages.used());
         let trimmed = self.range.trim(keep, |_| true).unwrap();
-        let left = self.range.pages().used();
-        let shortest = self.model.idle_handles(self.range.pages()).map(|handle| handle.1).min();
+        let left = self.range.pages.used();
+        let shortest = self.model.idle_handles(&self.range.pages).map(|handle| handle.1).min();
         assert_eq!((trimmed, trimmed <= idle), (used - left, true));
         assert!(left >= keep.min(used), "{left} left of {used} to keep {keep}");
         assert!(shortest.is_none_or(|bytes| left - bytes < keep), "{left} left to keep {keep}");
@@ -253,7 +259,7 @@ fn agree(backing: Backing, pinned: u64, device: Device, ops: &[Op]) {
     }
     first.map(|block| pair.range.free(block, Tag::NOBODY));
     pair.range.trim(0, |_| true).unwrap();
-    assert_eq!(pair.range.stats().reserved, 0, "everything is free, so everything comes back");
+    assert_eq!(pair.range.stats.reserved, 0, "everything is free, so everything comes back");
     assert!(pair.range.fit.spans.slots() as usize <= (4 + 2 * CUTS) * ops.len() + 3);
 }
 

@@ -1,6 +1,6 @@
 //! Rooms: nobody else comes to lie where a block is to grow, and their addresses are used again.
 
-use super::super::{Block, Cut, Limit, Range, Room, Tag};
+use super::super::{Cut, GrowthRoom, Limit, Range, RangeBlock, Tag};
 use super::device::{Device, GRANULE};
 
 const MEMORY: u64 = 4096 * GRANULE;
@@ -10,7 +10,12 @@ fn wide() -> Range<Device> {
     Range::span(Device::new(MEMORY), 64 * MEMORY)
 }
 
-fn grow(range: &mut Range<Device>, room: &Room, block: Option<&Block>, bytes: u64) -> Option<(Block, u64)> {
+fn grow(
+    range: &mut Range<Device>,
+    room: &GrowthRoom,
+    block: Option<&RangeBlock>,
+    bytes: u64,
+) -> Option<(RangeBlock, u64)> {
     range.grow_in(room, block, bytes, NO_LIMIT, |_| true, |_| true).unwrap()
 }
 

@@ -1,12 +1,12 @@
 //! The range of a device, with streams behind it.
 
-use super::super::{DeviceRange, Limit, Occupancy, Patience};
+use super::super::{DeviceRange, Limit, Patience, RangeUse};
 use crate::device::{Device, Virtual};
 
 const GRANULE: u64 = 2 << 20;
 
 fn occupancy(range: &DeviceRange) -> [u64; 3] {
-    let Occupancy { reserved, live, peak_reserved, .. } = range.occupancy();
+    let RangeUse { reserved, live, peak_reserved, .. } = range.occupancy();
     [reserved, live, peak_reserved].map(|bytes| bytes / GRANULE)
 }
 
@@ -45,9 +45,9 @@ fn pages_move_once_far_more_is_reserved_than_was_in_use() {
     free.into_iter().for_each(|block| range.free(stream, block));
 
     // 64 granules were in use, so 76 may be reserved.
-    assert!(range.exchange(stream, 6 * GRANULE).unwrap().is_none());
-    assert!(range.exchange(stream, 12 * GRANULE).unwrap().is_none());
-    let moved = range.exchange(stream, 16 * GRANULE).unwrap().unwrap();
+    assert!(range.exchange(stream, 6 * GRANULE, &range.occupancy()).unwrap().is_none());
+    assert!(range.exchange(stream, 12 * GRANULE, &range.occupancy()).unwrap().is_none());
+    let moved = range.exchange(stream, 16 * GRANULE, &range.occupancy()).unwrap().unwrap();
     assert_eq!((moved.calls, occupancy(range)), (4 + 16, [64 + 12, 32 + 16, 64 + 12]));
     pinned.into_iter().chain([moved.block]).for_each(|block| range.free(stream, block));
     range.trim(0, Patience::None).unwrap();

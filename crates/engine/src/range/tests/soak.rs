@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{ALIGN, Block, Range, Span, SpanState, Tag};
+use super::super::{ALIGN, Range, RangeBlock, RangeSpan, SpanState, Tag};
 use super::device::Device;
 
 const OPERATIONS: u64 = 100_000_000;
@@ -25,7 +25,7 @@ impl Random {
 struct Soak {
     range: Range<Device>,
     random: Random,
-    blocks: Vec<Block>,
+    blocks: Vec<RangeBlock>,
     alive: BTreeMap<u64, u64>,
     live: u64,
 }
@@ -43,7 +43,7 @@ impl Soak {
         if self.random.below(100_000) == 0 {
             self.range.trim(0, |_| true).unwrap();
         }
-        assert_eq!(self.range.stats().live, self.live, "operation {number}");
+        assert_eq!(self.range.stats.live, self.live, "operation {number}");
     }
 
     fn allocate(&mut self) {
@@ -68,7 +68,7 @@ impl Soak {
 
     /// Spans tile the addresses, and no two free ones are neighbours. (Chunks may lie side by side.)
     fn check(&self, chunks: bool) {
-        let mut spans: Vec<Span> = self.range.spans().collect();
+        let mut spans: Vec<RangeSpan> = self.range.spans().collect();
         spans.sort_by_key(|span| span.offset);
         for pair in spans.windows(2) {
             let (left, right) = (pair[0], pair[1]);

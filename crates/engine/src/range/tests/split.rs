@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{ALIGN, Backing, Block, Range, SpanState, Tag};
+use super::super::{ALIGN, Backing, Range, RangeBlock, SpanState, Tag};
 use super::device::{Device, GRANULE};
 use super::model::by_address;
 use super::properties::{Cuts, cuts, pieces, range};
@@ -10,7 +10,11 @@ use super::properties::{Cuts, cuts, pieces, range};
 const MEMORY: u64 = 64 * GRANULE;
 
 /// A block of `granules` granules: behind it what is free, before it another block, or free memory too.
-fn beside_free(backing: Backing, granules: u64, is_after_free: bool) -> (Range<Device>, Block, Option<Block>) {
+fn beside_free(
+    backing: Backing,
+    granules: u64,
+    is_after_free: bool,
+) -> (Range<Device>, RangeBlock, Option<RangeBlock>) {
     let mut range = range(backing, MEMORY);
     let whole = range.allocate((granules + 4) * GRANULE).unwrap();
     range.free(whole, Tag::NOBODY);
@@ -34,7 +38,7 @@ fn pieces_live_and_the_rest_is_free() {
         assert_eq!(places, [(0, Some(ALIGN)), (ALIGN, Some(GRANULE)), (7 * GRANULE, Some(GRANULE))]);
         let free: Vec<_> = by_address(&range).into_iter().filter(|span| span.state == SpanState::Free).collect();
         assert_eq!((free.len(), free[0].bytes), (1, 6 * GRANULE - ALIGN));
-        assert_eq!(range.stats().live, 2 * GRANULE + ALIGN);
+        assert_eq!(range.stats.live, 2 * GRANULE + ALIGN);
     }
 }
 
@@ -55,7 +59,7 @@ fn the_first_piece_that_is_not_one_ends_them() {
         let mut range = range(Backing::Span, MEMORY);
         let block = range.allocate(8 * GRANULE).unwrap();
         let blocks = range.split(block, &[good, wrong, (6 * GRANULE, ALIGN)], Tag::NOBODY);
-        assert_eq!((blocks.len(), range.stats().live), (1, GRANULE), "{wrong:?}");
+        assert_eq!((blocks.len(), range.stats.live), (1, GRANULE), "{wrong:?}");
         assert_eq!(range.fit.bytes(&blocks[0]), Some(GRANULE));
     }
 }
@@ -67,7 +71,7 @@ fn a_foreign_block_has_no_pieces() {
     let foreign = one.allocate(ALIGN).unwrap();
     let _own = two.allocate(GRANULE).unwrap();
     assert!(two.split(foreign, &[(0, ALIGN)], Tag::NOBODY).is_empty());
-    assert_eq!(two.stats().live, GRANULE);
+    assert_eq!(two.stats.live, GRANULE);
 }
 
 fn leaves_no_trace(backing: Backing, granules: u64, cuts: &Cuts, order: &[usize], is_after_free: bool) {
@@ -83,7 +87,7 @@ fn leaves_no_trace(backing: Backing, granules: u64, cuts: &Cuts, order: &[usize]
     }
     whole.free(twin, Tag::NOBODY);
     assert_eq!(by_address(&apart), by_address(&whole));
-    assert_eq!(apart.stats(), whole.stats());
+    assert_eq!(apart.stats, whole.stats);
     // What is found where is the same as well: the bins and the tail.
     for bytes in [GRANULE, ALIGN, 3 * GRANULE, granules * GRANULE, 2 * GRANULE] {
         assert_eq!(apart.allocate(bytes).unwrap().offset(), whole.allocate(bytes).unwrap().offset());

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::super::{ALIGN, Backing, Block, Limit, Range};
+use super::super::{ALIGN, Backing, Limit, Range, RangeBlock};
 use super::device::{Device, GRANULE, Refusal};
 use super::model::Model;
 use super::properties::range;
 use crate::device::{Device as _, Memory, Stream, Virtual};
-use crate::order::{Place, Streams};
+use crate::order::{Member, Streams};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -39,7 +39,7 @@ struct Program {
     model: Model,
     streams: Streams,
     handles: Vec<Stream>,
-    blocks: Vec<(Block, u64, usize)>,
+    blocks: Vec<(RangeBlock, u64, usize)>,
     /// Who used memory last, by 256 bytes, since it was mapped or all was known to be done.
     users: BTreeMap<u64, usize>,
 }
@@ -54,7 +54,7 @@ impl Program {
 
     fn allocate(&mut self, stream: usize, bytes: u64, gathers: bool) {
         let Program { range, streams, handles, .. } = self;
-        let me: Place = streams.attend(&handles[stream]);
+        let me: Member = streams.attend(&handles[stream]);
         let may_use = |tag| streams.may_use(me, tag);
         let found = match gathers {
             true => range.gather(bytes, Limit::at(MEMORY), may_use, |_| false).unwrap_or(None),
@@ -65,7 +65,7 @@ impl Program {
         };
         let Some(block) = found else { return };
         let bytes = bytes.max(1).next_multiple_of(ALIGN);
-        self.model.take(self.range.pages(), block.offset(), bytes);
+        self.model.take(&self.range.pages, block.offset(), bytes);
         for (at, &user) in self.users.range(block.offset()..block.offset() + bytes) {
             assert_eq!(user, stream, "the memory at {at} is another stream's");
         }
@@ -83,10 +83,10 @@ impl Program {
 
     /// All work is done.
     fn merge_idle(&mut self) {
-        self.range.merge_idle(|_| true);
+        self.range.fit.merge_idle(|_| true);
         self.users.clear();
-        self.model.peak_live = self.range.stats().peak_live;
-        self.model.peak_reserved = self.range.stats().peak_reserved;
+        self.model.peak_live = self.range.stats.peak_live;
+        self.model.peak_reserved = self.range.stats.peak_reserved;
         self.model.check(&self.range);
     }
 
@@ -99,7 +99,7 @@ impl Program {
             Op::Trim => {
                 self.merge_idle();
                 self.range.trim(0, |_| true).unwrap();
-                assert_eq!(self.model.idle_bytes(self.range.pages()), 0);
+                assert_eq!(self.model.idle_bytes(&self.range.pages), 0);
             }
         }
     }
@@ -118,6 +118,6 @@ proptest! {
         (0..program.blocks.len()).for_each(|_| program.free(0));
         program.merge_idle();
         program.range.trim(0, |_| true).unwrap();
-        prop_assert_eq!(program.range.pages().used(), 0);
+        prop_assert_eq!(program.range.pages.used(), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Placement without a plan: what is needed comes when it is used, and somebody goes for it then.
 
-use crate::offload::lru::Lru;
+use super::lru::Lru;
 use crate::offload::{Access, Link, Move, Order, Schedule, What, simulate};
 
 /// Who goes.

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use super::check::check;
 use super::demand::{Farthest, on_demand};
+use super::lru::Lru;
 use super::optimum::{lower_bound, optimum};
 use super::sequences::{Kind, Optimizer, gpt, peak, random};
-use crate::offload::lru::Lru;
 use crate::offload::{Link, Order, What, schedule};
 
 /// Of a GPU in a slot of 16 lanes of the fifth generation, as copies of a MiB and more find it.

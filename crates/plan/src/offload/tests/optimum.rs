@@ -1,7 +1,8 @@
 //! The fewest bytes that have to move: exactly by trying everything, or a bound that holds for any size.
 
+use super::bound;
+use crate::offload::Order;
 use crate::offload::gaps::{Gaps, add};
-use crate::offload::{Order, bound};
 
 struct Search<'a> {
     order: &'a Order,

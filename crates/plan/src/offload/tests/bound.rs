@@ -1,10 +1,10 @@
 //! The fewest bytes that have to move in an entry, or a little less: by prices of room.
 
-use super::gaps::Gaps;
-use super::keep::Keep;
-use super::packing::Packing;
-use super::prices::Prices;
-use super::types::Order;
+use crate::offload::gaps::Gaps;
+use crate::offload::keep::Keep;
+use crate::offload::packing::Packing;
+use crate::offload::prices::Prices;
+use crate::offload::types::Order;
 
 /// No fewer bytes than these move, in and out, in an entry of the circle within a budget, by prices that took so many steps; `None` if
 /// what is held at once does not fit it.
