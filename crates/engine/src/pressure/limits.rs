@@ -82,14 +82,15 @@ impl Memory {
     pub fn climbs(&self) -> Climbs {
         account(self, |account| account.climbs)
     }
-}
 
-/// Lets this process hold at most so many bytes of all devices together, hosts included.
-pub fn limit_process(bytes: u64) {
-    process::set_limit(bytes);
-    let excess = || process::held().saturating_sub(bytes);
-    let trim = || _ = give_back_elsewhere(NO_DEVICE, excess());
-    shrink(|| reclaim::by_age(None, None), excess, trim);
+    /// Lets this process hold at most so many bytes of all devices together, hosts included.
+    #[doc(hidden)]
+    pub fn set_process_limit(bytes: u64) {
+        process::set_limit(bytes);
+        let excess = || process::held().saturating_sub(bytes);
+        let trim = || _ = give_back_elsewhere(NO_DEVICE, excess());
+        shrink(|| reclaim::by_age(None, None), excess, trim);
+    }
 }
 
 /// No device has it as its id.
