@@ -224,16 +224,19 @@ impl Stack {
     fn push(&self, inside: Option<Inside>, placement: Option<Placement>) -> usize {
         let mut open = self.open.borrow_mut();
         let top = inside.map(|(current, _)| current);
+        // Read before the entry is pushed: a load of what was just stored waits for it.
+        let inherited = if top.is_some() { open.placement() } else { None };
+        let placement = placement.or(inherited);
         let place = open.push(inside, placement);
-        self.serve_from(open, top);
+        self.serve_from(open, top, placement);
         place
     }
 
     fn remove(&self, place: usize) {
         let mut open = self.open.borrow_mut();
         let Some(left) = open.remove(place) else { return };
-        let top = open.innermost();
-        self.serve_from(open, top);
+        let (top, placement) = (open.innermost(), open.placement());
+        self.serve_from(open, top, placement);
         if let Some((Current { cache, .. }, entry)) = left {
             cache.leave(entry);
             if Current::is_traced() {
@@ -242,11 +245,11 @@ impl Stack {
         }
     }
 
-    /// Serves from the innermost entry, which `top` is. In line, so that what was just put on the stack is not read from there again:
+    /// Serves from the innermost entry, which `top` and `placement` are of. In line, so that what was just put on the stack is not read from there again:
     /// a load that is wider than the stores before it waits for them.
     #[inline(always)]
-    fn serve_from(&self, open: RefMut<'_, Open>, top: Option<Current>) {
-        let (bottom, placement) = (open.outermost.map(|(_, cache)| cache), open.placement());
+    fn serve_from(&self, open: RefMut<'_, Open>, top: Option<Current>, placement: Option<Placement>) {
+        let bottom = open.outermost.map(|(_, cache)| cache);
         drop(open);
         set_scoped(placement);
         // SAFETY: an entry entered its cache before it came onto the stack, and leaves it after it was taken off and
@@ -258,7 +261,6 @@ impl Stack {
 impl Open {
     fn push(&mut self, inside: Option<Inside>, placement: Option<Placement>) -> usize {
         let cache = inside.map(|(current, _)| current.cache);
-        let placement = placement.or_else(|| self.placement().filter(|_| cache.is_some()));
         let place = self.entries.push(Entry { inside, placement });
         if self.outermost.is_none() {
             self.outermost = cache.map(|cache| (place, cache));
@@ -296,7 +298,7 @@ impl Drop for Stack {
     fn drop(&mut self) {
         // Nobody serves this thread any more.
         drop(self.open.take());
-        self.serve_from(self.open.borrow_mut(), None);
+        self.serve_from(self.open.borrow_mut(), None, None);
         if exits_with_thread() {
             return;
         }
