@@ -99,7 +99,9 @@ fn add_step(lines: &mut Vec<String>, step: usize, first: usize) {
 
 fn report(trace: &Path, page: &Path) {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["run", "--quiet", "--package", "gpucache-examples", "--example", "report"]);
+    // With the features of the whole workspace, as it is built already.
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    command.args(["run", "--quiet", "--example", "report"]);
     if !cfg!(feature = "cuda") {
         command.arg("--no-default-features");
     }

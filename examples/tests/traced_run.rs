@@ -36,7 +36,9 @@ impl Drop for Folder {
 /// Runs an example, and returns what it printed.
 fn run(example: &str, arguments: &[&str], trace: Option<&Path>) -> String {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["run", "--quiet", "--package", "gpucache-examples", "--example", example]);
+    // With the features of the whole workspace, as it is built already.
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    command.args(["run", "--quiet", "--example", example]);
     if !cfg!(feature = "cuda") {
         command.arg("--no-default-features");
     }

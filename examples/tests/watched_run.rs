@@ -37,7 +37,9 @@ impl Drop for Running {
 /// Builds an example, and returns the program.
 fn built(example: &str) -> PathBuf {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["build", "--quiet", "--package", "gpucache-examples", "--example", example]);
+    // With the features of the whole workspace, as it is built already.
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    command.args(["build", "--quiet", "--example", example]);
     if !cfg!(feature = "cuda") {
         command.arg("--no-default-features");
     }

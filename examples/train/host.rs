@@ -38,36 +38,15 @@ impl Compute for HostCompute {
         "host".to_owned()
     }
 
-    #[allow(unsafe_code)]
     fn matmul(&self, a: Factor<'_, Host>, b: Factor<'_, Host>, out: &mut Matrix<Host>) -> Result<()> {
-        let (m, n, k) = shapes::product(&a, &b, out)?;
+        let (_, n, k) = shapes::product(&a, &b, out)?;
         let (a_strides, b_strides) = (strides(&a)?, strides(&b)?);
-        let (a, b) = (a.array().as_ptr(), b.array().as_ptr());
-        // SAFETY: `product` has checked that a is m×k, b is k×n and out m×n; the strides are those of dense row-major tables,
-        // turned over where the factor is, so that every access lies inside its array. `out` is borrowed mutably and thus
-        // none of the factors; it is not read (`read_dst` is false).
-        unsafe {
-            gemm::gemm(
-                m,
-                n,
-                k,
-                out.as_mut_ptr(),
-                1,
-                n as isize,
-                false,
-                a,
-                a_strides.column,
-                a_strides.row,
-                b,
-                b_strides.column,
-                b_strides.row,
-                0.0,
-                1.0,
-                false,
-                false,
-                false,
-                gemm::Parallelism::None,
-            );
+        let (a, b) = (a.array(), b.array());
+        for (i, out) in out.chunks_exact_mut(n).enumerate() {
+            out.fill(0.0);
+            for l in 0..k {
+                add_scaled(a[i * a_strides.row + l * a_strides.column], &b[l * b_strides.row..], b_strides.column, out);
+            }
         }
         Ok(())
     }
@@ -193,15 +172,25 @@ impl Adam {
 
 /// Distance in memory from one column, and one row, to the next.
 struct Strides {
-    column: isize,
-    row: isize,
+    column: usize,
+    row: usize,
+}
+
+/// Adds `scale` times the elements of `row` that stand `stride` apart.
+fn add_scaled(scale: f32, row: &[f32], stride: usize, sums: &mut [f32]) {
+    if stride == 1 {
+        // By itself, as the compiler uses vectors only where it knows the stride.
+        sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += scale * x);
+    } else {
+        sums.iter_mut().zip(row.iter().step_by(stride)).for_each(|(sum, x)| *sum += scale * x);
+    }
 }
 
 fn strides(factor: &Factor<'_, Host>) -> Result<Strides> {
     let (_, columns) = shapes::dims(factor.array())?;
     Ok(match factor {
-        Factor::AsIs(_) => Strides { column: 1, row: columns as isize },
-        Factor::Transposed(_) => Strides { column: columns as isize, row: 1 },
+        Factor::AsIs(_) => Strides { column: 1, row: columns },
+        Factor::Transposed(_) => Strides { column: columns, row: 1 },
     })
 }
 

@@ -1,11 +1,11 @@
 //! The loop around the step: epochs, evaluation in between, and what is counted.
 
+use std::io::IsTerminal as _;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use gpucache::ScopeStats;
 use gpucache::prelude::*;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Options;
 use crate::buffers::Storage;
@@ -77,7 +77,6 @@ pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcom
     let mut evaluation = Evaluation::new(compute, &digits.test, options)?;
     let mut training = Training::new(compute, &digits.train, random, options)?;
 
-    let bar = ProgressBar::new(options.epochs.into()).with_style(style()?); // it shows nothing unless on a terminal
     let (mut first, mut steady) = (Tally::default(), Tally::default());
     let (mut accuracy, mut evaluation_bytes) = (0.0, 0);
     for epoch in 0..options.epochs {
@@ -86,10 +85,8 @@ pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcom
         accuracy = evaluation.accuracy(&training.network)?;
         // Training goes on without the evaluation's memory; the next evaluation will ask for it again.
         evaluation_bytes = gpucache::invalidate("eval").bytes;
-        bar.set_message(format!("{:.1} % right", 100.0 * accuracy));
-        bar.inc(1);
+        show_progress(epoch + 1, options.epochs, accuracy);
     }
-    bar.finish_and_clear();
 
     let cache = gpucache::stats("train_step");
     let carried = gpucache::plan_stats("train_step").map_or(0, |plans| plans.carried);
@@ -97,8 +94,12 @@ pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcom
     Ok(Outcome { accuracy, loss: training.loss()?, first, steady, cache, carried, given_back })
 }
 
-fn style() -> Result<ProgressStyle> {
-    Ok(ProgressStyle::with_template("{bar:40} epoch {pos}/{len}  {msg}  {elapsed}")?)
+/// Writes over the line before it, on a terminal alone.
+fn show_progress(epoch: u16, epochs: u16, accuracy: f64) {
+    if std::io::stderr().is_terminal() {
+        let end = if epoch == epochs { "\n" } else { "" };
+        eprint!("\repoch {epoch}/{epochs}  {:.1} % right{end}", 100.0 * accuracy);
+    }
 }
 
 impl<'c, C: Compute> Training<'c, C> {

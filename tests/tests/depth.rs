@@ -111,10 +111,13 @@ fn seen(device: &Virtual) -> Said {
 }
 
 fn expected(open: &[Said]) -> Said {
-    let none = Said { scope: None, placement: None, is_limited: false };
-    let top = open.last().copied().unwrap_or(none);
-    let inside = open.iter().rev().take_while(|said| said.scope.is_some());
-    Said { placement: inside.filter_map(|said| said.placement).next(), ..top }
+    open.last().copied().unwrap_or(Said { scope: None, placement: None, is_limited: false })
+}
+
+/// What holds in a scope that is entered now: without a placement of its own it has that of the scope in which it is entered.
+fn entered(said: Said, open: &[Said]) -> Said {
+    let inherited = if said.scope.is_some() { expected(open).placement } else { None };
+    Said { placement: said.placement.or(inherited), ..said }
 }
 
 #[test]
@@ -128,7 +131,7 @@ fn what_is_open_decides_whatever_was_left_first() {
             if comes || guards.is_empty() {
                 let said = Said::at_random(&mut rng);
                 guards.push(said.enter(recycle));
-                open.push(said);
+                open.push(entered(said, &open));
             } else {
                 let place = rng.usize(..guards.len());
                 drop(guards.remove(place));

@@ -20,10 +20,19 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// The packages that a registry is sent, with their folders.
+const PACKAGES: [(&str, &str); 5] = [
+    ("gpucache", "gpucache"),
+    ("gpucache-engine", "crates/engine"),
+    ("gpucache-macros", "gpucache-macros"),
+    ("gpucache-plan", "crates/plan"),
+    ("gpucache-report", "crates/report"),
+];
+
 /// The files that a registry would be sent.
-fn packaged() -> BTreeSet<String> {
+fn packaged(package: &str) -> BTreeSet<String> {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["package", "--list", "--allow-dirty", "--offline", "--package", "gpucache"]);
+    cargo.args(["package", "--list", "--allow-dirty", "--offline", "--package", package]);
     let output = cargo.current_dir(workspace()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().lines().map(|line| line.replace('\\', "/")).collect()
@@ -76,7 +85,7 @@ fn faults(path: &str, page: &str, files: &BTreeSet<String>) -> Vec<String> {
 
 #[test]
 fn links_of_the_package_lead_to_its_files() {
-    let files = packaged();
+    let files = packaged("gpucache");
     let pages: Vec<&String> = files.iter().filter(|file| file.ends_with(".md")).collect();
     assert!(pages.len() >= 6, "the pages are found: {pages:?}");
     let found: Vec<String> =
@@ -92,6 +101,40 @@ fn pages_that_links_name_are_in_the_documentation() {
         linked.filter_map(|place| Some(place.strip_prefix("docs/")?.split('/').next()?.to_string())).collect();
     assert!(names.len() >= 4, "the links are found: {names:?}");
     assert!(names.iter().all(|name| crate_root.contains(&format!("pub mod {name} {{}}"))), "{names:?}");
+}
+
+/// The files that a source includes, as its text names them.
+fn included(text: &str) -> Vec<&str> {
+    let begins = ["include_str!(\"", "include_bytes!(\"", "include!(\"", "#[path = \""];
+    begins.iter().flat_map(|begin| text.split(begin).skip(1)).filter_map(|rest| rest.split('"').next()).collect()
+}
+
+/// A path without its steps upward.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        if part.as_os_str() == ".." { assert!(plain.pop(), "{path:?} leaves the package") } else { plain.push(part) }
+    }
+    plain
+}
+
+/// So a package builds as the workspace does, though the gate builds none from what is packed.
+#[test]
+fn packages_have_the_files_that_their_sources_include() {
+    let mut count = 0;
+    for (package, folder) in PACKAGES {
+        let files = packaged(package);
+        assert!(files.contains("src/lib.rs") && files.contains("Cargo.toml"), "{package}: {files:?}");
+        for source in files.iter().filter(|file| file.starts_with("src/") && file.ends_with(".rs")) {
+            let text = read(Path::new(folder).join(source));
+            for name in included(&text) {
+                let path = plain(&Path::new(source).parent().unwrap().join(name));
+                assert!(files.contains(path.to_str().unwrap()), "{package}: {source} includes {name}");
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 10, "includes are found: {count}");
 }
 
 /// Without its feature nothing of `tracing` is built.

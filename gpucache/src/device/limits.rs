@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::Device;
 use gpucache_engine::Result;
-use gpucache_engine::pressure::{self, Climbs};
+use gpucache_engine::device::Memory;
+use gpucache_engine::pressure::Climbs;
 
 /// Lets this process hold at most so many bytes of a device through this crate, in scopes and outside of them; `u64::MAX`
 /// ends that.
@@ -79,7 +80,7 @@ pub fn limit_soft(device: &impl Device, bytes: u64) {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn limit_process(bytes: u64) {
-    pressure::limit_process(bytes);
+    Memory::set_process_limit(bytes);
 }
 
 /// Lets scopes keep at most so many bytes of a device idle once they are left; `u64::MAX` ends that.

@@ -19,7 +19,7 @@
 //! | `recorder::thread` | all that there is of a thread: the next uses by a known order, where a fetch sees them; what is counted and timed |
 //! | `recorder::learned` | an entry that is written down |
 //! | `recorder::followed` | an entry that goes by a known order, and makes the moves that are due |
-//! | `recorder::timetable` | those moves, and how they become better |
+//! | `recorder::timetable` | those moves: which arrays a fetch brings ahead of their use (prefetch), and how this becomes better |
 //! | `recorder::pacer` | how long the work of an entry takes |
 //! | `yards` | the devices and scopes that anything is counted of: [`placed_stats`], [`placed_stats_of`], [`limit_host`] |
 //! | `yard` | the slots of a device: its lanes, its room, and who leaves |

@@ -19,7 +19,7 @@ async fn panicked(host: &Host) -> usize {
     [0, 1][array.len() + 1]
 }
 
-fn main() {
+pub(crate) fn main() {
     std::panic::set_hook(Box::new(|_| {}));
     let host = Host::new();
     let mut context = Context::from_waker(Waker::noop());

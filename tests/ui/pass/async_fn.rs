@@ -41,7 +41,7 @@ fn served(name: &str) -> u64 {
     stats.allocations()
 }
 
-fn main() {
+pub(crate) fn main() {
     let host = Host::new();
     let mut context = Context::from_waker(Waker::noop());
     let mut first = pin!(first(&host));

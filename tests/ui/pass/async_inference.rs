@@ -73,7 +73,7 @@ fn poll<F: Future>(future: F) -> Poll<F::Output> {
     std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-fn main() {
+pub(crate) fn main() {
     assert!(matches!(poll(question_mark("3")), Poll::Ready(Ok(bytes)) if bytes == [0, 1, 2]));
     assert!(matches!(poll(question_mark("30")), Poll::Ready(Err(_))));
     assert_eq!(format!("{:?}", poll(opaque())), "Ready(\"opaque\")");

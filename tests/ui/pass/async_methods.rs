@@ -67,7 +67,7 @@ fn run<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn main() {
+pub(crate) fn main() {
     let mut model = Model { weights: Array::full(&Host::new(), 3, 1.0).unwrap() };
     *run(model.first()) = 2.0;
     assert_eq!(run(model.sum()), 7.0);

@@ -58,7 +58,7 @@ fn run<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn main() {
+pub(crate) fn main() {
     run(label("label"));
     assert_eq!(run(owned("owned".to_owned())), 1);
     run(formatted("layer", 7, 2, (0, Layer("x".to_owned()))));

@@ -42,7 +42,7 @@ fn run<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn main() {
+pub(crate) fn main() {
     let layer = Layer { name: "layer".to_owned() };
     assert_eq!(run(layer.forward()), 5);
     assert_eq!(run(layer.consume()), "layer");

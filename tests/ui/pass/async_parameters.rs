@@ -61,7 +61,7 @@ fn poll<F: Future>(future: F) -> Poll<F::Output> {
     std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-fn main() {
+pub(crate) fn main() {
     let log = RefCell::default();
     let noisy = |name| Noisy(name, &log);
     let (left, right) = (noisy("left"), noisy("right"));

@@ -35,7 +35,7 @@ fn on_another_thread<F: Future<Output = usize> + Send>(future: F) -> usize {
     })
 }
 
-fn main() {
+pub(crate) fn main() {
     assert_eq!(on_another_thread(literal(Host::new(), Cell::new(0))), 5);
     assert_eq!(on_another_thread(computed(4)), 4);
     assert_eq!(on_another_thread(block(Host::new())), 6);

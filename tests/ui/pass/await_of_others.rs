@@ -10,12 +10,12 @@ fn run<F: Future>(future: F) -> Option<F::Output> {
     }
 }
 
-fn main() {
+pub(crate) fn main() {
     let sum = gpucache::cache_scope!(step, {
         async fn one() -> u32 {
             std::future::ready(1).await
         }
-        let add = async |number: u32| { number + one().await };
+        let add = async |number: u32| number + one().await;
         run(async { one().await }).zip(run(async move { add(1).await }))
     });
     assert_eq!(sum, Some((1, 2)));

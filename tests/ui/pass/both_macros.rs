@@ -19,7 +19,7 @@ mod inner {
     }
 }
 
-fn main() {
+pub(crate) fn main() {
     assert_eq!(step(1) + inner::step(), 42);
     assert_eq!(gpucache::stats("attribute").unwrap().entries, 1);
     assert_eq!(gpucache::stats("block").unwrap().entries, 2);

@@ -68,7 +68,7 @@ fn run<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn main() {
+pub(crate) fn main() {
     let (host, worker) = (Host::new(), Worker { name: "worker".to_owned() });
     let future = worker.work(&host);
     assert!(gpucache::stats("boxed").is_none(), "entered before the first poll");

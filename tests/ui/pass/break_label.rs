@@ -2,7 +2,7 @@
 #![deny(warnings)]
 use gpucache::cache_scope;
 
-fn main() {
+pub(crate) fn main() {
     let mut odd = Vec::new();
     let sum = 'steps: loop {
         let mut sum = 0;

@@ -6,20 +6,20 @@ mod facade {
     }
 }
 
-use facade::inner::gpucache as cached;
 use cached::prelude::*;
+use facade::inner::gpucache as cached;
 
 #[cached::prelude::cache_scope(by_path, crate = facade::inner::gpucache)]
 fn step(host: &Host) -> cached::Result<f32> {
     Ok(Array::full(host, [3], 1.0f32)?.iter().sum())
 }
 
-#[cached::prelude::cache_scope(by_path, crate = crate::facade::inner::gpucache, recycle = "keyed")]
+#[cached::prelude::cache_scope(by_path, crate = crate::crate_by_path::facade::inner::gpucache, recycle = "keyed")]
 async fn later(host: Host) -> cached::Result<f32> {
     Ok(Array::full(&host, [3], 1.0f32)?.iter().sum())
 }
 
-fn main() {
+pub(crate) fn main() {
     assert_eq!(step(&Host::new()).unwrap(), 3.0);
     drop(later(Host::new()));
     assert_eq!(cached::stats("by_path").unwrap().entries, 1);

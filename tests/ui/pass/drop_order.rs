@@ -43,7 +43,7 @@ fn served(name: &str) -> u64 {
     stats.allocations()
 }
 
-fn main() {
+pub(crate) fn main() {
     assert_eq!(local() + temporary() + parameter(AllocatesOnDrop) + ignored_parameter(AllocatesOnDrop), 4);
     let block = gpucache::cache_scope!(block, { AllocatesOnDrop.value() + local() });
     assert_eq!(block, 2);

@@ -32,7 +32,7 @@ fn unit(stop: bool, reached: &mut bool) {
     *reached = true;
 }
 
-fn main() {
+pub(crate) fn main() {
     assert_eq!([-1, 0, 1].map(sign), ["negative", "zero", "positive"]);
     assert_eq!((find(&[3, 5, 7], 5), find(&[3], 1)), (Some(1), None));
     let mut reached = false;

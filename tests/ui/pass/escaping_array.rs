@@ -14,7 +14,7 @@ fn swap(host: &Host, mut array: Array<f32, Host>) {
     assert_eq!(&array[..], [0.0; 4]);
 }
 
-fn main() {
+pub(crate) fn main() {
     let host = Host::new();
     let mut kept = Vec::new();
     let returned: Vec<_> = (0..3).map(|index| step(&host, index as f32, &mut kept)).collect();

@@ -28,7 +28,7 @@ fn by_await(host: &Host) -> BoxFuture<'_, usize> {
     Box::pin(async move { future.await })
 }
 
-fn main() {
+pub(crate) fn main() {
     let host = Host::new();
     for (name, mut future) in [("by_method", by_method(&host)), ("by_await", by_await(&host))] {
         assert!(gpucache::stats(name).is_none(), "{name} entered before the first poll");

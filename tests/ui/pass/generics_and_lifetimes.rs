@@ -39,7 +39,7 @@ impl<'a, T: Copy> View<'a, T> {
     }
 }
 
-fn main() {
+pub(crate) fn main() {
     assert_eq!(longest("ab", "abc"), "abc");
     let mut bytes = vec![1];
     *elided(&mut bytes) = 7;

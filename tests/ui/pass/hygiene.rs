@@ -53,7 +53,7 @@ fn run<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn main() {
+pub(crate) fn main() {
     let _guard = 1;
     let seen = gpucache::cache_scope!(shadowed, { _guard + 1 });
     assert_eq!((_guard, seen), (1, 2));

@@ -32,7 +32,7 @@ fn parsed(text: &str) -> Result<impl std::fmt::Display + use<>, std::num::ParseI
     Ok(number)
 }
 
-fn main() {
+pub(crate) fn main() {
     assert_eq!(shown(&3).to_string(), "3");
     assert_eq!(evens(&7).map(total), Some(12));
     assert_eq!(total(odds(&7)), 9);

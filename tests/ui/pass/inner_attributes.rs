@@ -17,7 +17,7 @@ async fn inner_async() -> u32 {
     3
 }
 
-fn main() {
+pub(crate) fn main() {
     let value = {
         gpucache::cache_scope!(
             inner,

@@ -62,7 +62,7 @@ impl Step for Model {
     }
 }
 
-fn main() {
+pub(crate) fn main() {
     let host = Host::new();
     let mut model = Model::new(&host).unwrap();
     assert_eq!(model.scale(2.0).sum(), 4.0);

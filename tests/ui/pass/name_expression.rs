@@ -54,7 +54,7 @@ fn chosen(wide: bool) {}
 #[cache_scope(name = *text)]
 fn unsized_place(text: &str) {}
 
-fn main() {
+pub(crate) fn main() {
     let mut own = Layer { name: "field".to_owned() };
     assert_eq!(own.forward(), 5);
     own.backward();

@@ -13,7 +13,7 @@ fn called_name() {}
 #[cache_scope(recycle)]
 fn called_recycle() {}
 
-fn main() {
+pub(crate) fn main() {
     plain();
     plain();
     raw();

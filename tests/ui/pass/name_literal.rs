@@ -10,7 +10,7 @@ fn raw() {}
 #[cache_scope(name = "assigned")]
 fn assigned() {}
 
-fn main() {
+pub(crate) fn main() {
     plain();
     raw();
     assigned();

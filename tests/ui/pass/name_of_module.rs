@@ -30,7 +30,7 @@ fn step() {
     gpucache::cache_scope!(self::step, {});
 }
 
-fn main() {
+pub(crate) fn main() {
     step();
     left::step();
     let ready = std::pin::pin!(right::step()).poll(&mut Context::from_waker(Waker::noop()));

@@ -43,7 +43,7 @@ item! {
     fn whole_item() -> usize { 4 }
 }
 
-fn main() {
+pub(crate) fn main() {
     assert_eq!((passed(), computed(), by_identifier(), whole_item()), (2, 3, 1, 4));
     assert_eq!(block!("passed block", { 5 }), 5);
     for name in ["passed", "passed1", "by_identifier", "by literal", "whole_item", "passed block"] {

@@ -29,7 +29,7 @@ fn served(name: &str) -> u64 {
     stats.allocations()
 }
 
-fn main() {
+pub(crate) fn main() {
     let host = Host::new();
     assert_eq!(outer(&host), 7.0);
     assert_eq!((served("outer"), served("inner")), (2, 1));

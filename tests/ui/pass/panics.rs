@@ -14,7 +14,7 @@ fn diverges() -> ! {
     panic!("on purpose")
 }
 
-fn main() {
+pub(crate) fn main() {
     std::panic::set_hook(Box::new(|_| {}));
     let host = Host::new();
     assert!(catch_unwind(|| panics(&Host::new())).is_err());

@@ -19,7 +19,7 @@ fn by_reference(ref text: String, &number: &usize) -> usize {
     text.len() + number
 }
 
-fn main() {
+pub(crate) fn main() {
     assert_eq!(patterns((1, 2), Point { x: 3, y: 4 }, [5, 6, 7], 0, 100), 115);
     assert_eq!(by_reference("abc".to_owned(), &2), 5);
     assert_eq!(gpucache::stats("patterns").unwrap().entries, 1);

@@ -23,7 +23,7 @@ fn placed(host: &Host) -> Placement {
     Placed::<u8, _>::zeros(host, 100).unwrap().placement()
 }
 
-fn main() {
+pub(crate) fn main() {
     let host = Host::new();
     assert_eq!(auto(&host), Placement::Auto);
     assert_eq!(on_host(&host), Placement::Host);

@@ -20,7 +20,7 @@ fn allocate(host: &Host, len: usize) -> gpucache::Result<f32> {
     Ok(ones.iter().sum())
 }
 
-fn main() {
+pub(crate) fn main() {
     assert_eq!(parse("21").unwrap(), 42);
     assert!(parse("x").is_err());
     assert_eq!((parse_in_block("4"), parse_in_block("x"), parse_in_block("")), (Some(5), None, None));

@@ -26,7 +26,7 @@ fn off(host: &Host) -> Array<f32, Host> {
 #[cache_scope(recycle = "off", name = "reversed")]
 fn reversed() {}
 
-fn main() {
+pub(crate) fn main() {
     let host = Host::new();
     for _ in 0..3 {
         assert_eq!(&auto(&host)[..], [3.0; 6]);

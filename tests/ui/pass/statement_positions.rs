@@ -14,7 +14,7 @@ fn unit_tail(calls: &mut u32) {
     cache_scope!(unit, { *calls += 1 })
 }
 
-fn main() {
+pub(crate) fn main() {
     let mut calls = 0;
     cache_scope!(statement, { calls += 1 });
     cache_scope!(statement, {

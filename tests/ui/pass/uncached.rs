@@ -10,7 +10,7 @@ fn step(host: &Host) -> Array<f32, Host> {
     kept
 }
 
-fn main() {
+pub(crate) fn main() {
     let host = Host::new();
     let kept = step(&host);
     assert_eq!(&kept[..], [2.0; 3]);

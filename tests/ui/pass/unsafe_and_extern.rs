@@ -29,7 +29,7 @@ fn documented(unused: u8) -> u32 {
     std::panic::Location::caller().line()
 }
 
-fn main() {
+pub(crate) fn main() {
     let number = 5;
     assert_eq!(unsafe { read(&number) }, 5);
     let pointer: extern "C" fn(i32) -> i32 = callback;

@@ -11,7 +11,7 @@ use crate::pressure::demand;
 use crate::pressure::lease::Piece;
 use crate::pressure::reclaim;
 use crate::pressure::transit::{InNeed, Transit};
-use crate::range::{Carved, Cut, DeviceRange, Limit, Patience, RangeUse};
+use crate::range::{Carved, Cut, DeviceRange, Limit, Patience, RangeState};
 
 /// Idle memory in this share of a range is given back: two of its handles. Less is not worth calls of the device that the next
 /// entries may have to undo.
@@ -48,7 +48,7 @@ impl Owner {
     #[cold]
     fn install(&self, bytes: u64, stream: &Stream, refused: Option<Refused>, may_grow: bool) {
         let Some(range) = DeviceRange::of(stream) else { return };
-        let RangeUse { live, peak_reserved, granule, .. } = range.occupancy();
+        let RangeState { live, peak_reserved, granule, .. } = range.occupancy();
         if refused.is_some_and(|refused| refused.is_in_vain(live)) || InNeed::is_any(stream.memory_id()) {
             return;
         }
@@ -212,7 +212,7 @@ fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Op
 /// Gives back what the scopes are not likely to need again, if that is worth a call, and something was freed since the
 /// last look. Returns how often something was freed.
 fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> u64 {
-    let RangeUse { reserved, live, frees, .. } = range.occupancy();
+    let RangeState { reserved, live, frees, .. } = range.occupancy();
     let keep = demand::of(device).max(live);
     if last != Some(frees) && reserved.saturating_sub(keep) > reserved / WORTH_A_TRIM {
         // A failure is the device's, which the next call meets as well.

@@ -11,7 +11,7 @@ use crate::home::Fact;
 use crate::planner::{Resolved, RingGrowth};
 use crate::pressure::lease::{Leased, Piece};
 use crate::pressure::transit::{InNeed, Transit};
-use crate::range::{Cut, DeviceRange, Limit, Obtained, RangeUse};
+use crate::range::{Cut, DeviceRange, Limit, Obtained, RangeState};
 use crate::record::{Record, Request};
 
 /// What a ring got.
@@ -91,7 +91,7 @@ impl Owner {
 /// the device there.
 fn grow(range: &DeviceRange, growth: &RingGrowth, leased: &mut Option<Leased>) -> Option<Grown> {
     let RingGrowth { stream, more, bytes, whole, held, room } = growth;
-    let RangeUse { reserved, granule, .. } = range.occupancy();
+    let RangeState { reserved, granule, .. } = range.occupancy();
     let limit = Limit { cut: Cut::IfIdle, ..Limit::aiming_at(reserved) };
     let last = leased.as_ref().and_then(|leased| leased.pieces.last());
     if let Some(Piece { block, room: Some(room) }) = last

@@ -8,7 +8,7 @@ use crate::device::{Stream, softly};
 use crate::pressure::climb::{insist, insist_on_call};
 use crate::pressure::reclaim::{self, Holder, Idle};
 use crate::pressure::request::{Ask, Asked};
-use crate::range::{Carved, Clearing, DeviceRange, Limit, Obtained, RangeUse, Reused};
+use crate::range::{Carved, Clearing, DeviceRange, Limit, Obtained, RangeState, Reused};
 use crate::record::{Origin, Record, Request};
 
 /// A record with memory, and what was taken from the device for it.
@@ -147,12 +147,12 @@ fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> 
 }
 
 /// Which idle memory goes back for so many bytes.
-pub(super) fn idle_for(seen: &RangeUse, stream: &Stream, bytes: u64) -> Idle {
+pub(super) fn idle_for(seen: &RangeState, stream: &Stream, bytes: u64) -> Idle {
     if seen.room >= bytes { Idle::OfQueue(stream.queue()) } else { Idle::Budgeted }
 }
 
 /// A block under which pages move, so that no more are reserved. A failure of that is none of the request.
-fn moved(range: &DeviceRange, stream: &Stream, bytes: u64, seen: &RangeUse, moves: Moves) -> Option<Carved> {
+fn moved(range: &DeviceRange, stream: &Stream, bytes: u64, seen: &RangeState, moves: Moves) -> Option<Carved> {
     let moved = match moves {
         _ if bytes <= seen.reserved / MOVED => Ok(None),
         Moves::Never => Ok(None),

@@ -16,7 +16,7 @@
 //! | `learner` | which entries are recorded, and which of them have the same order |
 //! | `noting` | what is noted of entries for a diagnosis |
 //! | `ending` | the end of an entry: what it teaches |
-//! | `fate` | how it went, and what becomes of the plans: pure |
+//! | `fate` | how it went, and what becomes of the plans (keep, forget one, forget all): pure |
 //! | `arena` | how an arena comes and goes |
 //! | `watch` | what is noted of an entry that is recorded, and which arrays are never dropped |
 //! | `carry` | the ring of what outlives its entry; within it, `size` (how large it becomes) and `worth` (whether it is worth its memory: pure) |

@@ -37,6 +37,5 @@ mod steps;
 pub use climb::retry_call;
 pub use demand::Told;
 pub use handlers::{Need, PressureHandler, on_pressure, without_handlers};
-pub use limits::limit_process;
 pub use reclaim::on_spill;
 pub use steps::{Climbs, Rung, RungUse};

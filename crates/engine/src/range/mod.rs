@@ -58,7 +58,7 @@ pub use clearing::Clearing;
 pub(crate) use cut::Cut;
 pub(crate) use fit::RangeBlock;
 pub(crate) use gather::Limit;
-pub use ordered::RangeUse;
+pub use ordered::RangeState;
 pub(crate) use ordered::{Carved, Obtained};
 pub use patience::Patience;
 pub(crate) use room::GrowthRoom;

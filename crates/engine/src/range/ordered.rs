@@ -40,7 +40,7 @@ impl Obtained {
 
 /// How much of a range is in use, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct RangeUse {
+pub struct RangeState {
     /// Held from the device.
     pub reserved: u64,
     /// In blocks.
@@ -185,9 +185,9 @@ impl Ordered {
     }
 
     /// What is reserved, and in use.
-    pub(super) fn occupancy(&self) -> RangeUse {
+    pub(super) fn occupancy(&self) -> RangeState {
         let stats = self.range.stats;
-        RangeUse {
+        RangeState {
             reserved: stats.reserved,
             live: stats.live,
             peak_live: stats.peak_live,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError, TryLockError, Weak};
 
 use super::fit::EVERY_SPAN;
-use super::ordered::{Carved, Ordered, RangeUse};
+use super::ordered::{Carved, Ordered, RangeState};
 use super::patience::{LONG, SHORT, patiently};
 use super::{GrowthRoom, Limit, Range, RangeBlock};
 use crate::base::error::Result;
@@ -140,8 +140,8 @@ impl DeviceRange {
     ///
     /// # Errors
     /// As for [`gather`](DeviceRange::gather).
-    pub(crate) fn exchange(&self, stream: &Stream, bytes: u64, seen: &RangeUse) -> Result<Option<Carved>> {
-        let RangeUse { reserved, live, peak_live, frees, exchanged, granule, .. } = *seen;
+    pub(crate) fn exchange(&self, stream: &Stream, bytes: u64, seen: &RangeState) -> Result<Option<Carved>> {
+        let RangeState { reserved, live, peak_live, frees, exchanged, granule, .. } = *seen;
         let due = peak_live.max(live.saturating_add(bytes));
         // Where there is little memory, blocks and pages are of like size, and lie apart by whole pages.
         let aim = due.saturating_add((due / APART_SHARE).max(APART_GRANULES * granule));
@@ -215,7 +215,7 @@ impl DeviceRange {
     }
 
     /// What is reserved, and in use.
-    pub fn occupancy(&self) -> RangeUse {
+    pub fn occupancy(&self) -> RangeState {
         self.inner().occupancy()
     }
 

@@ -2,7 +2,7 @@
 //! asks of the range. Nobody is waited for while the range is locked.
 
 use super::Limit;
-use super::ordered::{CANDIDATES, Carved, Ordered, RangeUse};
+use super::ordered::{CANDIDATES, Carved, Ordered, RangeState};
 use super::patience::Patience;
 use super::shared::{DeviceRange, memories};
 use crate::base::errand::run_user_code;
@@ -14,7 +14,7 @@ use crate::device::Stream;
 pub(crate) enum Reused {
     Carved(Carved),
     /// Nothing is long enough that the stream may use at once.
-    Nothing(RangeUse),
+    Nothing(RangeState),
 }
 
 impl DeviceRange {

@@ -1,12 +1,12 @@
 //! The range of a device, with streams behind it.
 
-use super::super::{DeviceRange, Limit, Patience, RangeUse};
+use super::super::{DeviceRange, Limit, Patience, RangeState};
 use crate::device::{Device, Virtual};
 
 const GRANULE: u64 = 2 << 20;
 
 fn occupancy(range: &DeviceRange) -> [u64; 3] {
-    let RangeUse { reserved, live, peak_reserved, .. } = range.occupancy();
+    let RangeState { reserved, live, peak_reserved, .. } = range.occupancy();
     [reserved, live, peak_reserved].map(|bytes| bytes / GRANULE)
 }
 

@@ -285,6 +285,7 @@ fn play(seed: u64, counts: &mut Counts) {
 
 #[test]
 fn no_shortage_is_false() {
+    let _turn = gpucache_tests::turn();
     let mut counts = Counts::default();
     seeds::each(PROGRAMS, 1, |seed| play(seed, &mut counts));
     println!("{counts:?}");

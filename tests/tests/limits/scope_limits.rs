@@ -7,6 +7,7 @@ use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
 use gpucache::{Array, Bound, Recycle, Scope, invalidate, stats};
 use gpucache_tests::seeds;
+use gpucache_tests::turn;
 
 const MIB: usize = 1 << 20;
 const RECYCLES: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off];
@@ -24,6 +25,7 @@ fn attribute(device: &Virtual, mib: usize) -> gpucache::Result<Array<u8, Virtual
 
 #[test]
 fn both_macros_and_the_value_say_it() {
+    let _turn = turn();
     let device = Virtual::new(1 << 30);
     let most = 3 * MIB as u64;
     let block = |mib| gpucache::cache_scope!("limited: block", limit = most, { device.zeros::<u8>(mib * MIB) });
@@ -46,6 +48,7 @@ fn both_macros_and_the_value_say_it() {
 
 #[test]
 fn a_lower_limit_takes_what_is_idle_when_the_scope_is_entered() {
+    let _turn = turn();
     let device = Virtual::new(1 << 30);
     let scope = Scope::new("limited: lowered").recycle(Recycle::Keyed);
     scope.run(|| drop([(); 8].map(|()| device.zeros::<u8>(MIB).unwrap())));
@@ -57,6 +60,7 @@ fn a_lower_limit_takes_what_is_idle_when_the_scope_is_entered() {
 /// An entry within one may be limited otherwise; the outer one's limit holds again afterwards, whether or not it keeps anything.
 #[test]
 fn the_newest_entry_decides() {
+    let _turn = turn();
     let device = Virtual::new(1 << 30);
     for (outer, inner) in RECYCLES.into_iter().flat_map(|outer| RECYCLES.map(|inner| (outer, inner))) {
         let scope = Scope::new("limited: nested").limit(2 * MIB as u64).recycle(outer);
@@ -73,6 +77,7 @@ fn the_newest_entry_decides() {
 /// So it is where an entry of the scope is open already, and where that goes on when the one within it is left.
 #[test]
 fn what_is_idle_goes_back_between_entries_of_one_scope_too() {
+    let _turn = turn();
     let device = Virtual::new(1 << 30);
     let scope = Scope::new("limited: between").recycle(Recycle::Keyed);
     let leave_idle = || drop([(); 8].map(|()| device.zeros::<u8>(MIB).unwrap()));
@@ -129,5 +134,6 @@ fn play(seed: u64) {
 
 #[test]
 fn no_scope_holds_more_and_none_is_refused_in_vain() {
+    let _turn = turn();
     seeds::each(2000, 1, play);
 }

@@ -195,7 +195,10 @@ const CHILD: &str = "LIMITS_CHILD";
 /// What a process makes of a limit in its environment: what its device holds at most, or the error of the first call.
 fn of_environment(text: &str) -> String {
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "in_an_environment", "--nocapture"]).env("GPUCACHE_LIMIT", text).env(CHILD, "1");
+    child
+        .args(["--exact", "device_limits::in_an_environment", "--nocapture"])
+        .env("GPUCACHE_LIMIT", text)
+        .env(CHILD, "1");
     let output = String::from_utf8(child.output().unwrap().stdout).unwrap();
     let line = output.lines().find_map(|line| line.split_once("limit: "));
     line.unwrap_or_else(|| panic!("{output}")).1.to_owned()
@@ -204,6 +207,7 @@ fn of_environment(text: &str) -> String {
 /// The child's part.
 #[test]
 fn in_an_environment() {
+    let _turn = turn();
     if std::env::var_os(CHILD).is_some() {
         let device = Virtual::new(1000 * PAGE);
         match device.zeros::<u8>(1) {
@@ -216,6 +220,7 @@ fn in_an_environment() {
 
 #[test]
 fn the_environment_limits_a_device_without_a_change_of_code() {
+    let _turn = turn();
     let answers = ["64MiB", " 20 GB", "4096", "25%"].map(of_environment);
     let expected = [64 << 20, 20_000_000_000, 4096, 250 * PAGE].map(|bytes| format!("Some({bytes})"));
     assert_eq!(answers, expected);

@@ -3,7 +3,6 @@
 //!
 //! Only where the system has a barrier for all threads of a process. The tests take turns, as a shortage on one device takes
 //! the idle memory of all scopes of the process.
-#![cfg(target_os = "linux")]
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
