@@ -28,6 +28,9 @@ pub(crate) struct Room<T> {
     typed: PhantomData<T>,
 }
 
+/// A copy of an array on the other side, where on its queue the copying ends, and how long that takes if it is timed.
+type Copied<C> = (C, Fence, Option<Span>);
+
 impl<T: Element> Room<T> {
     /// Memory of no scope on `stream` for an array of this shape.
     ///
@@ -54,7 +57,7 @@ impl<T: Element, D: Device> Array<T, D> {
         lane: &Lane,
         room: &mut Option<Room<T>>,
         is_timed: bool,
-    ) -> Result<Option<(Away<T>, Fence, Option<Span>)>> {
+    ) -> Result<Option<Copied<Away<T>>>> {
         let Some(to) = room else { return Ok(None) };
         let Crossing { device, span, .. } = to.block.copy_over(lane, &self.block, is_timed)?;
         Ok(room.take().map(|Room { block, typed }| (Away { block, read: None, typed }, device, span)))
@@ -123,7 +126,7 @@ impl<T: Element> Away<T> {
         lane: &Lane,
         room: &mut Option<Room<T>>,
         is_timed: bool,
-    ) -> Result<Option<(Array<T, D>, Fence, Option<Span>)>> {
+    ) -> Result<Option<Copied<Array<T, D>>>> {
         let Some(to) = room else { return Ok(None) };
         let Crossing { host, device, span } = to.block.copy_over(lane, &self.block, is_timed)?;
         self.read = Some(host);
