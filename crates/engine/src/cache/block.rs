@@ -377,7 +377,6 @@ fn give_back_home(record: Box<Record>) {
 }
 
 #[cold]
-#[inline(never)]
 fn give_back_with_care(record: Box<Record>) {
     keep_or_tell(record).into_iter().for_each(give_back_home);
 }
