@@ -347,9 +347,9 @@ enum WayBack {
 impl WayBack {
     #[inline(always)]
     fn of(record: &Record) -> WayBack {
-        match (current::keeping_untraced(), record.door) {
+        match current::keeping_untraced() {
             _ if record.needs_care() => WayBack::Care,
-            (Some(cache), Some(door)) if std::ptr::eq(cache.door(), door) => WayBack::Here(cache),
+            Some(cache) if record.returns_to(cache.door()) => WayBack::Here(cache),
             _ => WayBack::Home,
         }
     }
@@ -361,18 +361,24 @@ fn give_back_unplanned(record: Box<Record>) {
     assert_nothing_held();
     match WayBack::of(&record) {
         WayBack::Here(cache) => current::owner(cache).put(record),
-        WayBack::Care => keep_or_tell(record).into_iter().for_each(give_back_home),
+        WayBack::Care => give_back_with_care(record),
         WayBack::Home => give_back_home(record),
     }
 }
 
-#[inline]
+#[inline(never)]
 fn give_back_home(record: Box<Record>) {
     traced::freed(&record);
+    let Some(record) = current::take_back_planned_traced(record) else { return };
     match record.door {
         Some(door) => door.take_back(record),
         None => drop(record),
     }
+}
+
+#[cold]
+fn give_back_with_care(record: Box<Record>) {
+    keep_or_tell(record).into_iter().for_each(give_back_home);
 }
 
 /// Keeps a record that is dropped for the reservations that it was used in, for one after the other. Hands it out if all of

@@ -131,9 +131,21 @@ pub(super) fn refused(error: Error, request: &Request<'_>) -> Error {
 /// What the plan of the innermost scope expects next, if this is it; nothing while a trace is on.
 #[inline(always)]
 pub(super) fn serve_planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
-    let cache = SERVING.with(|serving| serving.planning.get())?;
-    // SAFETY: a cache that stands in `planning` was entered by this thread, which so owns it, and serving a position touches plain
-    // data alone, which comes back to no cache.
+    serve_by_plan(SERVING.with(|serving| serving.planning.get())?, stream, dims, bytes)
+}
+
+/// As [`serve_planned`], while a trace is on too.
+#[inline(always)]
+pub(super) fn serve_planned_traced(stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
+    let current = SERVING.with(|serving| serving.current.get())?;
+    serve_by_plan(current.planning()?, stream, request.dims, request.bytes)
+}
+
+/// The cache has to stand in `planning` or `current`.
+#[inline(always)]
+fn serve_by_plan(cache: &'static Cache, stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
+    // SAFETY: a cache that stands in `planning` or `current` was entered by this thread, which so owns it, and serving a position
+    // touches plain data alone, which comes back to no cache.
     unsafe { cache.local.owned(|local| local.planner.serve(&cache.shared, stream, dims, bytes)) }
 }
 
@@ -142,8 +154,23 @@ pub(super) fn serve_planned(stream: &Stream, dims: &[usize], bytes: usize) -> Op
 #[inline(always)]
 pub(super) fn take_back_planned(record: Box<Record>) -> Option<Box<Record>> {
     let Some(cache) = SERVING.with(|serving| serving.planning.get()) else { return Some(record) };
-    // SAFETY: a cache that stands in `planning` was entered by this thread, which so owns it, and taking a position back touches
-    // plain data alone: the record goes on a stack, and is not dropped.
+    take_back_by_plan(cache, record)
+}
+
+/// As [`take_back_planned`], while a trace is on too.
+#[inline(always)]
+pub(super) fn take_back_planned_traced(record: Box<Record>) -> Option<Box<Record>> {
+    match SERVING.with(|serving| serving.current.get()).and_then(Current::planning) {
+        Some(cache) => take_back_by_plan(cache, record),
+        None => Some(record),
+    }
+}
+
+/// The cache has to stand in `planning` or `current`.
+#[inline(always)]
+fn take_back_by_plan(cache: &'static Cache, record: Box<Record>) -> Option<Box<Record>> {
+    // SAFETY: a cache that stands in `planning` or `current` was entered by this thread, which so owns it, and taking a position
+    // back touches plain data alone: the record goes on a stack, and is not dropped.
     unsafe { cache.local.owned(|local| local.planner.take_back(&cache.shared, record)) }
 }
 

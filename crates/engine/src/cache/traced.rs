@@ -10,7 +10,13 @@ use crate::trace::{self, Allocation, ServedBy};
 /// A record for a request where no scope keeps blocks, or a trace is on, or was.
 #[inline(never)]
 pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    told(stream, request, || current::find_beside(stream, request))
+    let Some(record) = current::serve_planned_traced(stream, request) else {
+        return told(stream, request, || current::find_beside(stream, request));
+    };
+    if trace::is_on() {
+        tell(request, record.address, stream, Some(ServedBy::Plan));
+    }
+    Ok(record)
 }
 
 /// What `find` finds, which the trace is told if one is on.

@@ -136,6 +136,13 @@ impl Record {
         self.bytes
     }
 
+    /// Whether it returns by this door.
+    #[inline(always)]
+    pub(crate) fn returns_to(&self, door: &Door) -> bool {
+        // As addresses: one comparison, none of which is a door's if there is none.
+        self.door.map_or(std::ptr::null(), std::ptr::from_ref) == std::ptr::from_ref(door)
+    }
+
     /// The arena in which it has a position.
     #[inline]
     pub(crate) fn arena(&self) -> Option<ArenaId> {
