@@ -64,7 +64,7 @@ fn a_warm_scope_serves_the_slices_of_cudarc() {
                 }
             }
             let stats = foreign::stats(&name).unwrap();
-            assert_eq!((stats.served, stats.passed_on), (800, 0), "{name}");
+            assert_eq!((stats.served, stats.passed_on, stats.freed_elsewhere), (800, 0, 0), "{name}");
             assert_eq!(gpucache::stats(&name).unwrap().misses, misses, "{name}");
             let _ = invalidate(&name);
         }
@@ -102,6 +102,7 @@ fn what_another_stream_frees_waits_for_its_work() {
             });
         }
         assert!(reused > 0, "no memory was handed out again while the other stream still read it");
+        assert!(foreign::stats(name).unwrap().freed_elsewhere >= 8);
         let _ = invalidate(name);
     });
 }

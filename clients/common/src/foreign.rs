@@ -7,6 +7,7 @@ use serde::Serialize;
 pub(crate) struct Counts {
     served: u64,
     passed_on: u64,
+    freed_elsewhere: u64,
 }
 
 #[cfg(feature = "scoped")]
@@ -22,8 +23,8 @@ pub(crate) fn leave_pool() {
 
 #[cfg(feature = "scoped")]
 pub(crate) fn counts(name: &str) -> Option<Counts> {
-    let gpucache::foreign::ForeignStats { served, passed_on, .. } = gpucache::foreign::stats(name)?;
-    Some(Counts { served, passed_on })
+    let gpucache::foreign::ForeignStats { served, passed_on, freed_elsewhere, .. } = gpucache::foreign::stats(name)?;
+    Some(Counts { served, passed_on, freed_elsewhere })
 }
 
 #[cfg(not(feature = "scoped"))]

@@ -8,7 +8,7 @@ use super::cause::Cause;
 use super::diagnosis::{Finding, told};
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::cache::ScopeFacts;
-use gpucache_engine::home::{Fact, FactCount, Facts, Growth};
+use gpucache_engine::home::{Fact, FactCount, Facts};
 
 /// Fewer entries say nothing: two are learned from, and plans settle in some more.
 const EARLY: u64 = 8;
@@ -104,7 +104,7 @@ impl<'a> Patient<'a> {
     /// More and more arrays are alive, whatever entries do otherwise. It explains why their order changes.
     fn leak(&self) -> Option<Finding> {
         let ScopeFacts { stats, facts, .. } = self.known;
-        let Growth { arrays, bytes, entries } = facts.alive.growth(LEAKED)?;
+        let (arrays, bytes, entries) = facts.alive.growth(LEAKED)?;
         let mean = stats.allocations() / stats.entries.max(1);
         let share = (arrays as f64 / (mean * entries).max(1) as f64).min(1.0);
         let grown = format!("{arrays} more arrays are alive than {entries} entries before, and {} more", Bytes(bytes));

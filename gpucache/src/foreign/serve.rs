@@ -145,6 +145,7 @@ fn note_use(block: &Block, stream: &Stream) -> Result<()> {
     if stream.id() == block.stream().id() {
         return Ok(());
     }
+    block.note_freed_elsewhere();
     let is_host_ordered = || Handle::host_ordered().is_some_and(|host| host.id() == block.stream().id());
     // Streams of two devices have no events in common; and whoever gets the host's memory waits for nobody.
     if stream.memory_id() != block.stream().memory_id() || is_host_ordered() {

@@ -23,12 +23,14 @@ pub struct ForeignStats {
     pub served: u64,
     /// Allocations inside the scope that went on to the driver: of a captured stream, or a context that is not its device's own.
     pub passed_on: u64,
+    /// Blocks of the scope that were freed on another stream than their own, which their memory's next life waits for.
+    pub freed_elsewhere: u64,
 }
 
 impl fmt::Display for ForeignStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let allocations = Count(self.served, "allocation", "allocations");
-        write!(f, "{allocations} served, {} passed on", self.passed_on)
+        write!(f, "{allocations} served, {} passed on, {} freed elsewhere", self.passed_on, self.freed_elsewhere)
     }
 }
 
@@ -43,7 +45,9 @@ impl fmt::Display for ForeignStats {
 /// ```
 pub fn stats(name: impl AsRef<str>) -> Option<ForeignStats> {
     let caches = NamedCaches::find(name.as_ref())?.caches();
-    Some(caches.iter().map(|cache| cache.foreign()).fold(ForeignStats::default(), |sum, (served, passed_on)| {
-        ForeignStats { served: sum.served + served, passed_on: sum.passed_on + passed_on }
+    Some(caches.iter().map(|cache| cache.foreign()).fold(ForeignStats::default(), |sum, one| ForeignStats {
+        served: sum.served + one.0,
+        passed_on: sum.passed_on + one.1,
+        freed_elsewhere: sum.freed_elsewhere + one.2,
     }))
 }

@@ -79,7 +79,7 @@ pub struct DeviceStats {
     pub range: RangeUse,
     /// Events, queries and waits by which its streams are ordered.
     pub order: OrderUse,
-    /// How often its memory was short, and which rung served then.
+    /// How often its memory was short, and which reclaim step served then.
     pub climbs: Climbs,
     /// Arrays that may rest on the host.
     pub placed: PlacedStats,
@@ -136,7 +136,7 @@ impl fmt::Display for DeviceStats {
             ("range", self.range.to_string()),
             ("direct", Bytes(self.direct_bytes).to_string()),
             ("order", self.order.to_string()),
-            ("ladder", self.climbs.to_string()),
+            ("reclaim", self.climbs.to_string()),
         ];
         let placed = (self.placed != PlacedStats::default()).then(|| ("placed", self.placed.to_string()));
         rows.into_iter().chain(placed).for_each(|(name, text)| table.row([format!("  {name}"), text]));

@@ -178,7 +178,7 @@ pub fn plan_stats(name: impl AsRef<str>) -> Option<PlanStats> {
     NamedCaches::find(name.as_ref()).map(|scope| scope.plan_stats())
 }
 
-/// How often allocations of the scope `name` found a device short of memory, and which rung of the ladder served them, over all
+/// How often allocations of the scope `name` found a device short of memory, and which reclaim step served them, over all
 /// threads; `None` if it was never entered. Counted where that happens, at no cost to any other allocation. What the limit of
 /// the scope itself refused is not among them.
 ///

@@ -12,6 +12,8 @@ pub(crate) struct PerThread {
     pub(crate) paused: Cell<usize>,
     /// Whether soft limits are limits now (`device/quota`).
     pub(crate) is_soft: Cell<bool>,
+    /// Whether no handler of the program is called now (`pressure/handlers`).
+    pub(crate) is_in_handler: Cell<bool>,
     #[cfg(feature = "cuda")]
     pub(crate) cuda: CudaCalls,
 }
@@ -34,6 +36,7 @@ thread_local! {
             held: Cell::new(0),
             paused: Cell::new(0),
             is_soft: Cell::new(false),
+            is_in_handler: Cell::new(false),
             #[cfg(feature = "cuda")]
             cuda: CudaCalls { is_own: Cell::new(false), keeps_current: Cell::new(false), current_before: Cell::new(None) },
         }

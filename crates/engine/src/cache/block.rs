@@ -119,6 +119,12 @@ impl Block {
         self.0.used_by(stream);
     }
 
+    /// Tells the cache that served it that it is freed on another stream than its own.
+    #[cfg(feature = "foreign")]
+    pub fn note_freed_elsewhere(&self) {
+        self.0.door.into_iter().for_each(|door| door.note_freed_elsewhere());
+    }
+
     /// Memory that somebody else allocated, and that `view` releases when it is dropped.
     ///
     /// # Safety

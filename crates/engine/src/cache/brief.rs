@@ -49,7 +49,7 @@ impl Owner {
     /// Takes in what came back while other streams may still use it.
     #[inline]
     pub(super) fn take_deferred(&self) {
-        if !self.with(|local, _| local.deferred.is_empty()) {
+        if !self.with(|local, _| local.deferred.records.is_empty()) {
             self.order_deferred();
         }
     }
@@ -63,14 +63,14 @@ impl Owner {
             self.shared.counters.resumed(record.bytes());
             self.put(record);
         }
-        let more = self.with(|local, _| std::mem::replace(&mut local.deferred, deferred));
-        self.with(|local, _| local.deferred.append(more));
+        let mut more = self.with(|local, _| std::mem::replace(&mut local.deferred, deferred));
+        self.with(|local, _| local.deferred.records.append(&mut more.records));
     }
 
     /// Keeps a block that other streams may still use.
     pub(super) fn defer(&self, record: Box<Record>) {
         self.shared.counters.deferred(record.bytes());
-        self.with(|local, _| local.deferred.push(record));
+        self.with(|local, _| local.deferred.records.push(record));
     }
 
     /// Drops what may be the last to know a stream: now, or where the cache is held for a moment once it is given up.

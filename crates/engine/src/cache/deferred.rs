@@ -10,25 +10,12 @@ use crate::record::{Fence, Record};
 /// Blocks that wait for other streams; belongs to a cache's owner.
 #[derive(Default)]
 pub(super) struct Deferred {
-    records: Vec<Box<Record>>,
+    pub(super) records: Vec<Box<Record>>,
     /// Kept for its memory.
     fences: Vec<Fence>,
 }
 
 impl Deferred {
-    pub(super) fn push(&mut self, record: Box<Record>) {
-        self.records.push(record);
-    }
-
-    /// Takes all of another one in.
-    pub(super) fn append(&mut self, mut other: Deferred) {
-        self.records.append(&mut other.records);
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.records.is_empty()
-    }
-
     /// Orders each block's own stream behind its other users, and keeps those for which this fails, which is tried again.
     pub(super) fn order(&mut self) {
         for (user, epoch) in self.records.iter_mut().flat_map(|record| record.last_uses()) {

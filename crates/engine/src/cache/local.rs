@@ -27,7 +27,7 @@ const MANY_FOREIGN_KEYS: usize = 64;
 pub(super) struct Local {
     lists: Lists,
     pub(super) planner: Planner,
-    open: OpenTerms,
+    pub(super) open: OpenTerms,
     /// Of the latest entry.
     recycle: Recycle,
     /// The most bytes that may be held, as the newest entry says.
@@ -37,7 +37,7 @@ pub(super) struct Local {
     /// Idle blocks without memory: as many as were in use at once, whatever their shapes.
     empties: Vec<Box<Record>>,
     /// Records whose memory went back, for the next supplies.
-    spares: Vec<Box<Record>>,
+    pub(super) spares: Vec<Box<Record>>,
     /// How many of them were not needed at any time since that was looked at last.
     unneeded: usize,
     /// Entries until the next look at how much is alive, and as many as that were at the last one.
@@ -72,11 +72,6 @@ impl Local {
         let open = self.open.leave(entry);
         open.into_iter().for_each(|terms| self.follow(shared, terms));
         open.is_some()
-    }
-
-    /// No entry is open any more, as the thread has ended.
-    pub(super) fn forget_open(&mut self) {
-        self.open.forget();
     }
 
     /// Recycles in this way from now on; an entry that keeps nothing leaves what others keep alone.
@@ -197,11 +192,6 @@ impl Local {
         }
         self.unneeded = self.spares.len();
         None
-    }
-
-    /// Keeps a record whose memory went back.
-    pub(super) fn keep_spare(&mut self, record: Box<Record>) {
-        self.spares.push(record);
     }
 
     /// Remembers the stream of the last supply, if graphs may be captured on it. Returns whether it is another one.
@@ -344,7 +334,7 @@ impl Local {
     /// Whether no array of the cache is alive, and what is idle is not to be kept whatever happens.
     pub(super) fn has_nothing_to_keep(&self, shared: &Shared) -> bool {
         let keeps_all = self.recycle == Recycle::Keyed && self.lists.idle_bytes() > 0;
-        !keeps_all && self.deferred.is_empty() && !shared.counters.has_busy()
+        !keeps_all && self.deferred.records.is_empty() && !shared.counters.has_busy()
     }
 
     /// Becomes as new, when nothing is busy or idle any more. Returns what was done so far.

@@ -77,19 +77,6 @@ impl Cache {
         self.title().map(|(name, _)| name)
     }
 
-    /// Counts an allocation of another crate, which it served, or which went on to the driver.
-    #[cfg(feature = "foreign")]
-    #[inline]
-    pub(super) fn note_foreign(&self, is_served: bool) {
-        self.shared.counters.add(if is_served { Counter::ForeignServed } else { Counter::ForeignPassedOn }, 1);
-    }
-
-    /// How many allocations of other crates it served, and how many went on to the driver.
-    #[cfg(feature = "foreign")]
-    pub fn foreign(&self) -> (u64, u64) {
-        (self.shared.counters.get(Counter::ForeignServed), self.shared.counters.get(Counter::ForeignPassedOn))
-    }
-
     /// How many allocations its lists have served.
     pub(super) fn listed(&self) -> u64 {
         self.shared.counters.get(Counter::Listed)
@@ -180,6 +167,11 @@ impl Cache {
 }
 
 impl Keeper for Cache {
+    #[cfg(feature = "foreign")]
+    fn note_freed_elsewhere(&self) {
+        self.shared.note_freed_elsewhere();
+    }
+
     fn take_back(&'static self, mut record: Box<Record>) {
         let owner = self.owner();
         owner.iter().for_each(|owner| owner.unwatch(&mut record));
@@ -291,7 +283,7 @@ impl Owner {
 
     /// What the scope has for a request. Asks twice only where blocks came back that were not taken in.
     fn resolve(&self, stream: &Stream, request: &Request<'_>) -> Resolved {
-        let is_settled = !self.shared.is_behind() && self.with(|local, _| local.deferred.is_empty());
+        let is_settled = !self.shared.is_behind() && self.with(|local, _| local.deferred.records.is_empty());
         match self.with(|local, shared| local.resolve(shared, request, stream, is_settled)) {
             Resolved::Nothing if !is_settled => {}
             resolved => return resolved,
@@ -346,7 +338,7 @@ impl Owner {
         if generation == Generation::NEVER_KEPT {
             self.let_go(record);
         } else {
-            self.with(|local, _| local.keep_spare(record));
+            self.with(|local, _| local.spares.push(record));
         }
         if is_old {
             self.trim_to_demand();

@@ -4,7 +4,7 @@
 //! are, orphans, and the next thread that enters the scope goes on with one of them. A name that is not entered any more while
 //! many others come up, as where scopes are named by request, is forgotten: its cache, if no array of it is alive, goes to
 //! the next new name. So there are as many caches as names times threads were in use at one time, and no more than
-//! [`LATELY`] names of each thread beyond.
+//! [`NamedCaches::LATELY`] names of each thread beyond.
 //!
 //! Invariants: a cache is in use by one thread, stands in its scope's `orphans`, or in `UNUSED`. A scope that is gone has no
 //! caches, and gets none.
@@ -50,11 +50,6 @@ struct Scopes {
     look_at: usize,
 }
 
-/// A name is forgotten only once so many others came up since it was entered last. A name takes some kilobytes.
-const LATELY: u64 = 1024;
-/// With fewer names nothing is forgotten: together they take a few megabytes.
-const FEW_NAMES: usize = 512;
-
 /// Caches of names that were forgotten.
 static UNUSED: Mutex<Vec<&'static Cache>> = Mutex::new(Vec::new());
 
@@ -72,10 +67,10 @@ fn without_numbers(name: &str) -> String {
 }
 
 impl NamedCaches {
-    /// A name is forgotten only once so many others came up since it was entered last.
-    pub const LATELY: u64 = LATELY;
-    /// With fewer names nothing is forgotten.
-    pub const FEW: usize = FEW_NAMES;
+    /// A name is forgotten only once so many others came up since it was entered last. A name takes some kilobytes.
+    pub const LATELY: u64 = 1024;
+    /// With fewer names nothing is forgotten: together they take a few megabytes.
+    pub const FEW: usize = 512;
 
     /// Gives free pages back of those devices for which `serves` holds, but for what scopes are likely to need again. `waits` a moment
     /// for the work that uses them. Returns devices that nobody else has by now, to be dropped where no lock is held.
@@ -229,14 +224,14 @@ impl Scopes {
             return (scope.clone(), Vec::new());
         }
         let scope = Arc::new(NamedCaches { name: name.into(), threads: Mutex::default() });
-        let left = if self.by_name.len() >= self.look_at.max(FEW_NAMES) { self.left() } else { Vec::new() };
+        let left = if self.by_name.len() >= self.look_at.max(NamedCaches::FEW) { self.left() } else { Vec::new() };
         self.by_name.insert(scope.name.clone(), scope.clone());
         self.made += 1;
         (scope, left)
     }
 
     fn left(&mut self) -> Vec<Arc<NamedCaches>> {
-        let Some(before) = self.made.checked_sub(LATELY) else { return Vec::new() };
+        let Some(before) = self.made.checked_sub(NamedCaches::LATELY) else { return Vec::new() };
         let left: Vec<_> = self.by_name.values().filter(|scope| scope.is_left_since(before)).cloned().collect();
         // As many have to come up first as are left now, so that each is looked at a bounded number of times.
         self.look_at = 2 * (self.by_name.len() - left.len());

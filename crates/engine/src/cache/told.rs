@@ -68,6 +68,22 @@ impl Cache {
         self.shared.stats()
     }
 
+    /// Counts an allocation of another crate, which it served, or which went on to the driver.
+    #[cfg(feature = "foreign")]
+    #[inline]
+    pub(super) fn note_foreign(&self, is_served: bool) {
+        self.shared.counters.add(if is_served { Counter::ForeignServed } else { Counter::ForeignPassedOn }, 1);
+    }
+
+    /// How many allocations of other crates it served, how many went on to the driver, and how many of its blocks were freed on another
+    /// stream than their own.
+    #[cfg(feature = "foreign")]
+    pub fn foreign(&self) -> (u64, u64, u64) {
+        let [served, passed_on] =
+            [Counter::ForeignServed, Counter::ForeignPassedOn].map(|count| self.shared.counters.get(count));
+        (served, passed_on, self.shared.freed_elsewhere())
+    }
+
     /// Has peaks be what is in use now: at once, or where another thread is inside, when that one leaves.
     pub(super) fn reset_peaks(&'static self) {
         self.shared.ask_for_reset();

@@ -11,7 +11,7 @@ use crate::home::{Counter, Fact, PlanStats, ScopeStats};
 use crate::pressure::Climbs;
 use crate::pressure::demand;
 use crate::pressure::lease::Lease;
-use crate::pressure::reclaim::{self, Age, Holder, Idle};
+use crate::pressure::reclaim::{self, Holder, Idle};
 
 impl Cache {
     /// Releases the idle blocks now, and the busy ones when they return. What is free then is for the caller to give back to
@@ -64,7 +64,8 @@ impl Cache {
     /// what keeps streams alive that the next thread may not have.
     pub(crate) fn close(&'static self) {
         if let Some(owner) = self.owner() {
-            owner.with(|local, _| local.forget_open());
+            // None is open any more.
+            owner.with(|local, _| local.open.forget());
         }
         while self.is_mine() {
             self.leave(0);
@@ -147,8 +148,8 @@ impl Holder for Cache {
         })
     }
 
-    fn age(&self) -> Age {
-        Age { entered: self.shared.entered(), entries: self.shared.counters.get(Counter::Entries) }
+    fn age(&self) -> (u64, u64) {
+        (self.shared.entered(), self.shared.counters.get(Counter::Entries))
     }
 
     fn name(&self) -> Option<Arc<str>> {

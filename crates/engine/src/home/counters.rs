@@ -77,19 +77,21 @@ pub(crate) enum Counter {
     PlanningTime,
     /// 1 while planning pauses.
     HasStopped,
+    /// Allocations of other crates that were served, and that went on to the driver.
+    #[cfg(feature = "foreign")]
+    ForeignServed,
+    #[cfg(feature = "foreign")]
+    ForeignPassedOn,
     /// Where entries went other ways than their plan.
     Extra,
     Missing,
     Reordered,
     Larger,
     Blocked,
-    /// Allocations of other crates that were served, and that went on to the driver.
-    ForeignServed,
-    ForeignPassedOn,
 }
 
 /// How many numbers there are.
-const COUNTS: usize = Counter::ForeignPassedOn as usize + 1;
+const COUNTS: usize = Counter::Blocked as usize + 1;
 
 /// The numbers, written by the cache's owner alone, by plain loads and stores, and read by everyone.
 pub(crate) struct Counters([AtomicU64; COUNTS]);
@@ -359,8 +361,7 @@ impl Counters {
         let part = match served == positions {
             true => bytes,
             false => {
-                let part = u128::from(bytes) * u128::from(served) / u128::from(positions.max(1));
-                u64::try_from(part).unwrap_or(u64::MAX)
+                u64::try_from(u128::from(bytes) * u128::from(served) / u128::from(positions.max(1))).unwrap_or(u64::MAX)
             }
         };
         self.accumulate(Counter::PlanServedBytes, part);

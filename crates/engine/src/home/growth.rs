@@ -18,17 +18,7 @@ pub struct AliveOverTime {
     spacing: u32,
 }
 
-/// By how much the arrays that are alive became more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Growth {
-    /// By so many more arrays are alive.
-    pub arrays: u64,
-    /// By so many more bytes are in use.
-    pub bytes: u64,
-    /// Within so many entries.
-    pub entries: u64,
-}
-
+/// How many points are kept: half of them go once there are as many.
 const POINTS: usize = 24;
 /// Entries between the first points.
 pub(crate) const FIRST_SPACING: u32 = 8;
@@ -59,8 +49,9 @@ impl AliveOverTime {
     }
 
     /// By how much more is alive than after a quarter of all entries, if it became more steadily, and in the last quarter as well, by
-    /// `least` arrays or more. The first quarter is left out, since programs fill what they keep then.
-    pub fn growth(&self, least: u64) -> Option<Growth> {
+    /// `least` arrays or more: arrays, their bytes, and within how many entries. The first quarter is left out, since programs fill what
+    /// they keep then.
+    pub fn growth(&self, least: u64) -> Option<(u64, u64, u64)> {
         let points = &self.points[..self.known];
         let lately = &points[points.len() / 4..];
         let (first, last) = (lately.first()?, lately.last()?);
@@ -69,11 +60,8 @@ impl AliveOverTime {
         let fewer = lately.windows(2).filter(|pair| pair[1].arrays < pair[0].arrays).count();
         let is_steady = fewer * STEADY <= steps && (0..3).all(|number| third(number) < third(number + 1));
         let arrays = last.arrays.saturating_sub(first.arrays);
-        (points.len() >= FEW && is_steady && arrays >= least).then(|| Growth {
-            arrays,
-            bytes: last.bytes.saturating_sub(first.bytes),
-            entries: steps as u64 * u64::from(self.spacing),
-        })
+        let (bytes, entries) = (last.bytes.saturating_sub(first.bytes), steps as u64 * u64::from(self.spacing));
+        (points.len() >= FEW && is_steady && arrays >= least).then_some((arrays, bytes, entries))
     }
 }
 
@@ -98,7 +86,7 @@ mod tests {
         for (entries, most) in [(100, 10), (300, 50), (2_000, 300), (100_000, 10_000)] {
             for period in (1..=most).step_by(1 + most as usize / 60) {
                 let growth = after(entries, |entry| 7 + entry / period).growth(3);
-                let Growth { arrays, bytes, entries: over } = growth.unwrap_or_else(|| panic!("{period} in {entries}"));
+                let (arrays, bytes, over) = growth.unwrap_or_else(|| panic!("{period} in {entries}"));
                 assert!(arrays.abs_diff(over / period) <= 1 && bytes == 10 * arrays);
                 assert!(over <= entries && over >= entries / 2, "{over} of {entries}");
             }

@@ -25,11 +25,11 @@ const HOLDING: u64 = 0;
 pub(crate) struct Hold<T> {
     /// The token of the owning thread with [`ENTERED`] or [`HOLDING`], or [`NOBODY`].
     owner: AtomicU64,
-    inside: UnsafeCell<Inside<T>>,
+    inside: UnsafeCell<Content<T>>,
 }
 
 #[repr(C)]
-struct Inside<T> {
+struct Content<T> {
     content: T,
     /// How many reasons the owner has to keep it: open entries of the scope, and calls under way.
     depth: usize,
@@ -53,7 +53,7 @@ unsafe impl<T: Send> Sync for Hold<T> {}
 
 impl<T> Hold<T> {
     pub(crate) fn new(content: T) -> Hold<T> {
-        let inside = UnsafeCell::new(Inside {
+        let inside = UnsafeCell::new(Content {
             content,
             depth: 0,
             #[cfg(debug_assertions)]
@@ -185,7 +185,7 @@ impl<T> Hold<T> {
     #[inline(always)]
     pub(crate) unsafe fn owned<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
         #[cfg(debug_assertions)]
-        let _borrowed = Borrowed::begin(self);
+        let _borrowed = BorrowNote::begin(self);
         #[cfg(debug_assertions)]
         let _held = Held::begin();
         // SAFETY: by the contract this thread alone touches it, and no other call of this function is under way.
@@ -220,18 +220,18 @@ impl<T> Drop for Leaving<'_, T> {
 
 /// The contents are borrowed as long as it is there: until a panic at the longest.
 #[cfg(debug_assertions)]
-struct Borrowed<'a, T>(&'a Hold<T>);
+struct BorrowNote<'a, T>(&'a Hold<T>);
 
 #[cfg(debug_assertions)]
-impl<'a, T> Borrowed<'a, T> {
-    fn begin(hold: &'a Hold<T>) -> Borrowed<'a, T> {
+impl<'a, T> BorrowNote<'a, T> {
+    fn begin(hold: &'a Hold<T>) -> BorrowNote<'a, T> {
         hold.note_borrow(true);
-        Borrowed(hold)
+        BorrowNote(hold)
     }
 }
 
 #[cfg(debug_assertions)]
-impl<T> Drop for Borrowed<'_, T> {
+impl<T> Drop for BorrowNote<'_, T> {
     fn drop(&mut self) {
         self.0.note_borrow(false);
     }

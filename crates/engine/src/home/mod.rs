@@ -37,7 +37,6 @@ mod shared;
 pub use counters::Visit;
 pub(crate) use counters::{Counter, Counters};
 pub use facts::{Fact, FactCount, Facts, Sample};
-pub use growth::Growth;
 pub(crate) use growth::{Alive, FIRST_SPACING};
 pub use plan_stats::{Deviations, PlanStats, Unplanned};
 pub use scope_stats::ScopeStats;

@@ -28,7 +28,7 @@ pub(crate) trait Node {
 pub(crate) struct Returns<N = Record> {
     /// Whether there may be something on a stack. Written seldom, so that all may look at it.
     has_any: AtomicBool,
-    stacks: [Stack<N>; RETURN_STACKS],
+    stacks: [ReturnStack<N>; RETURN_STACKS],
 }
 
 /// As many as threads commonly drop at once: eight of them took 950 ns a drop with one stack, and 23 with eight. Models have as
@@ -36,7 +36,7 @@ pub(crate) struct Returns<N = Record> {
 const RETURN_STACKS: usize = if cfg!(all(loom, test)) { 2 } else { 8 };
 
 #[repr(align(128))]
-struct Stack<N> {
+struct ReturnStack<N> {
     head: AtomicPtr<N>,
     /// What lies on it, for statistics.
     blocks: std::sync::atomic::AtomicU64,
@@ -55,7 +55,7 @@ impl Node for Record {
 
 impl<N: Node> Returns<N> {
     pub(crate) fn new() -> Returns<N> {
-        Returns { has_any: AtomicBool::new(false), stacks: std::array::from_fn(|_| Stack::new()) }
+        Returns { has_any: AtomicBool::new(false), stacks: std::array::from_fn(|_| ReturnStack::new()) }
     }
 
     /// Pushes a record; `thread` names the calling thread.
@@ -76,7 +76,7 @@ impl<N: Node> Returns<N> {
     pub(crate) fn take(&self) -> impl Iterator<Item = Box<N>> {
         let has_any = !self.is_empty() && self.has_any.swap(false, SeqCst);
         let stacks = if has_any { &self.stacks[..] } else { &[] };
-        stacks.iter().flat_map(Stack::take)
+        stacks.iter().flat_map(ReturnStack::take)
     }
 
     pub(crate) fn blocks(&self) -> u64 {
@@ -88,9 +88,9 @@ impl<N: Node> Returns<N> {
     }
 }
 
-impl<N: Node> Stack<N> {
-    fn new() -> Stack<N> {
-        Stack { head: AtomicPtr::new(null_mut()), blocks: Default::default(), bytes: Default::default() }
+impl<N: Node> ReturnStack<N> {
+    fn new() -> ReturnStack<N> {
+        ReturnStack { head: AtomicPtr::new(null_mut()), blocks: Default::default(), bytes: Default::default() }
     }
 
     fn push(&self, mut record: Box<N>) {
@@ -109,18 +109,18 @@ impl<N: Node> Stack<N> {
         }
     }
 
-    fn take(&self) -> Taken<'_, N> {
-        Taken { next: self.head.swap(null_mut(), SeqCst), stack: self }
+    fn take(&self) -> TakenAll<'_, N> {
+        TakenAll { next: self.head.swap(null_mut(), SeqCst), stack: self }
     }
 }
 
 /// Records that were taken off a stack; owned by this iterator until it hands them out.
-struct Taken<'a, N: Node> {
+struct TakenAll<'a, N: Node> {
     next: *mut N,
-    stack: &'a Stack<N>,
+    stack: &'a ReturnStack<N>,
 }
 
-impl<N: Node> Iterator for Taken<'_, N> {
+impl<N: Node> Iterator for TakenAll<'_, N> {
     type Item = Box<N>;
 
     fn next(&mut self) -> Option<Box<N>> {
@@ -137,7 +137,7 @@ impl<N: Node> Iterator for Taken<'_, N> {
     }
 }
 
-impl<N: Node> Drop for Taken<'_, N> {
+impl<N: Node> Drop for TakenAll<'_, N> {
     fn drop(&mut self) {
         self.for_each(drop);
     }

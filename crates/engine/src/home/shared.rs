@@ -22,7 +22,7 @@ use crate::record::Generation;
 pub(crate) struct Shared {
     pub(crate) generations: Generations,
     devices: Devices,
-    /// When the scope was entered last, by the clock of [`Age`](crate::pressure::reclaim::Age); 0 once its thread has ended.
+    /// When the scope was entered last, by the clock of [`now`](crate::pressure::reclaim::now); 0 once its thread has ended.
     entered: AtomicU64,
     pub(crate) returns: Returns,
     pub(crate) counters: Counters,
@@ -32,6 +32,9 @@ pub(crate) struct Shared {
     pub(crate) ring: Lease,
     /// How its allocations were served when memory was short.
     climbs: Mutex<Climbs>,
+    /// Blocks that were freed on another stream than their own. Whoever frees one counts it.
+    #[cfg(feature = "foreign")]
+    freed_elsewhere: AtomicU64,
     /// What keeps the scope from being planned.
     facts: Mutex<Facts>,
     /// Whether every block is kept by key.
@@ -51,6 +54,8 @@ impl Shared {
             lease: Lease::new(),
             ring: Lease::new(),
             climbs: Mutex::default(),
+            #[cfg(feature = "foreign")]
+            freed_elsewhere: AtomicU64::new(0),
             facts: Mutex::default(),
             keeps_all: AtomicBool::new(false),
             wants_reset: AtomicBool::new(false),
@@ -65,6 +70,16 @@ impl Shared {
     /// What keeps the scope from being planned.
     pub(crate) fn facts(&self) -> MutexGuard<'_, Facts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(feature = "foreign")]
+    pub(crate) fn note_freed_elsewhere(&self) {
+        self.freed_elsewhere.fetch_add(1, Relaxed);
+    }
+
+    #[cfg(feature = "foreign")]
+    pub(crate) fn freed_elsewhere(&self) -> u64 {
+        self.freed_elsewhere.load(Relaxed)
     }
 
     /// For the owner: whether every block is kept by key from now on.
@@ -128,6 +143,8 @@ impl Shared {
         self.devices.reset();
         self.keeps_all.store(false, Relaxed);
         *self.facts() = Facts::default();
+        #[cfg(feature = "foreign")]
+        self.freed_elsewhere.store(0, Relaxed);
         let done = (ScopeStats::of(&self.counters, &self.returns, 0), self.plan_stats().without_plans());
         self.counters.reset();
         done

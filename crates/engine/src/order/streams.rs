@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::epochs::Epoch;
 use super::slot::StreamSlot;
 use super::tag::{Tag, Users};
-use super::unknown::{FreeMoment, Unknown};
+use super::unknown::Unknown;
 use crate::base::error::{Error, Result};
 use crate::device::{Backend, Meter, Stream};
 
@@ -16,7 +16,7 @@ use crate::device::{Backend, Meter, Stream};
 pub(crate) struct Streams {
     slots: Vec<StreamSlot>,
     /// How often memory was freed.
-    frees: u64,
+    pub(crate) frees: u64,
     /// How often a thread came for memory.
     visits: u64,
     meter: Arc<Meter>,
@@ -202,11 +202,6 @@ impl Streams {
         self.end_epochs(place);
     }
 
-    /// How often memory was freed.
-    pub(crate) fn frees(&self) -> u64 {
-        self.frees
-    }
-
     /// Asks each stream how far it is, for [`is_idle`](Streams::is_idle), and waits for none. Events are recorded where the
     /// calling thread may, or everywhere if it `insists`.
     ///
@@ -228,11 +223,6 @@ impl Streams {
             Users::One(slot, epoch) => self.slots[slot].is_idle(epoch),
             Users::Several => self.slots.iter().all(|slot| slot.is_idle(slot.freed)),
         }
-    }
-
-    /// What was freed at this moment or before is used by no work of which nobody tells.
-    pub(crate) fn settled(&self) -> FreeMoment {
-        self.unknown.settled()
     }
 
     /// Whether several streams share the memory.

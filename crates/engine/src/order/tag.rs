@@ -26,7 +26,9 @@ pub(super) enum Users {
 /// for slots, of which there are as many as streams that work at once.
 const EPOCH_BITS: u32 = 40;
 
+/// The users of memory that nobody uses. No slot and epoch make this number, nor the next one.
 const NOBODY: u64 = u64::MAX;
+/// The users of memory that any stream may use.
 const SEVERAL: u64 = u64::MAX - 1;
 
 impl Tag {

@@ -52,8 +52,9 @@ const PLANS: usize = 4;
 const WIDENED: u64 = 16;
 /// Counts of what followed what are halved at this one, so that the last ten entries or so decide.
 const MOST_FOLLOWED: u32 = 8;
-/// A new plan is forgotten once it served this many entries worse than well, and one that has proved itself after twice as many.
+/// A new plan is forgotten once it served this many entries worse than well.
 const FIRST_SCORE: i32 = 4;
+/// A plan that has proved itself is forgotten after twice as many.
 const BEST_SCORE: i32 = 2 * FIRST_SCORE;
 
 impl Plans {

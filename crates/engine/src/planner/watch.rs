@@ -13,14 +13,8 @@ use crate::record::{Record, Request};
 /// The watched arrays that are alive.
 #[derive(Default)]
 pub(super) struct Watch {
-    /// By the address of the record, which is theirs until they are dropped.
-    alive: HashMap<usize, Watched>,
-}
-
-struct Watched {
-    sample: Sample,
-    /// How often the scope had been entered.
-    since: u64,
+    /// By the address of the record, which is theirs until they are dropped: with how often the scope had been entered.
+    alive: HashMap<usize, (Sample, u64)>,
 }
 
 /// More arrays are not watched at once, so that memory is bounded. Few entries have more alive at once.
@@ -40,13 +34,13 @@ impl Watch {
     fn add(&mut self, record: &mut Record, request: &Request<'_>, entry: u64) {
         if self.alive.len() < MOST {
             record.watch();
-            self.alive.insert(name_of(record), Watched { sample: Sample::of(request, 0, None), since: entry });
+            self.alive.insert(name_of(record), (Sample::of(request, 0, None), entry));
         }
     }
 
     /// What has been alive for at least half as long as anything else that was watched.
-    fn oldest(&self, entry: u64) -> impl Iterator<Item = &Watched> {
-        let age = move |watched: &Watched| entry.saturating_sub(watched.since);
+    fn oldest(&self, entry: u64) -> impl Iterator<Item = &(Sample, u64)> {
+        let age = move |(_, since): &(Sample, u64)| entry.saturating_sub(*since);
         let most = self.alive.values().map(age).max().unwrap_or(0);
         self.alive.values().filter(move |watched| age(watched) * 2 >= most && most > 1)
     }
@@ -54,7 +48,7 @@ impl Watch {
     /// The lines that most of the oldest are of, each with one array.
     fn samples(&self, entry: u64) -> Vec<Sample> {
         let mut lines: Vec<(Sample, u64)> = Vec::new();
-        for Watched { sample, .. } in self.oldest(entry) {
+        for (sample, _) in self.oldest(entry) {
             match lines.iter_mut().find(|(line, _)| line.site == sample.site) {
                 Some((_, count)) => *count += 1,
                 None => lines.push((*sample, 1)),

@@ -4,8 +4,10 @@
 //! A failure is a true one: whatever was given back since the call was made, or was on its way so that it could not be found,
 //! has it made again. So there was a moment, at the end, at which all that was missing was in use.
 
+use std::time::{Duration, Instant};
+
 use super::handlers::{self, Need};
-use super::limits::{self, Pauses};
+use super::limits;
 use super::reclaim::{self, Holder, Idle};
 use super::request::{Ask, Asked, Call};
 use super::steps::{Climbs, Rung};
@@ -23,6 +25,10 @@ use crate::range::{DeviceRange, Patience, await_elsewhere, devices_but, give_bac
 const MOST_ATTEMPTS: u32 = 64;
 /// A scope is asked for no less than this at a time, which is a page: to give back less frees none.
 const LEAST: u64 = 2 << 20;
+/// How long a request that waits for other threads sleeps at first, and at most: each pause is twice as long as the one before. What is
+/// dropped is found 2 ms late at most, by 500 looks in a second.
+const FIRST_PAUSE: Duration = Duration::from_micros(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 /// The steps that take what is idle, and make nobody wait: those before a soft limit is exceeded.
 const IDLE_ALONE: [Rung; 3] = [Rung::Pages, Rung::Others, Rung::Own];
 /// The steps that are taken again while others are waited for. Waiting for work beside that may take longer.
@@ -348,12 +354,19 @@ impl<A: Ask> Climb<'_, A> {
 
     /// Waits for other threads to drop something, as long as the program said, and looks again and again.
     fn wait(&mut self) -> Result<Option<A::Memory>> {
-        let mut pauses = Pauses::of(self.asked.stream.memory());
-        while pauses.pause() {
+        let most = limits::account(self.asked.stream.memory(), |account| account.patience);
+        let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
+        while !most.is_zero() {
+            let left = most.saturating_sub(start.elapsed());
+            std::thread::sleep(pause.min(left));
+            if left.is_zero() {
+                break;
+            }
             self.reach(Rung::Patience);
             if let Some(memory) = self.take(&WHILE_PATIENT)? {
                 return Ok(Some(memory));
             }
+            pause = LONGEST_PAUSE.min(2 * pause);
         }
         Ok(None)
     }

@@ -1,9 +1,8 @@
 //! What a program gives up when memory is short: handlers that it registered for a device.
 //!
 //! A handler is called without a lock held and may do whatever a program may: drop arrays, invalidate, enter scopes. A panic
-//! in one ends there. What is allocated in one climbs the ladder too, but for this rung.
+//! in one ends there. What is allocated in one takes the reclaim steps too, but for this one.
 
-use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
@@ -11,6 +10,7 @@ use std::sync::{Arc, PoisonError};
 use crate::base::errand::run_user_code;
 #[cfg(debug_assertions)]
 use crate::base::held::assert_nothing_held;
+use crate::base::per_thread::{THREAD, with_flag};
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Device, Stream};
 
@@ -100,29 +100,16 @@ impl fmt::Debug for PressureHandler {
     }
 }
 
-thread_local! {
-    /// Whether the thread calls no handler now, as it is in one. Without a destructor, so that it can be asked at a thread's end.
-    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
 /// Runs `act`, in which no handler is called.
 pub fn without_handlers<R>(act: impl FnOnce() -> R) -> R {
-    struct Reset(bool);
-    impl Drop for Reset {
-        fn drop(&mut self) {
-            IS_INSIDE.set(self.0);
-        }
-    }
-    let _reset = Reset(IS_INSIDE.replace(true));
-    act()
+    with_flag(|thread| &thread.is_in_handler, act)
 }
 
 /// The handlers of the stream's device, in order; none for what is allocated in one. Each is given only while it is registered, as
 /// those before it may have dropped others.
 pub(super) fn of(stream: &Stream) -> impl Iterator<Item = Arc<Handler>> + use<> {
     let device = stream.memory_id();
-    let may = !IS_INSIDE.get();
-    let known = if may { handlers().clone() } else { Vec::new() };
+    let known = if THREAD.with(|thread| thread.is_in_handler.get()) { Vec::new() } else { handlers().clone() };
     known.into_iter().filter(move |handler| handler.device == device && is_registered(handler))
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::reclaim::{self, Holder, Idle};
 use super::steps::Climbs;
@@ -18,7 +18,8 @@ pub(super) struct Account {
     /// How requests that found no memory were served.
     pub(super) climbs: Climbs,
     idle_limit: Option<u64>,
-    patience: Duration,
+    /// How long a request waits for other threads.
+    pub(super) patience: Duration,
 }
 
 /// Runs `act` on the account of a memory, under its lock.
@@ -145,35 +146,5 @@ fn give_back(serves: impl Fn(u64) -> bool) {
             let excess = || range.occupancy().reserved.saturating_sub(most());
             shrink(|| reclaim::by_age(Some(device), None), excess, trim);
         }
-    }
-}
-
-/// The first pause, and the longest: each is twice as long as the one before. What is dropped is found 2 ms late at most, by 500
-/// looks in a second.
-const PAUSES: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(2));
-
-/// The pauses of one request, which waits for other threads.
-pub(super) struct Pauses {
-    most: Duration,
-    /// Since the first one began.
-    start: Option<Instant>,
-    next: Duration,
-}
-
-impl Pauses {
-    /// As long in all as the memory's patience is now.
-    pub(super) fn of(memory: &Memory) -> Pauses {
-        Pauses { most: account(memory, |account| account.patience), start: None, next: PAUSES.0 }
-    }
-
-    /// Sleeps a while. False, and at once, if the time is over.
-    pub(super) fn pause(&mut self) -> bool {
-        if self.most.is_zero() {
-            return false;
-        }
-        let left = self.most.saturating_sub(self.start.get_or_insert_with(Instant::now).elapsed());
-        std::thread::sleep(self.next.min(left));
-        self.next = PAUSES.1.min(2 * self.next);
-        !left.is_zero()
     }
 }

@@ -44,15 +44,6 @@ pub(crate) fn tick() {
     CLOCK.fetch_add(1, Relaxed);
 }
 
-/// How recently a scope was entered on a thread, the least recently first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Age {
-    /// When it was entered last; 0 if its thread has ended.
-    pub(crate) entered: u64,
-    /// How often it was entered.
-    pub(crate) entries: u64,
-}
-
 /// Who holds memory that others may need more.
 pub(crate) trait Holder: Sync {
     /// Whether it has memory of this device, or may have.
@@ -66,13 +57,13 @@ pub(crate) trait Holder: Sync {
     /// longest in its lists first, and its plan's blocks only once those are empty. Returns the bytes.
     fn release_some(&'static self, enough: u64) -> u64;
 
-    /// How recently it was of use.
-    fn age(&self) -> Age;
+    /// When it was entered last, by [`now`], 0 if its thread has ended; and how often it was entered.
+    fn age(&self) -> (u64, u64);
 
     /// The name of its scope.
     fn name(&self) -> Option<Arc<str>>;
 
-    /// An allocation of its scope climbed the ladder.
+    /// An allocation of its scope found no memory, and took the reclaim steps.
     fn count_climb(&'static self, climb: &Climbs, is_limited: bool);
 
     /// Where its scope was made.

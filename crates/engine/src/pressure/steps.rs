@@ -118,7 +118,7 @@ pub struct RungUse {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Climbs {
-    /// Allocations that no rung served: each returned an error.
+    /// Allocations that no step served: each returned an error.
     pub failed: u64,
     /// Allocations for which more than the soft limit of the device is held, as nothing idle could serve them.
     pub beyond_soft: u64,
@@ -126,7 +126,7 @@ pub struct Climbs {
 }
 
 impl Climbs {
-    /// What was done on one rung.
+    /// What was done in one step.
     ///
     /// ```
     /// use gpucache::{Rung, climbs, device::Virtual};

@@ -174,7 +174,7 @@ impl Ordered {
     ) -> Result<Option<Carved>, RangeError<Error>> {
         let Ordered { range, streams, .. } = self;
         let me = streams.attend(stream);
-        let settled = streams.settled();
+        let settled = streams.unknown.settled();
         range.settled = settled;
         let before = range.stats;
         let is_idle = |tag: Tag| streams.is_idle(tag) && (!leaves_unsettled || tag.freed() <= settled);
@@ -192,7 +192,7 @@ impl Ordered {
             live: stats.live,
             peak_live: stats.peak_live,
             peak_reserved: stats.peak_reserved,
-            frees: self.streams.frees(),
+            frees: self.streams.frees,
             exchanged: self.exchanged,
             granule: self.range.granule,
             room: self.range.pages.room(),

@@ -67,7 +67,7 @@ impl DeviceRange {
         }
         inner.look()?;
         let Ordered { range, streams, .. } = inner;
-        let (settled, is_unsettled) = (streams.settled(), Cell::new(false));
+        let (settled, is_unsettled) = (streams.unknown.settled(), Cell::new(false));
         let bytes = range.trim(keep, |tag| {
             let (is_idle, is_settled) = (streams.is_idle(tag), tag.freed() <= settled);
             is_unsettled.set(is_unsettled.get() || is_idle && !is_settled);

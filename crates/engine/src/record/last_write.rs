@@ -18,8 +18,9 @@ pub(super) enum Written {
     In(u64),
 }
 
-/// The words that stand for what is no epoch. The first epoch of a stream is 1.
+/// Stands for an epoch that is not known. The first epoch of a stream is 1.
 const UNKNOWN: u32 = 0;
+/// Stands for any time: somebody has the bare address.
 const ANYTIME: u32 = u32::MAX >> 1;
 /// Set beside one of these words where an outcome is kept for this life.
 const OUTCOME: u32 = 1 << 31;

@@ -52,6 +52,10 @@ pub use view::View;
 pub(crate) trait Keeper: Sync {
     /// Takes back what was dropped, on any thread.
     fn take_back(&'static self, record: Box<Record>);
+
+    /// What it served was freed on another stream than its own.
+    #[cfg(feature = "foreign")]
+    fn note_freed_elsewhere(&self);
 }
 
 /// Where records find their keeper: a thin address, for which a record has room, and by which keepers are told apart.
@@ -65,6 +69,12 @@ impl Door {
     /// Leads to this keeper from now on. Before that it leads nowhere.
     pub(crate) fn lead_to(&self, keeper: &'static dyn Keeper) {
         self.0.get_or_init(|| keeper);
+    }
+
+    /// Tells the keeper that what it served was freed on another stream than its own.
+    #[cfg(feature = "foreign")]
+    pub(crate) fn note_freed_elsewhere(&self) {
+        self.0.get().into_iter().for_each(|keeper| keeper.note_freed_elsewhere());
     }
 
     /// Hands a record to its keeper.

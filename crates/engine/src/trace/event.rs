@@ -43,7 +43,7 @@ pub struct TraceEvent {
     pub address: u64,
     /// The number of the stream, as `{:?}` shows a [`Stream`](crate::device::Stream).
     pub stream: u64,
-    /// The device, by a number that counts those of the process from 1, modulo 128; 0 for a scope. An address is in use once at a
+    /// The device, by a number that counts those of the process from 1, modulo 256; 0 for a scope. An address is in use once at a
     /// time on each.
     pub device: u8,
     /// The scope that was entered or left; else the innermost one of the thread, if it was in any.

@@ -10,7 +10,7 @@ use std::iter::Peekable;
 use std::vec::IntoIter;
 
 use super::event::Action;
-use super::packed::{Packed, Place};
+use super::packed::{Lies, Packed};
 
 /// An event, and the thread that it is of.
 pub(super) type Told = (u32, Packed);
@@ -33,8 +33,8 @@ pub(super) fn merge(threads: Vec<Vec<Packed>>) -> Vec<Told> {
         heads.extend(head(&mut sources, thread));
         coming.came(&event);
         match event.action {
-            Action::Allocated => _ = live.insert(event.place()),
-            Action::Freed => _ = live.remove(&event.place()),
+            Action::Allocated => _ = live.insert(event.lies()),
+            Action::Freed => _ = live.remove(&event.lies()),
             Action::Entered | Action::Left | Action::Short | Action::Reserved => {}
         }
         time = event.time.max(time);
@@ -88,7 +88,7 @@ fn next(heads: &mut Heads, sources: &mut [Source], fits: impl Fn(&Packed) -> boo
 }
 
 /// How often each address is still to be allocated, and freed.
-struct Coming(HashMap<Place, (u32, u32)>);
+struct Coming(HashMap<Lies, (u32, u32)>);
 
 impl Coming {
     fn of<'a>(events: impl Iterator<Item = &'a Packed>) -> Coming {
@@ -109,37 +109,35 @@ impl Coming {
 
     fn count(&mut self, event: &Packed) -> Option<&mut u32> {
         match event.action {
-            Action::Allocated => Some(&mut self.0.entry(event.place()).or_default().0),
-            Action::Freed => Some(&mut self.0.entry(event.place()).or_default().1),
+            Action::Allocated => Some(&mut self.0.entry(event.lies()).or_default().0),
+            Action::Freed => Some(&mut self.0.entry(event.lies()).or_default().1),
             Action::Entered | Action::Left | Action::Short | Action::Reserved => None,
         }
     }
 
     /// Whether another event of this address is still to come, which an event may have to wait for: a free for an allocation.
     fn has_other(&self, event: &Packed) -> bool {
-        let (allocated, freed) = self.0.get(&event.place()).copied().unwrap_or_default();
+        let (allocated, freed) = self.0.get(&event.lies()).copied().unwrap_or_default();
         if event.action == Action::Freed { allocated > 0 } else { freed > 0 }
     }
 }
 
 /// Whether an event can follow while these addresses are in use, or has nothing to wait for: as the free of what was allocated before
 /// the trace, for which all threads would be looked at each time.
-fn fits(event: &Packed, live: &HashSet<Place>, coming: &Coming) -> bool {
+fn fits(event: &Packed, live: &HashSet<Lies>, coming: &Coming) -> bool {
     match event.action {
-        Action::Allocated => !live.contains(&event.place()) || !coming.has_other(event),
-        Action::Freed => live.contains(&event.place()) || !coming.has_other(event),
+        Action::Allocated => !live.contains(&event.lies()) || !coming.has_other(event),
+        Action::Freed => live.contains(&event.lies()) || !coming.has_other(event),
         Action::Entered | Action::Left | Action::Short | Action::Reserved => true,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::packed::Shape;
     use super::*;
 
     fn event(time: u64, action: Action, address: u64) -> Packed {
-        let (dtype, scope, bytes, stream, shape) = (0, 0, 8, 0, Shape::default());
-        Packed { time, action, served_by: None, dtype, scope, device: 0, address, bytes, stream, shape }
+        Packed { time, action, address, bytes: 8, ..Packed::BARE }
     }
 
     fn order(threads: Vec<Vec<Packed>>) -> Vec<(u32, Action, u64)> {

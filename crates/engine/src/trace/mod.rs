@@ -24,7 +24,7 @@
 //! |---|---|
 //! | `event` | what is told |
 //! | `writer` | a thread's way to its ring: names and the clock |
-//! | `packed`, `ring` | an event as words, and the events of a thread |
+//! | `packed`, `ring` | an event as eight words, and the events of a thread |
 //! | `session` | the trace that is on |
 //! | `merge`, `whole` | the order of all threads' events, and which free ends which allocation |
 //! | `csv`, `environment` | the file, and who asks for it from outside |
@@ -46,7 +46,7 @@ pub use event::{Action, ServedBy, TraceEvent};
 pub use whole::Trace;
 pub(crate) use writer::{Allocation, allocated, entered, freed, inside, left, reserved};
 
-/// Begins a trace. A thread that has more than `capacity` events keeps the newest; each takes 64 bytes at most, once it is there.
+/// Begins a trace. A thread that has more than `capacity` events keeps the newest; each takes 64 bytes, once it is there.
 ///
 /// A thread that is inside a scope is traced once it enters or leaves one. Arrays without elements have no memory and are left out.
 /// If a trace is on, it is dropped, and another one begins.

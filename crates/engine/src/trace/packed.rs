@@ -1,14 +1,11 @@
-//! An event as the few words that it takes in a ring: three, or five and its shape.
-//!
-//! Invariant: the first word of an event alone has the highest bit, so that events are found among words.
+//! An event as the eight words that it has in a ring. One of an allocation fills up to all of them, any other one the first three.
 
 use super::event::{Action, ServedBy};
 
-/// The most words of an event: one line of the processor's cache.
-pub(super) const MOST_WORDS: usize = 8;
-/// Words of one that is no allocation.
+/// The words of an event: one line of the processor's cache.
+pub(super) const WORDS: usize = 8;
+/// Words that are written of an event without a size.
 const SHORT: usize = 3;
-
 /// Words that are left for a shape.
 const SHAPE: usize = 3;
 /// Dimensions that have room there if each fits half a word.
@@ -16,17 +13,9 @@ const MOST_DIMS: usize = 2 * SHAPE;
 const NO_SERVER: u64 = 15;
 /// More scopes than this have no number.
 pub(super) const MOST_SCOPES: u32 = (1 << 24) - 1;
-/// The bit of a first word.
-const FIRST: u64 = 1 << 63;
-/// Where a first word has that bit of the address and of the bytes, which a virtual device may have so large: two that a rank leaves.
-const HIGH_ADDRESS: u32 = 15;
-const HIGH_BYTES: u32 = 14;
-const RANK: u64 = 63;
-/// What a device's number is cut to, as seven bits are left for it.
-pub(super) const DEVICES: u8 = 127;
 
 /// An event with names by number.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packed {
     /// Nanoseconds since the trace began.
     pub(super) time: u64,
@@ -39,18 +28,14 @@ pub(super) struct Packed {
     /// The last bits of the device's number, as two devices may have the same addresses.
     pub(super) device: u8,
     pub(super) address: u64,
-    /// This, the stream and the shape are told of allocations and shortages alone.
+    /// This, the stream and the shape are told of allocations, shortages and what is reserved alone.
     pub(super) bytes: u64,
     pub(super) stream: u64,
     pub(super) shape: Shape,
 }
 
-/// Where an array lies: in use by one at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Place {
-    device: u8,
-    address: u64,
-}
+/// Where an array lies, by device and address: in use by one at a time.
+pub(super) type Lies = (u8, u64);
 
 /// Up to three dimensions in a word each, or up to six in half a word each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,9 +45,6 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Of what has none.
-    pub(super) const NONE: Shape = Shape { rank: 0, words: [0; SHAPE] };
-
     #[inline(always)]
     pub(super) fn new(dims: &[usize]) -> Shape {
         match dims.len() {
@@ -72,15 +54,13 @@ impl Shape {
         }
     }
 
-    /// A dimension without the highest bit: none that has it is of an array.
     #[inline(always)]
     fn wide(dims: &[usize]) -> Shape {
-        let word = |dim: &usize| *dim as u64 & !FIRST;
-        let words = match dims {
+        let words = match *dims {
             [] => [0; SHAPE],
-            [one] => [word(one), 0, 0],
-            [one, two] => [word(one), word(two), 0],
-            [one, two, three, ..] => [word(one), word(two), word(three)],
+            [one] => [one as u64, 0, 0],
+            [one, two] => [one as u64, two as u64, 0],
+            [one, two, three, ..] => [one as u64, two as u64, three as u64],
         };
         Shape { rank: dims.len() as u8, words }
     }
@@ -108,67 +88,63 @@ impl Shape {
         let narrow = |place: usize| (self.words[place / 2] >> (32 * (place % 2))) & u64::from(u32::MAX);
         (0..rank).map(|place| if rank <= SHAPE { wide(place) } else { narrow(place) } as usize).collect()
     }
-
-    /// Words that are needed of it.
-    #[inline(always)]
-    fn used(&self) -> usize {
-        usize::from(self.rank).min(SHAPE)
-    }
-}
-
-/// The words of an event. What lies behind its length means nothing.
-pub(super) struct Words<const N: usize> {
-    pub(super) words: [u64; N],
-    pub(super) length: usize,
 }
 
 impl Packed {
-    pub(super) fn place(&self) -> Place {
-        Place { device: self.device, address: self.address }
+    /// Of nothing yet.
+    pub(super) const BARE: Packed = Packed {
+        time: 0,
+        action: Action::Entered,
+        served_by: None,
+        dtype: 0,
+        scope: 0,
+        device: 0,
+        address: 0,
+        bytes: 0,
+        stream: 0,
+        shape: Shape { rank: 0, words: [0; SHAPE] },
+    };
+
+    pub(super) fn lies(&self) -> Lies {
+        (self.device, self.address)
+    }
+
+    /// How many of its words tell something.
+    #[inline(always)]
+    pub(super) fn length(action: Action) -> usize {
+        match action {
+            Action::Freed | Action::Entered | Action::Left => SHORT,
+            Action::Allocated | Action::Short | Action::Reserved => WORDS,
+        }
     }
 
     #[inline(always)]
-    fn first(&self) -> u64 {
+    pub(super) fn words(&self) -> [u64; WORDS] {
         let served_by = self.served_by.map_or(NO_SERVER, |served_by| served_by as u64);
         let kinds = self.action as u64 | served_by << 4 | u64::from(self.shape.rank) << 8;
-        let device = u64::from(self.device & DEVICES) << 56;
-        let high = self.address >> 63 << HIGH_ADDRESS | self.bytes >> 63 << HIGH_BYTES;
-        FIRST | kinds | high | u64::from(self.dtype) << 16 | u64::from(self.scope) << 32 | device
-    }
-
-    /// Of what is no allocation, nor a shortage.
-    #[inline(always)]
-    pub(super) fn short(&self) -> Words<SHORT> {
-        Words { words: [self.first(), self.time, self.address & !FIRST], length: SHORT }
-    }
-
-    #[inline(always)]
-    pub(super) fn long(&self) -> Words<MOST_WORDS> {
+        let names = u64::from(self.dtype) << 16 | u64::from(self.scope) << 32 | u64::from(self.device) << 56;
         let [one, two, three] = self.shape.words;
-        let (address, bytes) = (self.address & !FIRST, self.bytes & !FIRST);
-        let words = [self.first(), self.time, address, bytes, self.stream, one, two, three];
-        Words { words, length: MOST_WORDS - SHAPE + self.shape.used() }
+        [kinds | names, self.time, self.address, self.bytes, self.stream, one, two, three]
     }
 
-    /// The first event among these words, and the words behind it.
-    pub(super) fn next(words: &[u64]) -> Option<(Packed, &[u64])> {
-        let words = &words[words.iter().position(|word| word & FIRST != 0)?..];
-        let behind = words[1..].iter().position(|word| word & FIRST != 0).map_or(words.len(), |place| place + 1);
-        let word = |place: usize| words[..behind].get(place).copied().unwrap_or(0);
-        let first = word(0);
+    /// The event of these words; `None` if they are of none.
+    pub(super) fn of(words: [u64; WORDS]) -> Option<Packed> {
+        let [first, time, address, bytes, stream, shape @ ..] = words;
+        let action = *Action::ALL.get((first & 15) as usize)?;
         let event = Packed {
-            time: word(1),
-            action: *Action::ALL.get((first & 15) as usize)?,
+            time,
+            action,
             served_by: ServedBy::ALL.get((first >> 4 & 15) as usize).copied(),
             dtype: (first >> 16) as u16,
             scope: (first >> 32) as u32 & MOST_SCOPES,
-            device: (first >> 56) as u8 & DEVICES,
-            address: word(2) | (first >> HIGH_ADDRESS) << 63,
-            bytes: word(3) | (first >> HIGH_BYTES) << 63,
-            stream: word(4),
-            shape: Shape { rank: ((first >> 8 & RANK) as u8).min(MOST_DIMS as u8), words: [word(5), word(6), word(7)] },
+            device: (first >> 56) as u8,
+            address,
+            bytes,
+            stream,
+            shape: Shape { rank: ((first >> 8) as u8).min(MOST_DIMS as u8), words: shape },
         };
-        Some((event, &words[behind..]))
+        let is_long = Packed::length(action) == WORDS;
+        Some(if is_long { event } else { Packed { bytes: 0, stream: 0, shape: Shape::default(), ..event } })
     }
 }
 
@@ -189,34 +165,28 @@ mod tests {
     }
 
     #[test]
-    fn events_come_back_one_after_the_other() {
-        let long = |dims: &[usize], served_by: Option<ServedBy>| Packed {
-            time: u64::MAX >> 1,
-            action: if served_by.is_some() { Action::Allocated } else { Action::Short },
-            served_by,
+    fn events_come_back() {
+        let long = Packed {
+            time: u64::MAX,
+            action: Action::Allocated,
+            served_by: Some(ServedBy::Device),
             dtype: 65535,
             scope: MOST_SCOPES,
-            device: DEVICES,
-            address: 3 << 40,
-            bytes: 1 << 50,
+            device: u8::MAX,
+            address: u64::MAX,
+            bytes: 1 << 63,
             stream: 77,
-            shape: Shape::new(dims),
+            shape: Shape::new(&[usize::MAX, 2, 3]),
         };
-        let of_scope = Packed { action: Action::Left, bytes: 0, stream: 0, ..long(&[], Some(ServedBy::Plan)) };
-        let huge = Packed { address: u64::MAX, bytes: 1 << 63, ..long(&[1; 6], Some(ServedBy::Device)) };
-        let some = [long(&[2, 3, 4, 5], Some(ServedBy::Device)), long(&[usize::MAX, 2], None), long(&[], None), huge];
-        let mut words = vec![0, 5]; // what is left of an event that was overwritten
-        for event in &some {
-            let Words { words: all, length } = event.long();
-            words.extend(&all[..length]);
-            words.extend(of_scope.short().words);
+        let short = Packed { bytes: 0, stream: 0, shape: Shape::default(), ..long };
+        for event in [long, Packed { action: Action::Short, served_by: None, ..long }, Packed::BARE] {
+            assert_eq!(Packed::of(event.words()), Some(event));
         }
-        let (mut rest, mut back) = (&words[..], Vec::new());
-        while let Some((event, behind)) = Packed::next(rest) {
-            back.push(format!("{event:?}"));
-            rest = behind;
-        }
-        let expected = some.iter().flat_map(|event| [format!("{event:?}"), format!("{of_scope:?}")]);
-        assert!(back.iter().eq(&expected.collect::<Vec<_>>()), "{back:#?}");
+        // What lies behind the words of a short one is of an older event.
+        assert_eq!(
+            Packed::of(Packed { action: Action::Freed, ..long }.words()),
+            Some(Packed { action: Action::Freed, ..short })
+        );
+        assert_eq!(Packed::of([15; WORDS]), None);
     }
 }

@@ -1,26 +1,25 @@
 //! The events of one thread: a ring of words that the thread alone writes, and that is read when the trace ends.
 //!
-//! Invariant: word `n` of all that were ever written lies at `n` modulo the ring's words. What a reader finds of an event that is being
-//! written, or that was overwritten meanwhile, it leaves out: there are as many words more than are kept as an event has at most.
+//! Invariant: event `n` of all that were ever written lies at `n` modulo the ring's room. A reader leaves out the event that is being
+//! written and those that were overwritten meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 use std::sync::{Arc, PoisonError};
 
-use super::packed::{MOST_WORDS, Packed, Words};
+use super::packed::{Packed, WORDS};
 use crate::base::sync::{Mutex, MutexGuard};
 
-/// Words for which memory is taken at once, so that a thread with few events takes little: 16 KB.
-const CHUNK: usize = 2048;
+/// Events for which memory is taken at once, so that a thread with few events takes little: 16 KB.
+const CHUNK: usize = 256;
 
-type Chunk = [AtomicU64; CHUNK];
+type Chunk = [AtomicU64; CHUNK * WORDS];
 
 pub(super) struct Ring {
     /// Those that are there, and how many there are at most. The writer locks them only where it goes on in the next one.
     chunks: Mutex<Vec<Arc<Chunk>>>,
     most: usize,
-    /// Words ever written, and events.
+    /// Events ever written.
     written: AtomicU64,
-    events: AtomicU64,
     capacity: usize,
 }
 
@@ -32,23 +31,14 @@ pub(super) struct Pen {
     number: usize,
     at: usize,
     written: u64,
-    events: u64,
-}
-
-/// What is left of a thread's events.
-pub(super) struct Kept {
-    pub(super) events: Vec<Packed>,
-    /// Those that newer ones have overwritten.
-    pub(super) lost: u64,
 }
 
 impl Ring {
     /// Keeps the newest `capacity` events.
     pub(super) fn new(capacity: usize) -> Arc<Ring> {
-        // One more, as the last chunk is not whole while it is written.
-        let most = capacity.saturating_mul(MOST_WORDS) / CHUNK + 2;
-        let (written, events) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Ring { chunks: Mutex::new(Vec::new()), most, written, events, capacity })
+        // One event more, which is being written.
+        let most = capacity / CHUNK + 1;
+        Arc::new(Ring { chunks: Mutex::new(Vec::new()), most, written: AtomicU64::new(0), capacity })
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Chunk>>> {
@@ -59,28 +49,28 @@ impl Ring {
     fn chunk(&self, number: usize) -> Arc<Chunk> {
         let mut chunks = self.lock();
         if number >= chunks.len() {
-            chunks.push(Arc::new([const { AtomicU64::new(0) }; CHUNK]));
+            chunks.push(Arc::new([const { AtomicU64::new(0) }; CHUNK * WORDS]));
         }
         chunks[number].clone()
     }
 
-    /// The events that are kept, in their order.
-    pub(super) fn read(&self) -> Kept {
+    /// The events that are kept, in their order, and the number of those that newer ones have overwritten.
+    pub(super) fn read(&self) -> (Vec<Packed>, u64) {
         let room = self.most.saturating_mul(CHUNK) as u64;
-        let (written, all) = (self.written.load(Acquire), self.events.load(Relaxed));
-        let first = written.saturating_sub(room);
+        let written = self.written.load(Acquire);
+        let first = written.saturating_sub(self.capacity as u64);
         let chunks = self.lock().clone();
-        let word = |place: usize| chunks.get(place / CHUNK).map_or(0, |chunk| chunk[place % CHUNK].load(Relaxed));
-        let words: Vec<u64> = (first..written).map(|index| word((index % room) as usize)).collect();
+        let words = |number: u64| {
+            let (place, chunk) = ((number % room) as usize % CHUNK, (number % room) as usize / CHUNK);
+            let words = chunks.get(chunk).map(|chunk| &chunk[place * WORDS..]);
+            std::array::from_fn(|word| words.map_or(0, |words| words[word].load(Relaxed)))
+        };
+        let all: Vec<[u64; WORDS]> = (first..written).map(words).collect();
         fence(Acquire);
-        let overwritten = (self.written.load(Relaxed) + MOST_WORDS as u64).saturating_sub(room).max(first);
-        let (mut rest, mut events) = (&words[((overwritten - first) as usize).min(words.len())..], Vec::new());
-        while let Some((event, behind)) = Packed::next(rest) {
-            events.push(event);
-            rest = behind;
-        }
-        events.drain(..events.len().saturating_sub(self.capacity));
-        Kept { lost: all.saturating_sub(events.len() as u64), events }
+        let overwritten = (self.written.load(Relaxed) + 1).saturating_sub(room).max(first);
+        let events: Vec<Packed> = all.into_iter().skip((overwritten - first) as usize).filter_map(Packed::of).collect();
+        let lost = written.saturating_sub(events.len() as u64);
+        (events, lost)
     }
 }
 
@@ -88,38 +78,28 @@ impl Pen {
     /// For the ring's own thread, once.
     pub(super) fn new(ring: Arc<Ring>) -> Pen {
         let chunk = ring.chunk(0);
-        Pen { ring, chunk, number: 0, at: 0, written: 0, events: 0 }
+        Pen { ring, chunk, number: 0, at: 0, written: 0 }
     }
 
     /// Writes the next event.
     #[inline(always)]
-    pub(super) fn push<const N: usize>(&mut self, event: &Words<N>) {
-        if self.at > CHUNK - MOST_WORDS {
+    pub(super) fn push(&mut self, event: &Packed) {
+        if self.at == CHUNK {
             self.turn();
         }
         // Who reads one of these words then finds `written` as it is before.
         fence(Release);
-        let place = &self.chunk[self.at..self.at + N];
-        place.iter().zip(event.words).for_each(|(place, word)| place.store(word, Relaxed));
-        self.at += event.length;
-        self.events += 1;
-        self.end(event.length);
-    }
-
-    #[inline(always)]
-    fn end(&mut self, words: usize) {
-        self.written += words as u64;
-        self.ring.events.store(self.events, Relaxed);
+        let place = &self.chunk[self.at * WORDS..][..Packed::length(event.action)];
+        place.iter().zip(event.words()).for_each(|(place, word)| place.store(word, Relaxed));
+        self.at += 1;
+        self.written += 1;
         self.ring.written.store(self.written, Release);
     }
 
-    /// Goes on in the next chunk. What is left of this one means nothing.
+    /// Goes on in the next chunk.
     #[cold]
     #[inline(never)]
     fn turn(&mut self) {
-        fence(Release);
-        self.chunk[self.at..].iter().for_each(|word| word.store(0, Relaxed));
-        self.end(CHUNK - self.at);
         self.number = (self.number + 1) % self.ring.most;
         self.chunk = self.ring.chunk(self.number);
         self.at = 0;
@@ -151,7 +131,7 @@ mod tests {
             stream: number,
             shape,
         };
-        if is_short { pen.push(&event.short()) } else { pen.push(&event.long()) }
+        pen.push(&event);
     }
 
     fn is_whole(event: &Packed) -> bool {
@@ -167,7 +147,7 @@ mod tests {
             let ring = Ring::new(capacity);
             let mut pen = Pen::new(ring.clone());
             (0..written).for_each(|number| write(&mut pen, number));
-            let Kept { events, lost } = ring.read();
+            let (events, lost) = ring.read();
             let kept = written.min(capacity as u64);
             assert_eq!(lost, written - kept);
             assert!(events.iter().map(|event| event.time).eq(written - kept..written), "{capacity} of {written}");
@@ -181,9 +161,9 @@ mod tests {
             let ring = Ring::new(capacity);
             let mut pen = Pen::new(ring.clone());
             (0..5000).for_each(|number| write(&mut pen, number));
-            let Kept { events, lost } = ring.read();
+            let (events, lost) = ring.read();
             assert_eq!((events.len(), lost), (5000, 0), "{capacity}");
-            assert!(ring.lock().len() <= 5000 * MOST_WORDS / CHUNK + 2);
+            assert!(ring.lock().len() <= 5000 / CHUNK + 1);
         }
     }
 
@@ -199,7 +179,7 @@ mod tests {
                 }
             });
             for _ in 0..2000 {
-                let events = ring.read().events;
+                let (events, _) = ring.read();
                 assert!(events.iter().all(is_whole), "an event of two halves");
                 assert!(events.windows(2).all(|two| two[0].time + 1 == two[1].time));
             }

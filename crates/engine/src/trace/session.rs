@@ -37,13 +37,6 @@ pub(super) struct Names<T> {
     numbers: HashMap<T, usize>,
 }
 
-/// What a thread needs to write.
-pub(super) struct Joined {
-    pub(super) number: u64,
-    pub(super) began: Instant,
-    pub(super) pen: Pen,
-}
-
 /// The number of the session that is on; 0 if none is.
 #[inline(always)]
 pub(super) fn number() -> u64 {
@@ -72,14 +65,14 @@ pub(super) fn end() -> Option<(Session, u64)> {
     Some((session.take()?, UNWRITTEN.swap(0, Relaxed)))
 }
 
-/// A ring for the calling thread, if a session is on.
+/// If a session is on, its number, when it began, and a ring for the calling thread.
 #[cold]
-pub(super) fn join() -> Option<Joined> {
+pub(super) fn join() -> Option<(u64, Instant, Pen)> {
     let mut session = lock();
     let session = session.as_mut()?;
     let ring = Ring::new(session.capacity);
     session.rings.push(ring.clone());
-    Some(Joined { number: session.number, began: session.began, pen: Pen::new(ring) })
+    Some((session.number, session.began, Pen::new(ring)))
 }
 
 /// Counts an event that no ring takes.
@@ -127,21 +120,18 @@ impl<T: Clone + Eq + Hash> Names<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
     use std::hash::Hasher;
 
     use super::*;
 
-    thread_local! {
-        static COMPARISONS: Cell<usize> = const { Cell::new(0) };
-    }
+    static COMPARISONS: AtomicU64 = AtomicU64::new(0);
 
     #[derive(Clone, Debug)]
     struct Counted(u32);
 
     impl PartialEq for Counted {
         fn eq(&self, other: &Counted) -> bool {
-            COMPARISONS.set(COMPARISONS.get() + 1);
+            COMPARISONS.fetch_add(1, Relaxed);
             self.0 == other.0
         }
     }
@@ -159,11 +149,12 @@ mod tests {
         const NAMES: usize = 20_000;
         let mut names = Names::new();
         for round in 0..2 {
-            COMPARISONS.set(0);
+            COMPARISONS.store(0, Relaxed);
             for name in 0..NAMES {
                 assert_eq!(names.number_of(&Counted(name as u32)), name + 1);
             }
-            assert!(COMPARISONS.get() <= 2 * NAMES, "round {round}: {}", COMPARISONS.get());
+            let comparisons = COMPARISONS.load(Relaxed);
+            assert!(comparisons <= 2 * NAMES as u64, "round {round}: {comparisons}");
         }
         assert_eq!(names.of(NAMES).map(|name| name.0), Some(NAMES as u32 - 1));
         assert!(names.of(0).is_none() && names.of(NAMES + 1).is_none());

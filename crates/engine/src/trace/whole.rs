@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::event::{Action, TraceEvent};
 use super::merge::{Told, merge};
-use super::packed::{Packed, Place};
-use super::ring::Kept;
+use super::packed::{Lies, Packed};
 use super::session::{Session, Title};
 use crate::base::amounts::total;
 
@@ -39,9 +38,8 @@ pub struct Trace {
 
 impl Trace {
     pub(super) fn of(session: &Session, unwritten: u64) -> Trace {
-        let kept: Vec<Kept> = session.rings.iter().map(|ring| ring.read()).collect();
-        let lost = total(kept.iter().map(|kept| kept.lost).chain([unwritten]));
-        let told = merge(kept.into_iter().map(|kept| kept.events).collect());
+        let (kept, lost): (Vec<_>, Vec<u64>) = session.rings.iter().map(|ring| ring.read()).unzip();
+        let (told, lost) = (merge(kept), total(lost.into_iter().chain([unwritten])));
         let mut pairing =
             Pairing { session, live: HashMap::new(), allocations: 0, events: Vec::with_capacity(told.len()) };
         told.into_iter().for_each(|told| pairing.take(told));
@@ -53,7 +51,7 @@ impl Trace {
 struct Pairing<'s> {
     session: &'s Session,
     /// By where it lies, the place among the events of what is in use.
-    live: HashMap<Place, usize>,
+    live: HashMap<Lies, usize>,
     allocations: u64,
     events: Vec<TraceEvent>,
 }
@@ -70,7 +68,7 @@ impl Pairing<'_> {
 
     /// A free, which tells no more than where: the allocation tells the rest.
     fn end(&mut self, thread: u32, freed: Packed) {
-        let Some(place) = self.live.remove(&freed.place()) else { return };
+        let Some(place) = self.live.remove(&freed.lies()) else { return };
         let TraceEvent { id, bytes, stream, .. } = self.events[place];
         self.events.push(unpacked(self.session, thread, &Packed { bytes, stream, ..freed }, id));
     }
@@ -78,7 +76,7 @@ impl Pairing<'_> {
     /// An allocation, before which the one is freed whose free was lost.
     fn begin(&mut self, thread: u32, event: &Packed) -> u64 {
         self.end(thread, Packed { action: Action::Freed, dtype: 0, served_by: None, ..*event });
-        self.live.insert(event.place(), self.events.len());
+        self.live.insert(event.lies(), self.events.len());
         self.allocations += 1;
         self.allocations
     }

@@ -7,26 +7,12 @@ use std::time::Instant;
 use hashbrown::HashMap;
 
 use super::event::{Action, ServedBy};
-use super::packed::{Packed, Shape, Words};
+use super::packed::{Packed, Shape};
 use super::ring::Pen;
-use super::session::{self, Joined, Title};
+use super::session::{self, Title};
 
 /// Events between two looks at the clock, each of which takes longer than all else that an event takes.
 const LOOK_IN: u8 = 64;
-
-/// An event of no array.
-const BARE: Packed = Packed {
-    time: 0,
-    action: Action::Entered,
-    served_by: None,
-    dtype: 0,
-    scope: 0,
-    device: 0,
-    address: 0,
-    bytes: 0,
-    stream: 0,
-    shape: Shape::NONE,
-};
 
 /// An allocation that was served, or not.
 pub(crate) struct Allocation<'a> {
@@ -97,7 +83,7 @@ pub(crate) fn allocated(allocation: &Allocation<'_>) {
         let (time, dtype, scope) = (writer.time(), writer.dtype(dtype), writer.scope);
         let (bytes, device, shape) = (bytes as u64, device as u8, Shape::new(dims));
         let event = Packed { time, action, served_by, dtype, scope, device, address, bytes, stream, shape };
-        writer.pen.push(&event.long());
+        writer.pen.push(&event);
     });
 }
 
@@ -106,15 +92,8 @@ pub(crate) fn allocated(allocation: &Allocation<'_>) {
 pub(crate) fn freed(address: u64, device: u64) {
     write(|writer| {
         let (time, scope) = (writer.time(), writer.scope);
-        writer.pen.push(&short(time, Action::Freed, scope, device as u8, address));
+        writer.pen.push(&Packed { time, action: Action::Freed, scope, device: device as u8, address, ..Packed::BARE });
     });
-}
-
-/// An event of few words.
-#[inline(always)]
-fn short(time: u64, action: Action, scope: u32, device: u8, address: u64) -> Words<3> {
-    let (served_by, dtype, bytes, stream, shape) = (None, 0, 0, 0, Shape::default());
-    Packed { time, action, served_by, dtype, scope, device, address, bytes, stream, shape }.short()
 }
 
 /// A scope was entered.
@@ -130,7 +109,7 @@ pub(crate) fn left(title: &Title) {
 fn turned(action: Action, title: &Title) {
     write(|writer| {
         let (time, scope) = (writer.look(), writer.number_of(title));
-        writer.pen.push(&Packed { time, action, scope, ..BARE }.short());
+        writer.pen.push(&Packed { time, action, scope, ..Packed::BARE });
     });
 }
 
@@ -139,8 +118,8 @@ fn turned(action: Action, title: &Title) {
 pub(crate) fn reserved(bytes: u64, device: u64) {
     write(|writer| {
         let (time, scope) = (writer.look(), writer.scope);
-        let event = Packed { time, action: Action::Reserved, scope, bytes, device: device as u8, ..BARE };
-        writer.pen.push(&event.long());
+        let event = Packed { time, action: Action::Reserved, scope, bytes, device: device as u8, ..Packed::BARE };
+        writer.pen.push(&event);
     });
 }
 
@@ -152,9 +131,9 @@ pub(crate) fn inside(title: Option<&Title>) {
 
 impl Writer {
     fn join() -> Option<Writer> {
-        let Joined { number, began, pen } = session::join()?;
+        let (session, began, pen) = session::join()?;
         let (scopes, dtypes) = (HashMap::new(), Vec::new());
-        Some(Writer { session: number, began, pen, time: 0, look_in: 0, scope: 0, scopes, dtypes })
+        Some(Writer { session, began, pen, time: 0, look_in: 0, scope: 0, scopes, dtypes })
     }
 
     #[inline(always)]

@@ -32,15 +32,16 @@ pub(crate) struct RingGrowth {
 const STEP: u64 = 20;
 /// A ring has room for so many times its first block, at least [`LEAST_ROOM`]. Addresses cost nothing.
 const ROOM: u64 = 256;
+/// 1 GiB: rings of small arrays grow as well.
 const LEAST_ROOM: u64 = 1 << 30;
 /// A ring grows once so many entries have gone by the plan: until then idle blocks of the lists do, and what is kept in the first
 /// entries alone costs no ring.
 pub(super) const PATIENCE: u32 = 4;
 /// A ring of which half is idle is given up, but not for a page.
 const LITTLE: u64 = 2 << 20;
-/// The first block of a ring of which it is not known how large it gets, and how many times as large as the ring each further one is:
-/// four of them fill a page of 2 MiB by half, as long as it lies in one.
+/// The first block of a ring of which it is not known how large it gets.
 const SMALLEST: u64 = 16 << 10;
+/// Each further block is so many times as large as the ring: four of them fill a page of 2 MiB by half, as long as the ring lies in one.
 const FOLD: u64 = 3;
 /// What is free at the end of the ring goes back if it is more than this share of what the turns need.
 const FREE_SHARE: u64 = 64;
