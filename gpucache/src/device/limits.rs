@@ -89,7 +89,7 @@ pub fn limit_process(bytes: u64) {
 /// that allocate by themselves, or other processes. What is beyond is given back whenever a thread leaves a scope of
 /// this device: pages that nothing lies in first, then what lists and plans keep, which makes the next entries ask the device
 /// again. Pages that work still uses stay until a scope is left after it. A library that cannot have memory calls
-/// [`trim`](crate::trim) once, and tries again.
+/// [`trim`] once, and tries again.
 ///
 /// ```
 /// use gpucache::{cache_scope, device::Virtual, prelude::*};

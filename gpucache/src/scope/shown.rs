@@ -12,20 +12,29 @@ use gpucache_engine::device::NvtxRange;
 /// What the calling thread is in until this is dropped. A subscriber is told before the scope is entered, and once it is left.
 #[derive(Debug)]
 pub(super) struct Shown {
+    /// First, so that it ends within the span.
     #[cfg(feature = "cuda")]
-    range: Option<NvtxRange>,
-    /// Entered without `tracing`'s own guard, which stays on its thread as the scope's guard does by itself: a mistake with that would be
-    /// told twice. Who catches a panic of the scope's block sees nothing of the span that could be half done.
-    span: AssertUnwindSafe<Span>,
+    _range: Option<NvtxRange>,
+    /// Who catches a panic of the scope's block sees nothing of the span that could be half done.
+    _span: AssertUnwindSafe<InSpan>,
 }
 
-impl Drop for Shown {
+/// InSpan of a span until this is dropped. Not `tracing`'s own type, which stays on its thread as the guard does by itself: a mistake with
+/// the guard would be told twice.
+#[derive(Debug)]
+struct InSpan(Span);
+
+impl InSpan {
+    fn of(span: Span) -> InSpan {
+        span.with_subscriber(|(id, subscriber)| subscriber.enter(id));
+        InSpan(span)
+    }
+}
+
+impl Drop for InSpan {
     fn drop(&mut self) {
-        // It ends within the span.
-        #[cfg(feature = "cuda")]
-        drop(self.range.take());
         assert_nothing_held();
-        self.span.with_subscriber(|(id, subscriber)| subscriber.exit(id));
+        self.0.with_subscriber(|(id, subscriber)| subscriber.exit(id));
     }
 }
 
@@ -45,13 +54,10 @@ impl Shown {
     fn begin_heard(name: &str) -> Shown {
         assert_nothing_held();
         let span = tracing::debug_span!(target: TARGET, "gpucache.scope", scope = name);
-        #[cfg(feature = "cuda")]
-        let range = NvtxRange::start(name);
-        span.with_subscriber(|(id, subscriber)| subscriber.enter(id));
         Shown {
             #[cfg(feature = "cuda")]
-            range,
-            span: AssertUnwindSafe(span),
+            _range: NvtxRange::start(name),
+            _span: AssertUnwindSafe(InSpan::of(span)),
         }
     }
 }

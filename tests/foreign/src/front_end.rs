@@ -18,10 +18,19 @@ pub(crate) fn add_to(report: Report) -> Outcome {
     gpucache::foreign::status()?;
     let stats = gpucache::foreign::stats("step").ok_or("nobody was inside of the scope")?;
     ensure(stats.served > 0, || "nothing was served inside of the scope".into())?;
-    Ok(report.number("served", stats.served).number("passed_on", stats.passed_on))
+    let report = report.number("served", stats.served).number("passed_on", stats.passed_on);
+    Ok(report.number("freed_elsewhere", stats.freed_elsewhere))
 }
 
 #[cfg(not(feature = "foreign"))]
 pub(crate) fn add_to(report: Report) -> Outcome {
     Ok(report)
+}
+
+/// How many blocks of the scope were freed on another stream than their own.
+pub(crate) fn freed_elsewhere() -> u64 {
+    #[cfg(feature = "foreign")]
+    return gpucache::foreign::stats("step").map_or(0, |stats| stats.freed_elsewhere);
+    #[cfg(not(feature = "foreign"))]
+    0
 }

@@ -34,20 +34,23 @@ fn fill(stream: &CudaStream, address: u64, seed: u32) -> Outcome<()> {
 /// nobody else's while its work goes on.
 pub(crate) fn first_use() -> Outcome {
     const THREADS: usize = 4;
-    const ROUNDS: u32 = 150;
+    const ROUNDS: u32 = 4000;
+    const MOST: u32 = 3;
     let context = CudaContext::new(0)?;
     let (known, other) = (context.new_stream()?, context.new_stream()?);
     // SAFETY: nobody else has this memory, which is never freed.
     let copy = unsafe { result::malloc_sync(BYTES)? };
-    let turn = Arc::new(Mutex::new(()));
+    let (turn, freed) = (Arc::new(Mutex::new(())), Arc::new(AtomicU64::new(0)));
+    let mut raced = 0;
     for round in 0..ROUNDS {
         let stream = context.new_stream()?;
         let (barrier, places) = (Arc::new(Barrier::new(THREADS)), Arc::new([const { AtomicU64::new(0) }; THREADS]));
+        let before = freed.load(SeqCst);
         let threads: Vec<_> = (0..THREADS)
             .map(|number| {
                 let (stream, known, other) = (stream.clone(), known.clone(), other.clone());
                 let (context, barrier, places) = (context.clone(), barrier.clone(), places.clone());
-                let turn = turn.clone();
+                let (turn, freed) = (turn.clone(), freed.clone());
                 std::thread::spawn(move || -> Outcome<()> {
                     context.bind_to_thread()?;
                     // SAFETY: what is allocated is freed once, and used before that in the order of its stream.
@@ -61,11 +64,15 @@ pub(crate) fn first_use() -> Outcome {
                     })?;
                     barrier.wait();
                     let _turn = turn.lock().map_err(|_| "a thread panicked")?;
+                    freed.store(front_end::freed_elsewhere(), SeqCst);
+                    if freed.load(SeqCst) == before {
+                        return Ok(());
+                    }
                     // SAFETY: as above.
                     front_end::scoped(|| unsafe {
                         let address = result::malloc_async(stream.cu_stream(), BYTES)?;
                         fill(&stream, address, round)?;
-                        driver::delay(&stream, 5)?;
+                        driver::delay(&stream, 50)?;
                         result::memcpy_dtod_async(copy, address, BYTES, stream.cu_stream())?;
                         Ok::<_, Failure>(result::free_async(address, stream.cu_stream())?)
                     })?;
@@ -86,7 +93,12 @@ pub(crate) fn first_use() -> Outcome {
         for thread in threads {
             thread.join().map_err(|_| "a thread panicked")??;
         }
+        raced += u32::from(freed.load(SeqCst) > before);
+        if raced == MOST {
+            break;
+        }
     }
+    ensure(raced == 0, || format!("{raced} times a stream was two"))?;
     front_end::add_to(Report::default().number("rounds", u64::from(ROUNDS)))
 }
 

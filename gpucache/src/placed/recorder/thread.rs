@@ -58,7 +58,7 @@ pub(crate) fn end_thread() {
 }
 
 /// A use of an array is about to be made. Whether that is all that there is to say: outside of all scopes, where nothing is known of
-/// what comes next, and where it is the next use by a known order. It is to be told ([`note`]) otherwise.
+/// what comes next, and where it is the next use by a known order. It is to be told (`learned::note`) otherwise.
 #[inline(always)]
 pub(in crate::placed) fn is_known(tag: &Tag, access: Access) -> bool {
     let Some(entry) = Entry::outermost() else { return true };
