@@ -187,14 +187,16 @@ impl<T: Element, D: Device> Slot<T, D> {
         recorder::note_copy(&self.yard, span, self.tag.bytes);
     }
 
-    /// Tells a subscriber of `tracing` of a move, once nothing is locked.
+    /// Tells a subscriber of `tracing` of a move, once nothing is locked and no other thread waits for this one.
     #[inline]
     fn tell(&self, _way: &'static str) {
         #[cfg(feature = "tracing")]
-        subscriber::tell(|| {
+        {
             let (device, bytes) = (self.stream().memory_id(), self.tag.bytes);
-            tracing::debug!(target: TARGET, device, bytes, way = _way, "array moved");
-        });
+            subscriber::tell_after_errands(move || {
+                tracing::debug!(target: TARGET, device, bytes, way = _way, "array moved");
+            });
+        }
     }
 
     /// Makes a move that work of the array's stream may have to wait for.

@@ -37,13 +37,20 @@ pub struct Turn<'a> {
     is_counted: bool,
 }
 
+/// The errands of a thread.
+struct Mine {
+    errands: Vec<Arc<Errand>>,
+    /// Code of the program that runs once the thread is at none of them.
+    after: Vec<Box<dyn FnOnce()>>,
+}
+
 thread_local! {
-    static MINE: RefCell<Vec<Arc<Errand>>> = const { RefCell::new(Vec::new()) };
+    static MINE: RefCell<Mine> = const { RefCell::new(Mine { errands: Vec::new(), after: Vec::new() }) };
 }
 
 /// Calls `act` with the errands of the thread; not at its end, when it has none.
 fn with_mine<R>(act: impl FnOnce(&mut Vec<Arc<Errand>>) -> R) -> Option<R> {
-    MINE.try_with(|mine| act(&mut mine.borrow_mut())).ok()
+    MINE.try_with(|mine| act(&mut mine.borrow_mut().errands)).ok()
 }
 
 impl Errand {
@@ -120,6 +127,35 @@ impl Drop for Turn<'_> {
             threads.all -= 1;
             threads.running -= 1;
         });
+        run_after();
+    }
+}
+
+/// Runs code of the program once the thread is at no errand: at once, if it is at none. To run it within an errand would pause that, and
+/// another thread would do the same work beside it.
+#[cfg(any(feature = "tracing", test))]
+pub fn after_errands(act: impl FnOnce() + 'static) {
+    let mut act = Some(act);
+    let _ = MINE.try_with(|mine| {
+        let mut mine = mine.borrow_mut();
+        if !mine.errands.is_empty()
+            && let Some(act) = act.take()
+        {
+            mine.after.push(Box::new(act));
+        }
+    });
+    act.into_iter().for_each(run_user_code);
+}
+
+/// Runs what waited for the end of the thread's errands.
+fn run_after() {
+    let after = MINE.try_with(|mine| {
+        let mut mine = mine.borrow_mut();
+        if mine.errands.is_empty() { std::mem::take(&mut mine.after) } else { Vec::new() }
+    });
+    // A panic of that code while another one unwinds would abort.
+    if !std::thread::panicking() {
+        after.into_iter().flatten().for_each(run_user_code);
     }
 }
 
@@ -207,6 +243,25 @@ mod tests {
             assert!(errand.wait_for_others(Duration::from_secs(60)));
             assert!(!errand.wait_for_others(Duration::ZERO), "there is no other one");
         });
+    }
+
+    #[test]
+    fn what_waits_for_the_end_of_errands_runs_then() {
+        let (errand, runs) = (Arc::<Errand>::default(), std::rc::Rc::new(std::cell::Cell::new(0)));
+        let run = || {
+            let runs = runs.clone();
+            after_errands(move || runs.set(runs.get() + 1));
+        };
+        run();
+        assert_eq!(runs.get(), 1);
+        let turn = errand.begin().unwrap();
+        let inner = Arc::<Errand>::default();
+        let inner_turn = inner.begin().unwrap();
+        run();
+        drop(inner_turn);
+        assert_eq!((runs.get(), errand.threads().running), (1, 1), "it waits for the outer one, which is not paused");
+        drop(turn);
+        assert_eq!(runs.get(), 2);
     }
 
     #[test]

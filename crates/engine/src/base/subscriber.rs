@@ -5,7 +5,8 @@
 
 use tracing::level_filters::LevelFilter;
 
-use super::errand::run_user_code;
+use super::errand::{after_errands, run_user_code};
+use super::held::assert_nothing_held;
 
 /// The target of every span and event.
 pub const TARGET: &str = "gpucache";
@@ -16,7 +17,22 @@ pub fn is_heard() -> bool {
     LevelFilter::current() >= LevelFilter::DEBUG
 }
 
+/// Whether there is any subscriber. Without one no errand of the thread is paused to tell it.
+fn is_there() -> bool {
+    assert_nothing_held();
+    LevelFilter::current() > LevelFilter::OFF
+}
+
 /// Tells a subscriber, if there is one, by `event`.
 pub fn tell(event: impl FnOnce()) {
-    run_user_code(event);
+    if is_there() {
+        run_user_code(event);
+    }
+}
+
+/// The same, once the thread is at no errand that others wait for.
+pub fn tell_after_errands(event: impl FnOnce() + 'static) {
+    if is_there() {
+        after_errands(event);
+    }
 }
