@@ -23,7 +23,7 @@ const FACING_C: [&str; 5] = [
     "device/cuda/nvtx.rs",
 ];
 /// `unsafe` blocks in these, at most.
-const BLOCKS_FACING_C: usize = 40;
+const BLOCKS_FACING_C: usize = 39;
 
 #[derive(Default)]
 struct Found {
