@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use fastrand::Rng;
 use gpucache::device::{Host, Virtual};
 use gpucache::{Cause, Recycle, Scope, cache_scope, diagnose, prelude::*};
+use gpucache_tests::turn;
 
 #[path = "doctor/leaks.rs"]
 mod leaks;
@@ -228,6 +229,7 @@ mod sick {
 
     #[test]
     fn several_streams_in_one_scope() -> Result {
+        let _turn = turn();
         let (one, other) = (Host::new_stream()?, Host::new_stream()?);
         for _ in 0..40 {
             cache_scope!(sick_streams, {
@@ -243,6 +245,7 @@ mod sick {
     /// Each entry on another stream than the one before.
     #[test]
     fn streams_in_turn_in_one_scope() -> Result {
+        let _turn = turn();
         let streams = [Host::new_stream()?, Host::new_stream()?];
         for entry in 0..60 {
             cache_scope!(sick_turns, { train_step(&streams[entry % 2], 4, 32)? });
@@ -253,6 +256,7 @@ mod sick {
 
     #[test]
     fn arrays_used_on_another_stream() -> Result {
+        let _turn = turn();
         let (one, other) = (Host::new_stream()?, Host::new_stream()?);
         let mut sum = uncached(&other)?;
         for _ in 0..40 {
@@ -604,6 +608,7 @@ mod healthy {
     /// One scope for each stream, and arrays that go from one to the other.
     #[test]
     fn several_streams() -> Result {
+        let _turn = turn();
         let (loader, trainer) = (Host::new_stream()?, Host::new_stream()?);
         for _ in 0..60 {
             let batch = cache_scope!(healthy_loader, {

@@ -41,10 +41,17 @@ impl<T: Element, D: Device> Slot<T, D> {
             add(&mut stats.bytes_demanded, self.tag.bytes);
         });
         match self.copy_in(turn, &dims) {
-            // It may be the other thread that has the memory.
-            Err(error) if error.is_out_of_memory() && self.coming.wait_for_others(HANDLER) => Ok(()),
+            // It may be the other thread that has the memory, with the array in it by now.
+            Err(error) if error.is_out_of_memory() && (self.coming.wait_for_others(HANDLER) || self.has_come()) => {
+                Ok(())
+            }
             came => came.map(|_| ()),
         }
+    }
+
+    /// Whether the array is on the device, or somebody has it locked, so that it is to be looked for again.
+    fn has_come(&self) -> bool {
+        self.try_read().is_none_or(|state| state.here.is_some())
     }
 
     /// Has the array come for nobody in particular, if it is away and no other thread has it come. Returns whether it came.
