@@ -16,7 +16,7 @@ pub(super) struct Course {
 /// than the recording.
 const CURIOUS: u64 = 1024;
 /// A plan serves an entry well if at most one of so many allocations went beside it. With more the range's own best fit holds less.
-const BESIDE: u64 = 8;
+pub(super) const BESIDE: u64 = 8;
 
 impl Course {
     /// Whether anything happened that a plan has to do with.
