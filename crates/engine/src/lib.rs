@@ -14,7 +14,7 @@
 //! | have streams follow each other's uses | [`cache::Block`], [`record::Fence`], [`record::View`] |
 //! | move bytes between a device and its host | [`device::Lane`], [`cache::Crossing`], [`device::Span`] |
 //! | limit and reclaim memory | [`pressure`], [`range::DeviceRange`] |
-//! | read statistics, and facts for a diagnosis | [`ScopeStats`], [`PlanStats`], [`cache::ScopeFacts`], [`home::Facts`] |
+//! | read statistics, and facts for a diagnosis | [`home::Counts`], [`cache::ScopeFacts`], [`home::Facts`] |
 //! | trace a run | [`trace`] |
 //! | add a kind of device | [`device::Backend`], [`device::Device`], [`device::VirtualMemory`] |
 //! | borrow streams and answer calls of other libraries | `device::Handle`, `device::GpuStream` (CUDA) |
@@ -79,7 +79,6 @@ pub mod trace;
 pub use base::error::{Error, Result};
 pub use base::shortage::{Bound, Holding, Shortage};
 pub use cache::Recycle;
-pub use home::{Amount, Deviations, InUse, PlanStats, ScopeStats, Served, Unplanned};
 pub use pressure::{Climbs, Need, PressureHandler, Rung, RungUse, on_pressure};
 
 /// Compiles the program in the README.

@@ -17,7 +17,7 @@ use hashbrown::HashMap;
 use super::owner::Cache;
 use crate::base::sync::{LazyLock, Mutex, MutexGuard};
 use crate::device::Memory;
-use crate::home::{PlanStats, ScopeStats};
+use crate::home::Counts;
 use crate::pressure::{Climbs, demand};
 
 /// The caches of one name.
@@ -34,7 +34,7 @@ struct NamedThreads {
     /// Caches whose threads have ended, the one that ended last on top.
     orphans: Vec<&'static Cache>,
     /// What caches did that went to other names.
-    past: (ScopeStats, PlanStats),
+    past: Counts,
     past_climbs: Climbs,
     /// How many names there had been when the last thread ended.
     orphaned: u64,
@@ -138,8 +138,7 @@ impl NamedCaches {
     pub fn forget(self: &Arc<NamedCaches>, cache: &'static Cache) -> bool {
         let Some(past) = cache.retire() else { return false };
         let mut threads = lock(&self.threads);
-        threads.past.0 += past.0;
-        threads.past.1 += past.1;
+        threads.past += past;
         threads.past_climbs.add(&cache.take_climbs());
         threads.caches.retain(|other| !std::ptr::eq(*other, cache));
         drop(threads);
@@ -183,18 +182,9 @@ impl NamedCaches {
         threads.orphans.len() == threads.caches.len() && threads.orphaned <= made
     }
 
-    /// What plans did, of all threads.
-    pub fn plan_stats(&self) -> PlanStats {
-        let past = lock(&self.threads).past.1;
-        self.caches().into_iter().map(Cache::plan_stats).fold(past, |mut sum, one| {
-            sum += one;
-            sum
-        })
-    }
-
     /// Has the peaks of every thread be what is in use now.
     pub fn reset_peaks(&self) {
-        lock(&self.threads).past.0.forget_peaks();
+        lock(&self.threads).past.forget_peaks();
         self.caches().into_iter().for_each(Cache::reset_peaks);
     }
 
@@ -207,13 +197,9 @@ impl NamedCaches {
         })
     }
 
-    /// What is counted, of all threads.
-    pub fn stats(&self) -> ScopeStats {
-        let past = lock(&self.threads).past.0;
-        self.caches().into_iter().map(Cache::stats).fold(past, |mut sum, one| {
-            sum += one;
-            sum
-        })
+    /// What is counted of caches that this name had, and that went to other names.
+    pub fn past(&self) -> Counts {
+        lock(&self.threads).past
     }
 }
 

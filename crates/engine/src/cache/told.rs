@@ -11,7 +11,7 @@ use super::supply::{self, Supplied};
 use super::token::claim_token;
 use crate::base::error::Result;
 use crate::device::Stream;
-use crate::home::{Counter, Fact, Facts, PlanStats, Sample, ScopeStats};
+use crate::home::{Counter, Counts, Fact, Facts, Sample};
 use crate::pressure::Climbs;
 use crate::range::Obtained;
 use crate::record::{Record, Request};
@@ -20,9 +20,7 @@ use crate::record::{Record, Request};
 #[derive(Clone, Debug, Default)]
 pub struct ScopeFacts {
     /// What is counted.
-    pub stats: ScopeStats,
-    /// What plans did.
-    pub plans: PlanStats,
+    pub counts: Counts,
     /// What is noted for a diagnosis.
     pub facts: Facts,
     /// What the facts are counted by: entries that are in no other one of the scope, of a scope that plans.
@@ -31,8 +29,6 @@ pub struct ScopeFacts {
     pub repeats: u64,
     /// Whether the scope keeps all that it ever had in use at once.
     pub keeps_all: bool,
-    /// Arrays of its ring that are alive.
-    pub carried_now: u64,
     /// The most that the scope may hold on the thread; `None` for any number, or where that is not known.
     pub limit: Option<u64>,
     /// Where the scope is named in the program.
@@ -40,13 +36,8 @@ pub struct ScopeFacts {
 }
 
 impl Cache {
-    pub(crate) fn plan_stats(&'static self) -> PlanStats {
-        self.publish();
-        self.shared.plan_stats()
-    }
-
     /// How its allocations were served when memory was short.
-    pub(crate) fn climbs(&self) -> Climbs {
+    pub fn climbs(&self) -> Climbs {
         *self.shared.climbs()
     }
 
@@ -63,9 +54,9 @@ impl Cache {
     }
 
     /// What is counted of this cache.
-    pub fn stats(&'static self) -> ScopeStats {
+    pub fn counts(&'static self) -> Counts {
         self.publish();
-        self.shared.stats()
+        self.shared.counts()
     }
 
     /// Counts an allocation of another crate, which it served, or which went on to the driver.
@@ -73,15 +64,6 @@ impl Cache {
     #[inline]
     pub(super) fn note_foreign(&self, is_served: bool) {
         self.shared.counters.add(if is_served { Counter::ForeignServed } else { Counter::ForeignPassedOn }, 1);
-    }
-
-    /// How many allocations of other crates it served, how many went on to the driver, and how many of its blocks were freed on another
-    /// stream than their own.
-    #[cfg(feature = "foreign")]
-    pub fn foreign(&self) -> (u64, u64, u64) {
-        let [served, passed_on] =
-            [Counter::ForeignServed, Counter::ForeignPassedOn].map(|count| self.shared.counters.get(count));
-        (served, passed_on, self.shared.freed_elsewhere())
     }
 
     /// Has peaks be what is in use now: at once, or where another thread is inside, when that one leaves.
@@ -109,13 +91,12 @@ impl Cache {
 
     /// What is known of it. While another thread is inside the scope, as of its last entry.
     pub fn known(&'static self) -> ScopeFacts {
-        let (stats, plans) = (self.stats(), self.plan_stats());
+        let counts = self.counts();
         let own = self.briefly(|owner| owner.with(|local, _| local.known()));
-        let (clock, limit, repeats) = own.unwrap_or((stats.entries, None, 1));
+        let (clock, limit, repeats) = own.unwrap_or((counts.get(Counter::Entries), None, 1));
         let (facts, keeps_all) = (self.shared.facts().clone(), self.shared.keeps_all());
-        let carried_now = self.shared.counters.get(Counter::RingBlocks);
         let site = self.title().map(|(_, site)| site);
-        ScopeFacts { stats, plans, facts, clock, repeats, keeps_all, carried_now, limit, site }
+        ScopeFacts { counts, facts, clock, repeats, keeps_all, limit, site }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::local::Local;
 use super::owner::{Cache, Owner};
-use crate::home::{Counter, Fact, PlanStats, ScopeStats};
+use crate::home::{Counter, Counts, Fact};
 use crate::pressure::Climbs;
 use crate::pressure::demand;
 use crate::pressure::lease::Lease;
@@ -26,7 +26,7 @@ impl Cache {
 
     /// Gives the cache up for another name, if no array of it is alive and nobody wants what it holds kept: what it did so
     /// far. `None`, and all is as before, otherwise.
-    pub(super) fn retire(&'static self) -> Option<(ScopeStats, PlanStats)> {
+    pub(super) fn retire(&'static self) -> Option<Counts> {
         if self.is_entered() {
             return None;
         }
@@ -119,7 +119,7 @@ impl Holder for Cache {
 
     /// Not while another thread is inside the scope. A plan's block goes too, if that is better than that the range grows.
     fn release_idle(&'static self, which: Idle, need: u64) -> u64 {
-        let has_none = !matches!(which, Idle::All) && self.stats().idle_bytes == 0;
+        let has_none = !matches!(which, Idle::All) && self.counts().idle_bytes() == 0;
         if has_none {
             return 0;
         }
@@ -176,8 +176,8 @@ impl Holder for Cache {
     }
 
     fn held_bytes(&'static self) -> (u64, u64) {
-        let ScopeStats { busy_bytes, idle_bytes, .. } = self.stats();
-        (busy_bytes, idle_bytes)
+        let counts = self.counts();
+        (counts.busy_bytes(), counts.idle_bytes())
     }
 
     fn leases(&'static self) -> [&'static Lease; 2] {

@@ -1,5 +1,5 @@
 //! What a cache counts: numbers with one writer, each by its name. What happens to a cache is told to one method each, which counts it
-//! once; statistics are views of these numbers.
+//! once. [`Counts`](super::Counts) is a reading of them.
 
 use std::array::from_fn;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,94 +7,127 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::returns::Returns;
 use crate::range::Obtained;
 
-/// What is counted. Totals only grow; all else is as of now.
+/// Each number that is counted of a cache. Totals only grow; all else is as of now.
+///
+/// A live array is *beside plans* if neither the arena nor the ring of the scope's plans holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counter {
+pub enum Counter {
+    /// How often the scope was entered.
     Entries,
+    /// How often futures of the scope were polled.
     Polls,
-    /// Allocations that a list served, and their bytes.
+    /// Allocations that a list served.
     Listed,
+    /// Bytes of the allocations that a list served.
     ListedBytes,
-    /// Allocations that neither a list nor a plan served.
+    /// Allocations that neither a list nor a plan served, and those for which a ring grew.
     Supplied,
-    /// Those of them for which the device gave memory.
+    /// Supplied allocations for which the device gave memory.
     Misses,
-    /// Those of them that the device itself served, and their bytes.
+    /// Supplied allocations that the device itself served.
     Direct,
+    /// Bytes of the allocations that the device itself served.
     DirectBytes,
-    /// Bytes of those that the device's range served.
+    /// Bytes of the allocations that the device's range served.
     RangedBytes,
-    /// Drops of what was served beside a plan.
+    /// Drops of blocks beside plans.
     Drops,
-    /// In use beside a plan.
+    /// Bytes in use beside plans.
     BusyBytes,
+    /// Bytes that the cache holds, in use or idle.
     HeldBytes,
-    /// Blocks that are held, each position of a plan counted as one.
+    /// Blocks that are held. Each position of a plan counts as one.
     HeldBlocks,
-    /// The most bytes in use at once since the last invalidation; since peaks were reset; and the lesser of the two, beyond which
-    /// there is something to note.
+    /// The most bytes in use at once since the last invalidation.
     Demand,
+    /// The most bytes in use at once since peaks were reset.
     Peak,
+    /// The lesser of `Demand` and `Peak`: more bytes in use than that are noted.
     Mark,
-    /// The most in use at once beside a plan since that was installed.
+    /// The most bytes in use at once beside the plan since the plan was installed.
     Beside,
-    /// The same since that was looked at last; since peaks were reset; and the lesser of the two.
+    /// The most bytes in use at once beside plans since the owner last looked.
     BesideLately,
+    /// The most bytes in use at once beside plans since peaks were reset.
     BesidePeak,
+    /// The lesser of `BesideLately` and `BesidePeak`.
     BesideMark,
+    /// Calls of the device's allocator.
     DeviceAllocations,
+    /// Pieces of memory that were mapped.
     MappedPieces,
-    /// What came back while other streams may still use it, and was not counted as dropped yet.
+    /// Blocks that came back while other streams may still use them, and do not count as dropped yet.
     DeferredBlocks,
+    /// Bytes of those blocks.
     DeferredBytes,
-    /// What a plan served, and of that what is in use. The owner tells it at the end of each entry, as all that follows.
+    /// Allocations that arenas served. The owner writes this number, and all that follow, at the end of each entry.
     PlanServed,
+    /// Blocks in use in the arena.
     PlanLive,
-    /// What was live in a block that was given up; it comes back on its own.
+    /// Blocks that were in use in an arena or ring when it was given up. They come back beside plans.
     Evicted,
-    /// What a ring served.
+    /// Allocations that rings served.
     Carried,
-    /// Requests that a ring served once it had more memory: supplied, as others are.
+    /// Allocations that a ring served after it got more memory. They count as `Supplied` too.
     Grown,
-    /// What is in use in a ring, and the bytes of the ring.
+    /// Blocks in use in the ring.
     RingBlocks,
+    /// Bytes of the ring.
     RingBytes,
-    /// What outlives its entry and goes beside plans and rings.
+    /// Allocations that outlive their entry and that neither arena nor ring has a place for.
     Aside,
     /// The most bytes in use at once in arena and ring since peaks were reset.
     PlanPeak,
-    /// What the places had of all that was served in entries that ended, and how much was served by then.
+    /// Bytes of the places of all allocations that plans served, as of the last entry that ended.
     PlanServedBytes,
+    /// How many allocations `PlanServedBytes` counts.
     Priced,
-    /// Bytes of the arena, 0 while there is none.
+    /// Bytes of the arena; 0 while there is none.
     Arena,
+    /// Orders of allocations and drops that have a plan.
     Plans,
+    /// Allocations that those plans have a place for.
     Positions,
-    /// Bytes of the highest plan, and the least that any layout of it could have.
+    /// Bytes of the highest plan.
     PlanBytes,
+    /// The least bytes that any layout of the highest plan could have.
     BoundBytes,
-    /// Nanoseconds.
+    /// Nanoseconds spent on layouts.
     PlanningTime,
     /// 1 while planning pauses.
     HasStopped,
-    /// Allocations of other crates that were served, and that went on to the driver.
+    /// Allocations of other crates that the scope served.
     #[cfg(feature = "foreign")]
     ForeignServed,
+    /// Allocations of other crates that went on to the driver.
     #[cfg(feature = "foreign")]
     ForeignPassedOn,
-    /// Where entries went other ways than their plan.
+    /// Allocations that the plan did not expect.
     Extra,
+    /// Allocations that the plan expected and that never came.
     Missing,
+    /// Allocations that came earlier or later than planned, and that the plan served.
     Reordered,
+    /// Allocations of more bytes than their position has.
     Larger,
+    /// Allocations whose place still held a live array.
     Blocked,
+    /// Only in [`Counts`](super::Counts): bytes in use in arena and ring.
+    PlannedBytes,
+    /// Only in [`Counts`](super::Counts): blocks that other threads dropped and the owner has not taken back yet.
+    ReturnedBlocks,
+    /// Only in [`Counts`](super::Counts): bytes of those blocks.
+    ReturnedBytes,
+    /// Only in [`Counts`](super::Counts): blocks that were freed on another stream than their own.
+    #[cfg(feature = "foreign")]
+    FreedElsewhere,
 }
 
-/// How many numbers there are.
-const COUNTS: usize = Counter::Blocked as usize + 1;
+/// How many numbers a cache counts.
+pub(super) const COUNTED: usize = Counter::Blocked as usize + 1;
 
 /// The numbers, written by the cache's owner alone, by plain loads and stores, and read by everyone.
-pub(crate) struct Counters([AtomicU64; COUNTS]);
+pub(crate) struct Counters([AtomicU64; COUNTED]);
 
 /// What brings a thread into a scope.
 #[derive(Clone, Copy)]
@@ -115,6 +148,11 @@ impl Default for Counters {
 
 /// The numbers by themselves.
 impl Counters {
+    /// All of them, one after the other.
+    pub(super) fn read(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().map(|number| number.load(Relaxed))
+    }
+
     #[inline]
     pub(crate) fn get(&self, count: Counter) -> u64 {
         self.0[count as usize].load(Relaxed)
@@ -367,30 +405,9 @@ impl Counters {
         self.accumulate(Counter::PlanServedBytes, part);
     }
 
-    /// What plans and rings served from memory that they had.
-    pub(super) fn all_served(&self) -> u64 {
-        (self.get(Counter::PlanServed) + self.get(Counter::Carried)).saturating_sub(self.get(Counter::Grown))
-    }
-
-    /// What plans and rings got back.
-    pub(super) fn returned(&self) -> u64 {
-        let served = self.get(Counter::PlanServed) + self.get(Counter::Carried);
-        served.saturating_sub(self.plan_blocks() + self.get(Counter::Evicted))
-    }
-
-    /// Blocks in use in arena and ring.
-    pub(super) fn plan_blocks(&self) -> u64 {
-        self.get(Counter::PlanLive) + self.get(Counter::RingBlocks)
-    }
-
     /// Whether plans have positions, and nothing to lay them in.
-    pub(super) fn lacks_arena(&self) -> bool {
+    fn lacks_arena(&self) -> bool {
         self.get(Counter::PlanBytes) > 0 && self.get(Counter::Arena) == 0
-    }
-
-    /// For the owner: whether an array of the cache is alive, or on its way back.
-    pub(crate) fn has_busy(&self) -> bool {
-        self.unplanned() + self.all_served() != self.get(Counter::Drops) + self.returned()
     }
 
     /// For the owner, when nothing is held any more: forgets everything.
