@@ -62,8 +62,8 @@ pub use array::{ArrayView, Graph, Launch};
 pub use device::limits::{climbs, limit, limit_idle, limit_process, limit_soft, patience, share_of, trim};
 pub use doctor::{Cause, Diagnosis, Finding};
 pub use gpucache_engine::{
-    Amount, Bound, Climbs, Deviations, Error, Holding, InUse, Need, PlanStats, PressureHandler, Recycle, Result, Rung,
-    RungUse, ScopeStats, Served, Shortage, Unplanned, on_pressure,
+    Amount, Bound, Climbs, Deviations, Error, Holding, InUse, Need, PlanStats, PressureHandler, Recycle, Result, ReclaimStep,
+    StepUse, ScopeStats, Served, Shortage, Unplanned, on_pressure,
 };
 pub use placed::{
     Fetched, FetchedMut, Placed, PlacedStats, Placement, default_placement, limit_host, placed_stats, placed_stats_of,

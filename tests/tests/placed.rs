@@ -5,7 +5,7 @@
 
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
-use gpucache::{Placed, Placement, Rung, climbs, limit, placed_stats, prelude::*};
+use gpucache::{Placed, Placement, ReclaimStep, climbs, limit, placed_stats, prelude::*};
 use gpucache_tests::process::number;
 use gpucache_tests::turn;
 
@@ -209,7 +209,7 @@ fn what_may_leave_does_before_an_allocation_fails() {
     let placed: Vec<Placed<u8, _>> = (0..6).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
     let array = device.zeros::<u8>(4 * PAGE).unwrap();
     let (climbs, stats) = (climbs(&device), placed_stats(&device));
-    assert_eq!((climbs.of(Rung::Spill).served, stats.evictions), (1, 2), "{climbs}; {stats}");
+    assert_eq!((climbs.step(ReclaimStep::Offload).served, stats.evictions), (1, 2), "{climbs}; {stats}");
     placed[0].set_placement(Placement::Device).unwrap();
     drop(array);
     drop(placed);

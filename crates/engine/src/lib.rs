@@ -80,7 +80,7 @@ pub use base::error::{Error, Result};
 pub use base::shortage::{Bound, Holding, Shortage};
 pub use cache::Recycle;
 pub use home::{Amount, Deviations, InUse, PlanStats, ScopeStats, Served, Unplanned};
-pub use pressure::{Climbs, Need, PressureHandler, Rung, RungUse, on_pressure};
+pub use pressure::{Climbs, Need, PressureHandler, ReclaimStep, StepUse, on_pressure};
 
 /// Compiles the program in the README.
 #[cfg(doctest)]

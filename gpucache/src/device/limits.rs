@@ -136,7 +136,7 @@ pub fn share_of(device: &impl Device, share: f64) -> Result<u64> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use gpucache::{Rung, climbs, device::Virtual, prelude::*};
+/// use gpucache::{ReclaimStep, climbs, device::Virtual, prelude::*};
 ///
 /// let device = Virtual::new(8 << 20);
 /// gpucache::patience(&device, Duration::from_secs(10));

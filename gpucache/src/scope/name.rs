@@ -183,13 +183,13 @@ pub fn plan_stats(name: impl AsRef<str>) -> Option<PlanStats> {
 /// the scope itself refused is not among them.
 ///
 /// ```
-/// use gpucache::{Rung, cache_scope, climbs_of, device::Virtual, prelude::*};
+/// use gpucache::{ReclaimStep, cache_scope, climbs_of, device::Virtual, prelude::*};
 ///
 /// let device = Virtual::new(8 << 20);
 /// cache_scope!(idle, recycle = "keyed", { device.zeros::<u8>(6 << 20)? });
 /// cache_scope!(in_need, recycle = "keyed", { device.zeros::<u8>(4 << 20)? }); // for which the first one gives its memory
 /// let climbs = climbs_of("in_need").unwrap();
-/// assert_eq!((climbs.begun(), climbs.of(Rung::Others).served), (1, 1));
+/// assert_eq!((climbs.begun(), climbs.step(ReclaimStep::OtherScopes).served), (1, 1));
 /// assert_eq!(climbs_of("idle").unwrap().begun(), 0);
 /// # Ok::<(), gpucache::Error>(())
 /// ```

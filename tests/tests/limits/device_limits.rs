@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Array, Bound, Recycle, Rung, Scope, climbs, invalidate, limit, on_pressure, prelude::*, stats};
+use gpucache::{Array, Bound, Recycle, ReclaimStep, Scope, climbs, invalidate, limit, on_pressure, prelude::*, stats};
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
@@ -50,7 +50,7 @@ fn no_more_than_is_needed_goes_back_the_oldest_first() {
     let more = keyed("limits: in need").run(|| device.zeros::<u8>(3 * PAGE).unwrap());
     assert_eq!(names.map(idle_pages), [4, 0, 3]);
     assert_eq!(held_pages(&device), 12);
-    let served = climbs(&device).of(Rung::Others);
+    let served = climbs(&device).step(ReclaimStep::OtherScopes);
     assert_eq!((served.served, served.freed_bytes), (2, 5 * PAGE as u64));
     drop((array, more));
     names.iter().chain(&["limits: in need"]).for_each(|name| _ = invalidate(name));
@@ -179,8 +179,8 @@ fn handlers_are_asked_last_and_one_after_the_other() {
     let never = on_pressure(&device, |_| unreachable!("the second one gave enough"));
     let array = Scope::new("limits: pressing").run(|| device.zeros::<u8>([5, PAGE]).unwrap());
     assert_eq!(*calls.lock().unwrap(), [(5, Some("limits: pressing".into()), vec![5, PAGE])]);
-    let rung = climbs(&device).of(Rung::Handlers);
-    assert_eq!((rung.tried, rung.served, spare.lock().unwrap().len()), (1, 1, 2));
+    let step = climbs(&device).step(ReclaimStep::Handlers);
+    assert_eq!((step.tried, step.served, spare.lock().unwrap().len()), (1, 1, 2));
     drop((never, gives, panics, array));
     assert!(device.zeros::<u8>(7 * PAGE).is_err(), "they are gone");
     let _ = invalidate("limits: pressing");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
-use gpucache::{Bound, Recycle, Rung, Scope, climbs, limit, limit_process, limit_soft, patience, stats};
+use gpucache::{Bound, Recycle, ReclaimStep, Scope, climbs, limit, limit_process, limit_soft, patience, stats};
 use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
@@ -65,7 +65,7 @@ fn what_other_devices_work_with_is_waited_for() {
         });
         let _limited = Limited::to(8);
         let array = device.zeros::<u8>(6 * PAGE).unwrap();
-        assert_eq!(climbs(&device).of(Rung::Waiting).served, 1, "{}", climbs(&device));
+        assert_eq!(climbs(&device).step(ReclaimStep::PendingWork).served, 1, "{}", climbs(&device));
         drop(array);
         let _ = works.invalidate();
     });
@@ -96,7 +96,7 @@ fn plans_on_other_devices_give_their_blocks() {
         stop.send(()).unwrap();
         assert!(array.is_ok_and(|array| array.byte_len() == 6 * PAGE));
     });
-    assert_eq!(climbs(&device).of(Rung::Arenas).served, 1, "{}", climbs(&device));
+    assert_eq!(climbs(&device).step(ReclaimStep::Arenas).served, 1, "{}", climbs(&device));
 }
 
 /// More than a number can say is held of all devices together.

@@ -6,7 +6,7 @@
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
-use gpucache::{Array, Bound, Recycle, Rung, Scope, climbs, limit, limit_process, limit_soft, share_of, stats};
+use gpucache::{Array, Bound, Recycle, ReclaimStep, Scope, climbs, limit, limit_process, limit_soft, share_of, stats};
 use gpucache_tests::{seeds, turn};
 
 const PAGE: usize = 2 << 20;
@@ -45,7 +45,7 @@ fn what_is_idle_goes_back_first_and_then_more_is_held() {
     let third = device.zeros::<u8>(3 * PAGE).unwrap();
     assert_eq!(held_pages(&device), 17);
     let climbs = climbs(&device);
-    assert_eq!((climbs.of(Rung::Others).served, climbs.beyond_soft, climbs.failed), (1, 2, 0), "{climbs}");
+    assert_eq!((climbs.step(ReclaimStep::OtherScopes).served, climbs.beyond_soft, climbs.failed), (1, 2, 0), "{climbs}");
     assert_eq!(device.memory().soft_limit, Some(12 * PAGE as u64));
     drop((first, second, third));
     ["soft: idle", "soft: work"].iter().for_each(|name| _ = invalidate(name));

@@ -3,7 +3,7 @@
 
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
-use gpucache::{Climbs, Recycle, Rung, RungUse, Scope, climbs, climbs_of, limit};
+use gpucache::{Climbs, Recycle, ReclaimStep, StepUse, Scope, climbs, climbs_of, limit};
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
@@ -35,11 +35,11 @@ fn the_scopes_of_a_device_count_together_what_it_counts() {
     let sum = |of: &dyn Fn(&Climbs) -> u64| each.iter().map(of).sum::<u64>();
     assert!(all.begun() > 10, "{all}");
     assert_eq!((sum(&Climbs::begun), sum(&|climbs| climbs.failed)), (all.begun(), 1));
-    for rung in Rung::ALL {
-        let RungUse { tried, served, freed_bytes, .. } = all.of(rung);
-        assert_eq!(sum(&|climbs| climbs.of(rung).tried), tried, "{rung}");
-        assert_eq!(sum(&|climbs| climbs.of(rung).served), served, "{rung}");
-        assert_eq!(sum(&|climbs| climbs.of(rung).freed_bytes), freed_bytes, "{rung}");
+    for step in ReclaimStep::ALL {
+        let StepUse { tried, served, freed_bytes, .. } = all.step(step);
+        assert_eq!(sum(&|climbs| climbs.step(step).tried), tried, "{step}");
+        assert_eq!(sum(&|climbs| climbs.step(step).served), served, "{step}");
+        assert_eq!(sum(&|climbs| climbs.step(step).freed_bytes), freed_bytes, "{step}");
     }
     assert!(each[0].to_string().contains("1 of them errors"), "{}", each[0]);
     names.iter().for_each(|name| _ = invalidate(name));

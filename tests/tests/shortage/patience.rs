@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
-use gpucache::{Recycle, Rung, Scope, climbs, climbs_of, limit, on_pressure, patience};
+use gpucache::{Recycle, ReclaimStep, Scope, climbs, climbs_of, limit, on_pressure, patience};
 use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
@@ -95,7 +95,7 @@ fn the_time_is_bounded() {
         let start = Instant::now();
         assert!(device.zeros::<u8>(6 * PAGE).unwrap_err().is_out_of_memory());
         assert!(start.elapsed() >= most && start.elapsed() < most + LONG / 10);
-        let tried = climbs(&device).of(Rung::Patience).tried;
+        let tried = climbs(&device).step(ReclaimStep::OtherThreads).tried;
         assert_eq!(tried, u64::from(most > Duration::ZERO));
     }
 }
@@ -134,7 +134,7 @@ fn handlers_are_called_after_it() {
         assert!(device.zeros::<u8>(6 * PAGE).is_ok());
         assert!(start.elapsed() >= WHILE);
         let climbs = climbs(&device);
-        assert_eq!((climbs.of(Rung::Patience).served, climbs.of(Rung::Handlers).served), (1, 1), "{climbs}");
-        assert_eq!(climbs.of(Rung::Patience).tried, 2);
+        assert_eq!((climbs.step(ReclaimStep::OtherThreads).served, climbs.step(ReclaimStep::Handlers).served), (1, 1), "{climbs}");
+        assert_eq!(climbs.step(ReclaimStep::OtherThreads).tried, 2);
     });
 }

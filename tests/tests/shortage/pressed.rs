@@ -7,7 +7,7 @@
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
-use gpucache::{Array, Recycle, Rung, Scope, climbs, limit};
+use gpucache::{Array, Recycle, ReclaimStep, Scope, climbs, limit};
 use gpucache_tests::conformance::{pattern, patterned};
 use gpucache_tests::faulty::{Call, Failure, Fault};
 use gpucache_tests::paged::{self, PageFault, Paged};
@@ -101,7 +101,7 @@ fn scopes_that_do_not_fit_together_take_turns() {
     ["sharing: one", "sharing: other"].iter().for_each(|name| _ = invalidate(name));
 }
 
-/// Three scopes under a limit that two of them fill, so that the device is called on every rung up to the arenas; on one
+/// Three scopes under a limit that two of them fill, so that the device is called on every step up to the arenas; on one
 /// stream after the other where there are several.
 fn turns<D: Device>(devices: &[D], page: usize, tag: &str) -> Vec<gpucache::Error> {
     let mut errors = Vec::new();
@@ -171,7 +171,7 @@ fn whatever_call_for_pages_fails_nothing_is_lost() {
         }
     }
     let climbs = climbs(&device);
-    assert!(climbs.of(Rung::Others).served > 300 && errors > 10, "{errors} errors; {climbs}");
+    assert!(climbs.step(ReclaimStep::OtherScopes).served > 300 && errors > 10, "{errors} errors; {climbs}");
 }
 
 /// Every call for chunks and every call that orders streams, failing once and from then on. A chunk is held whole by the least that
@@ -211,7 +211,7 @@ fn a_device_that_fails_on_the_ladder_loses_nothing() {
                 device.disarm();
                 assert!(errors.iter().all(|error| error.is_device_failure() || error.is_out_of_memory()), "{tag}");
                 assert!(errors.len() <= 2, "{tag}: {errors:?}");
-                climbed += climbs(&device).of(Rung::Others).served;
+                climbed += climbs(&device).step(ReclaimStep::OtherScopes).served;
                 let after = turns(std::slice::from_ref(&device), PAGE, &tag);
                 assert!(after.iter().all(gpucache::Error::is_deferred), "{tag}: {after:?}");
                 assert!(device.memory().bytes <= 8 * PAGE as u64);

@@ -10,7 +10,7 @@ use super::handlers::{self, Need};
 use super::limits;
 use super::reclaim::{self, Holder, Idle};
 use super::request::{Ask, Asked, Call};
-use super::steps::{Climbs, Rung};
+use super::steps::{Climbs, ReclaimStep};
 use super::transit::{self, InNeed};
 use crate::base::amounts::add;
 use crate::base::error::{Error, Result};
@@ -30,12 +30,12 @@ const LEAST: u64 = 2 << 20;
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 /// The steps that take what is idle, and make nobody wait: those before a soft limit is exceeded.
-const IDLE_ALONE: [Rung; 3] = [Rung::Pages, Rung::Others, Rung::Own];
+const IDLE_ALONE: [ReclaimStep; 3] = [ReclaimStep::Pages, ReclaimStep::OtherScopes, ReclaimStep::OwnScope];
 /// The steps that are taken again while others are waited for. Waiting for work beside that may take longer.
-const WHILE_PATIENT: [Rung; 6] = [Rung::Pages, Rung::Others, Rung::Own, Rung::Streams, Rung::Spill, Rung::Arenas];
+const WHILE_PATIENT: [ReclaimStep; 6] = [ReclaimStep::Pages, ReclaimStep::OtherScopes, ReclaimStep::OwnScope, ReclaimStep::OtherStreams, ReclaimStep::Offload, ReclaimStep::Arenas];
 /// The steps that are taken again after a handler ran.
-const AFTER_HANDLER: [Rung; 7] =
-    [Rung::Pages, Rung::Others, Rung::Own, Rung::Streams, Rung::Waiting, Rung::Spill, Rung::Arenas];
+const AFTER_HANDLER: [ReclaimStep; 7] =
+    [ReclaimStep::Pages, ReclaimStep::OtherScopes, ReclaimStep::OwnScope, ReclaimStep::OtherStreams, ReclaimStep::PendingWork, ReclaimStep::Offload, ReclaimStep::Arenas];
 
 /// Makes a request that may find no memory, and takes the reclaim steps then until it is served. A request that nothing can serve
 /// fails at once, and takes nothing from anybody. The range had freed something `frees` times before; 0 if that is not known, as to
@@ -43,7 +43,7 @@ const AFTER_HANDLER: [Rung; 7] =
 pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A::Memory> {
     assert_nothing_held();
     let (memory, seen) = (asked.stream.memory(), Seen::with(frees, 0));
-    let climb = |error| Climb { asked, ask, seen, error, counts: Climbs::default(), rung: Rung::Pages };
+    let climb = |error| Climb { asked, ask, seen, error, counts: Climbs::default(), step: ReclaimStep::Pages };
     if memory.meter().soft_limit() < u64::MAX && asked.bytes <= memory.most() {
         let served = match softly(|| ask.ask(false)) {
             Err(error) if error.is_out_of_memory() => climb(error).run_softly()?,
@@ -118,7 +118,7 @@ struct Climb<'a, A: Ask> {
     /// What it did so far.
     counts: Climbs,
     /// The step that what serves it is counted for.
-    rung: Rung,
+    step: ReclaimStep,
 }
 
 impl<A: Ask> Climb<'_, A> {
@@ -126,9 +126,9 @@ impl<A: Ask> Climb<'_, A> {
     fn run(mut self) -> Result<A::Memory> {
         let bytes = self.asked.bytes;
         let is_vain = self.error.is_beyond_all(bytes) || bytes > self.asked.stream.memory().most();
-        let served = if is_vain { Ok(None) } else { self.take_all(&Rung::ALL) };
+        let served = if is_vain { Ok(None) } else { self.take_all(&ReclaimStep::ALL) };
         match &served {
-            Ok(Some(_)) => self.counts.step(self.rung).served = 1,
+            Ok(Some(_)) => self.counts.step_mut(self.step).served = 1,
             _ => self.counts.failed = 1,
         }
         self.count();
@@ -140,7 +140,7 @@ impl<A: Ask> Climb<'_, A> {
     fn run_softly(mut self) -> Result<Option<A::Memory>> {
         let served = softly(|| self.take_all(&IDLE_ALONE))?;
         match served {
-            Some(_) => self.counts.step(self.rung).served = 1,
+            Some(_) => self.counts.step_mut(self.step).served = 1,
             None => self.counts.beyond_soft = 1,
         }
         self.count();
@@ -162,58 +162,58 @@ impl<A: Ask> Climb<'_, A> {
     fn tell(&self) {
         let Climb { asked: Asked { stream, bytes, holder, .. }, counts, .. } = self;
         let served_by = match (counts.failed, counts.beyond_soft) {
-            (0, 0) => self.rung.name(),
+            (0, 0) => self.step.name(),
             (0, _) => "none, beyond the soft limit",
             _ => "none",
         };
         let (name, gave) = (holder.and_then(|holder| holder.name()), counts.gave());
         let (scope, device, freed_bytes) = (name.as_deref(), stream.memory_id(), counts.freed_bytes());
         let tell =
-            || tracing::debug!(target: TARGET, scope, device, bytes, served_by, gave, freed_bytes, "climb for memory");
+            || tracing::debug!(target: TARGET, scope, device, bytes, served_by, gave, freed_bytes, "memory reclaim");
         subscriber::tell(tell);
     }
 
     /// Begins to take these steps.
-    fn take_all(&mut self, rungs: &[Rung]) -> Result<Option<A::Memory>> {
+    fn take_all(&mut self, steps: &[ReclaimStep]) -> Result<Option<A::Memory>> {
         reclaim::tick();
-        self.take(rungs)
+        self.take(steps)
     }
 
     /// Takes these steps, one after the other, until one serves the request.
-    fn take(&mut self, rungs: &[Rung]) -> Result<Option<A::Memory>> {
-        for &rung in rungs {
-            if let Some(memory) = self.step(rung)? {
+    fn take(&mut self, steps: &[ReclaimStep]) -> Result<Option<A::Memory>> {
+        for &step in steps {
+            if let Some(memory) = self.take_step(step)? {
                 return Ok(Some(memory));
             }
         }
         Ok(None)
     }
 
-    fn reach(&mut self, rung: Rung) {
-        self.rung = rung;
-        self.counts.step(rung).tried = 1;
+    fn reach(&mut self, step: ReclaimStep) {
+        self.step = step;
+        self.counts.step_mut(step).tried = 1;
     }
 
-    fn step(&mut self, rung: Rung) -> Result<Option<A::Memory>> {
+    fn take_step(&mut self, step: ReclaimStep) -> Result<Option<A::Memory>> {
         // What is served once others were waited for, or a handler ran, is their merit: both say themselves that they are reached.
-        if !matches!(self.rung, Rung::Patience | Rung::Handlers) && !matches!(rung, Rung::Patience | Rung::Handlers) {
-            self.reach(rung);
+        if !matches!(self.step, ReclaimStep::OtherThreads | ReclaimStep::Handlers) && !matches!(step, ReclaimStep::OtherThreads | ReclaimStep::Handlers) {
+            self.reach(step);
         }
         let Asked { stream, holder, .. } = self.asked;
-        match rung {
-            Rung::Pages => self.ask.ask_for_free(),
-            Rung::Others => match self.release(rung, reclaim::by_age(Some(stream.memory_id()), holder))? {
+        match step {
+            ReclaimStep::Pages => self.ask.ask_for_free(),
+            ReclaimStep::OtherScopes => match self.release(step, reclaim::by_age(Some(stream.memory_id()), holder))? {
                 None if self.error.is_of_process() => self.release_elsewhere(),
                 served => Ok(served),
             },
-            Rung::Own => self.release(rung, holder),
+            ReclaimStep::OwnScope => self.release(step, holder),
             // A range has what other streams still use, which it gives to whoever insists.
-            Rung::Streams => self.retry(Patience::None, DeviceRange::of(stream).is_some()),
-            Rung::Waiting => self.retry(Patience::Some, false),
-            Rung::Spill => self.spill(),
-            Rung::Arenas => self.revoke(),
-            Rung::Patience => self.wait(),
-            Rung::Handlers => self.call_handlers(),
+            ReclaimStep::OtherStreams => self.retry(Patience::None, DeviceRange::of(stream).is_some()),
+            ReclaimStep::PendingWork => self.retry(Patience::Some, false),
+            ReclaimStep::Offload => self.spill(),
+            ReclaimStep::Arenas => self.revoke(),
+            ReclaimStep::OtherThreads => self.wait(),
+            ReclaimStep::Handlers => self.call_handlers(),
         }
     }
 
@@ -221,7 +221,7 @@ impl<A: Ask> Climb<'_, A> {
     /// that lies apart twice as much each time, so that few questions empty a scope.
     fn release(
         &mut self,
-        rung: Rung,
+        step: ReclaimStep,
         holders: impl IntoIterator<Item = &'static dyn Holder>,
     ) -> Result<Option<A::Memory>> {
         let (mut freed, mut least) = (0, LEAST);
@@ -231,7 +231,7 @@ impl<A: Ask> Climb<'_, A> {
                 if bytes == 0 {
                     break;
                 }
-                self.freed(rung, bytes);
+                self.freed(step, bytes);
                 add(&mut freed, bytes);
                 if let Some(memory) = self.ask.ask_for_free()? {
                     return Ok(Some(memory));
@@ -242,8 +242,8 @@ impl<A: Ask> Climb<'_, A> {
         Ok(None)
     }
 
-    fn freed(&mut self, rung: Rung, bytes: u64) {
-        add(&mut self.counts.step(rung).freed_bytes, bytes);
+    fn freed(&mut self, step: ReclaimStep, bytes: u64) {
+        add(&mut self.counts.step_mut(step).freed_bytes, bytes);
     }
 
     /// Has other devices have their idle memory back, where the process may not hold more of all of them: free pages first, then
@@ -258,7 +258,7 @@ impl<A: Ask> Climb<'_, A> {
                 return Ok(Some(memory));
             }
             let Some(holder) = holders.next() else { return Ok(None) };
-            self.freed(Rung::Others, holder.release_some(bytes.max(LEAST)));
+            self.freed(ReclaimStep::OtherScopes, holder.release_some(bytes.max(LEAST)));
         }
     }
 
@@ -307,7 +307,7 @@ impl<A: Ask> Climb<'_, A> {
             if freed == 0 {
                 return Ok(None);
             }
-            self.freed(Rung::Spill, freed);
+            self.freed(ReclaimStep::Offload, freed);
             let served = match self.ask.ask_for_free()? {
                 // The copies may be under way.
                 None => self.retry(Patience::Some, true)?,
@@ -362,7 +362,7 @@ impl<A: Ask> Climb<'_, A> {
             if left.is_zero() {
                 break;
             }
-            self.reach(Rung::Patience);
+            self.reach(ReclaimStep::OtherThreads);
             if let Some(memory) = self.take(&WHILE_PATIENT)? {
                 return Ok(Some(memory));
             }
@@ -375,7 +375,7 @@ impl<A: Ask> Climb<'_, A> {
     fn call_handlers(&mut self) -> Result<Option<A::Memory>> {
         let Asked { stream, bytes, dims, holder } = self.asked;
         for handler in handlers::of(stream) {
-            self.reach(Rung::Handlers);
+            self.reach(ReclaimStep::Handlers);
             let scope = holder.and_then(|holder| holder.name());
             handler.call(&Need { bytes, shape: dims, scope, freed_bytes: self.counts.freed_bytes() });
             if let Some(memory) = self.take(&AFTER_HANDLER)? {

@@ -70,7 +70,7 @@ fn handlers() -> MutexGuard<'static, Vec<Arc<Handler>>> {
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use gpucache::{Rung, climbs, device::Virtual, on_pressure, prelude::*};
+/// use gpucache::{ReclaimStep, climbs, device::Virtual, on_pressure, prelude::*};
 ///
 /// let device = Virtual::new(8 << 20);
 /// let cache = Arc::new(Mutex::new(vec![device.zeros::<u8>(6 << 20)?])); // can be computed again
@@ -78,7 +78,7 @@ fn handlers() -> MutexGuard<'static, Vec<Arc<Handler>>> {
 /// let _handler = on_pressure(&device, move |_| spare.lock().unwrap().clear());
 /// let array = device.zeros::<u8>(4 << 20)?;
 /// assert!(cache.lock().unwrap().is_empty());
-/// assert_eq!(climbs(&device).of(Rung::Handlers).served, 1);
+/// assert_eq!(climbs(&device).step(ReclaimStep::Handlers).served, 1);
 /// # drop(array);
 /// # Ok::<(), gpucache::Error>(())
 /// ```

@@ -38,4 +38,4 @@ pub use climb::retry_call;
 pub use demand::Told;
 pub use handlers::{Need, PressureHandler, on_pressure, without_handlers};
 pub use reclaim::on_spill;
-pub use steps::{Climbs, Rung, RungUse};
+pub use steps::{Climbs, ReclaimStep, StepUse};
