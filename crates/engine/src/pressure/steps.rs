@@ -1,6 +1,6 @@
 //! The reclaim steps: what is done, in which order, for a request that finds no memory, and how often each step served one.
 //!
-//! A step costs somebody more than the step before it. Each does as little as suffices, and only on the device that is short. `climb`
+//! A step costs somebody more than the step before it. Each does as little as suffices, and only on the device that is short. `serve`
 //! does what the steps say.
 
 use std::fmt;
@@ -22,19 +22,19 @@ pub enum ReclaimStep {
     Pages,
     /// Other scopes' idle memory, one scope after the other: those of threads that have ended, then the one that was
     /// entered least recently.
-    Others,
+    OtherScopes,
     /// The asking scope's own idle memory: its lists, what was idle longest first, then its plan's block.
-    Own,
+    OwnScope,
     /// Memory that other streams freed and may still use: the asking stream comes behind them.
-    Streams,
+    OtherStreams,
     /// Memory whose work is done in a moment, for which the thread waits.
-    Waiting,
+    PendingWork,
     /// Arrays in use that may rest on the host (`Placed`): those that were used least recently leave.
-    Spill,
+    Offload,
     /// The blocks of plans that other threads are inside of, where nothing in them is alive.
     Arenas,
-    /// What other threads drop meanwhile, for which the thread waits as long as `patience` says.
-    Patience,
+    /// What other threads drop meanwhile, for which the thread waits for at most the allocation timeout.
+    OtherThreads,
     /// What the program gives up, by [`on_pressure`](crate::on_pressure).
     Handlers,
 }
@@ -100,24 +100,24 @@ pub struct StepUse {
     pub freed_bytes: u64,
 }
 
-/// How often the memory of a device was short, and how allocations were served then: what `climbs` tells of a device, and
-/// `climbs_of` of a scope.
+/// How often the memory of a device was short, and how allocations were served then: what `reclaim` tells of a device, and
+/// `reclaim_of` of a scope.
 ///
 /// ```
-/// use gpucache::{ReclaimStep, cache_scope, climbs, device::Virtual, prelude::*};
+/// use gpucache::{ReclaimStep, cache_scope, reclaim, device::Virtual, prelude::*};
 ///
 /// let device = Virtual::new(8 << 20);
 /// cache_scope!(first, recycle = "keyed", { device.zeros::<u8>(6 << 20)? });
 /// cache_scope!(second, recycle = "keyed", { device.zeros::<u8>(4 << 20)? }); // for which the first one gives its memory
-/// let climbs = climbs(&device);
-/// assert_eq!((climbs.begun(), climbs.failed, climbs.step(ReclaimStep::OtherScopes).served), (1, 0, 1));
-/// println!("{climbs}");
+/// let reclaim = reclaim(&device);
+/// assert_eq!((reclaim.shortages(), reclaim.failed, reclaim.step(ReclaimStep::OtherScopes).served), (1, 0, 1));
+/// println!("{reclaim}");
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
-pub struct Climbs {
+pub struct ReclaimStats {
     /// Allocations that no step served: each returned an error.
     pub failed: u64,
     /// Allocations for which more than the soft limit of the device is held, as nothing idle could serve them.
@@ -125,13 +125,13 @@ pub struct Climbs {
     pub(super) steps: [StepUse; ReclaimStep::ALL.len()],
 }
 
-impl Climbs {
+impl ReclaimStats {
     /// What was done in one step.
     ///
     /// ```
-    /// use gpucache::{ReclaimStep, climbs, device::Virtual};
+    /// use gpucache::{ReclaimStep, reclaim, device::Virtual};
     ///
-    /// assert_eq!(climbs(&Virtual::new(1 << 30)).step(ReclaimStep::Pages).tried, 0);
+    /// assert_eq!(reclaim(&Virtual::new(1 << 30)).step(ReclaimStep::Pages).tried, 0);
     /// ```
     pub fn step(&self, step: ReclaimStep) -> StepUse {
         self.steps[step as usize]
@@ -140,18 +140,18 @@ impl Climbs {
     /// How many allocations found the device short of memory.
     ///
     /// ```
-    /// use gpucache::{climbs, device::Virtual, prelude::*};
+    /// use gpucache::{reclaim, device::Virtual, prelude::*};
     ///
     /// let device = Virtual::new(1 << 20);
     /// assert!(device.zeros::<u8>(2 << 20).is_err());
-    /// assert_eq!((climbs(&device).begun(), climbs(&device).failed), (1, 1));
+    /// assert_eq!((reclaim(&device).shortages(), reclaim(&device).failed), (1, 1));
     /// ```
     pub fn shortages(&self) -> u64 {
         total(self.steps.iter().map(|step| step.served).chain([self.failed]))
     }
 }
 
-impl fmt::Display for Climbs {
+impl fmt::Display for ReclaimStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let begun = Count(self.shortages(), "shortage", "shortages");
         write!(f, "{begun}, {} of them errors", self.failed)?;
@@ -168,9 +168,9 @@ impl fmt::Display for Climbs {
     }
 }
 
-impl Climbs {
+impl ReclaimStats {
     /// Counts more of them.
-    pub(crate) fn add(&mut self, more: &Climbs) {
+    pub(crate) fn add(&mut self, more: &ReclaimStats) {
         add(&mut self.failed, more.failed);
         add(&mut self.beyond_soft, more.beyond_soft);
         for (sum, more) in self.steps.iter_mut().zip(&more.steps) {

@@ -6,11 +6,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::handlers::{self, Need};
+use super::handlers::{self, Pressure};
 use super::limits;
 use super::reclaim::{self, Holder, Idle};
 use super::request::{Ask, Asked, Call};
-use super::steps::{Climbs, ReclaimStep};
+use super::steps::{ReclaimStats, ReclaimStep};
 use super::transit::{self, InNeed};
 use crate::base::amounts::add;
 use crate::base::error::{Error, Result};
@@ -18,7 +18,7 @@ use crate::base::held::assert_nothing_held;
 #[cfg(feature = "tracing")]
 use crate::base::subscriber::{self, TARGET};
 use crate::device::{Stream, process, softly};
-use crate::range::{DeviceRange, Patience, await_elsewhere, devices_but, give_back_elsewhere};
+use crate::range::{DeviceRange, WaitFor, await_elsewhere, devices_but, give_back_elsewhere};
 
 /// How often a request is made again while others give memory back, each time too late. With so many threads in need at once one of
 /// them still gets an error that another attempt would have spared it.
@@ -32,10 +32,24 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 /// The steps that take what is idle, and make nobody wait: those before a soft limit is exceeded.
 const IDLE_ALONE: [ReclaimStep; 3] = [ReclaimStep::Pages, ReclaimStep::OtherScopes, ReclaimStep::OwnScope];
 /// The steps that are taken again while others are waited for. Waiting for work beside that may take longer.
-const WHILE_PATIENT: [ReclaimStep; 6] = [ReclaimStep::Pages, ReclaimStep::OtherScopes, ReclaimStep::OwnScope, ReclaimStep::OtherStreams, ReclaimStep::Offload, ReclaimStep::Arenas];
+const WHILE_OTHERS_WORK: [ReclaimStep; 6] = [
+    ReclaimStep::Pages,
+    ReclaimStep::OtherScopes,
+    ReclaimStep::OwnScope,
+    ReclaimStep::OtherStreams,
+    ReclaimStep::Offload,
+    ReclaimStep::Arenas,
+];
 /// The steps that are taken again after a handler ran.
-const AFTER_HANDLER: [ReclaimStep; 7] =
-    [ReclaimStep::Pages, ReclaimStep::OtherScopes, ReclaimStep::OwnScope, ReclaimStep::OtherStreams, ReclaimStep::PendingWork, ReclaimStep::Offload, ReclaimStep::Arenas];
+const AFTER_HANDLER: [ReclaimStep; 7] = [
+    ReclaimStep::Pages,
+    ReclaimStep::OtherScopes,
+    ReclaimStep::OwnScope,
+    ReclaimStep::OtherStreams,
+    ReclaimStep::PendingWork,
+    ReclaimStep::Offload,
+    ReclaimStep::Arenas,
+];
 
 /// Makes a request that may find no memory, and takes the reclaim steps then until it is served. A request that nothing can serve
 /// fails at once, and takes nothing from anybody. The range had freed something `frees` times before; 0 if that is not known, as to
@@ -43,10 +57,11 @@ const AFTER_HANDLER: [ReclaimStep; 7] =
 pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A::Memory> {
     assert_nothing_held();
     let (memory, seen) = (asked.stream.memory(), Seen::with(frees, 0));
-    let climb = |error| Climb { asked, ask, seen, error, counts: Climbs::default(), step: ReclaimStep::Pages };
+    let reclaim =
+        |error| Reclaim { asked, ask, seen, error, counts: ReclaimStats::default(), step: ReclaimStep::Pages };
     if memory.meter().soft_limit() < u64::MAX && asked.bytes <= memory.most() {
         let served = match softly(|| ask.ask(false)) {
-            Err(error) if error.is_out_of_memory() => climb(error).run_softly()?,
+            Err(error) if error.is_out_of_memory() => reclaim(error).run_softly()?,
             answer => Some(answer?),
         };
         if let Some(served) = served {
@@ -54,7 +69,7 @@ pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A:
         }
     }
     match ask.ask(false) {
-        Err(error) if error.is_out_of_memory() => climb(with_own_limit(error, &asked)).run(),
+        Err(error) if error.is_out_of_memory() => reclaim(with_own_limit(error, &asked)).run(),
         answer => answer,
     }
 }
@@ -108,7 +123,7 @@ impl Seen {
 }
 
 /// A request for which the device had not enough memory.
-struct Climb<'a, A: Ask> {
+struct Reclaim<'a, A: Ask> {
     asked: Asked<'a>,
     ask: &'a A,
     /// When it was made last with all that is free.
@@ -116,12 +131,12 @@ struct Climb<'a, A: Ask> {
     /// What it met last.
     error: Error,
     /// What it did so far.
-    counts: Climbs,
+    counts: ReclaimStats,
     /// The step that what serves it is counted for.
     step: ReclaimStep,
 }
 
-impl<A: Ask> Climb<'_, A> {
+impl<A: Ask> Reclaim<'_, A> {
     #[cold]
     fn run(mut self) -> Result<A::Memory> {
         let bytes = self.asked.bytes;
@@ -149,10 +164,10 @@ impl<A: Ask> Climb<'_, A> {
 
     /// Counts the request for the scope that asked and for the device.
     fn count(&self) {
-        let Climb { asked: Asked { stream, holder, .. }, counts, .. } = self;
+        let Reclaim { asked: Asked { stream, holder, .. }, counts, .. } = self;
         let is_limited = stream.meter().limit() < u64::MAX || process::limit() < u64::MAX;
-        holder.iter().for_each(|holder| holder.count_climb(counts, is_limited));
-        limits::account(stream.memory(), |account| account.climbs.add(counts));
+        holder.iter().for_each(|holder| holder.count_reclaim(counts, is_limited));
+        limits::account(stream.memory(), |account| account.reclaim.add(counts));
         #[cfg(feature = "tracing")]
         self.tell();
     }
@@ -160,7 +175,7 @@ impl<A: Ask> Climb<'_, A> {
     /// Tells a subscriber of `tracing`, once no lock is held.
     #[cfg(feature = "tracing")]
     fn tell(&self) {
-        let Climb { asked: Asked { stream, bytes, holder, .. }, counts, .. } = self;
+        let Reclaim { asked: Asked { stream, bytes, holder, .. }, counts, .. } = self;
         let served_by = match (counts.failed, counts.beyond_soft) {
             (0, 0) => self.step.name(),
             (0, _) => "none, beyond the soft limit",
@@ -196,7 +211,9 @@ impl<A: Ask> Climb<'_, A> {
 
     fn take_step(&mut self, step: ReclaimStep) -> Result<Option<A::Memory>> {
         // What is served once others were waited for, or a handler ran, is their merit: both say themselves that they are reached.
-        if !matches!(self.step, ReclaimStep::OtherThreads | ReclaimStep::Handlers) && !matches!(step, ReclaimStep::OtherThreads | ReclaimStep::Handlers) {
+        if !matches!(self.step, ReclaimStep::OtherThreads | ReclaimStep::Handlers)
+            && !matches!(step, ReclaimStep::OtherThreads | ReclaimStep::Handlers)
+        {
             self.reach(step);
         }
         let Asked { stream, holder, .. } = self.asked;
@@ -208,8 +225,8 @@ impl<A: Ask> Climb<'_, A> {
             },
             ReclaimStep::OwnScope => self.release(step, holder),
             // A range has what other streams still use, which it gives to whoever insists.
-            ReclaimStep::OtherStreams => self.retry(Patience::None, DeviceRange::of(stream).is_some()),
-            ReclaimStep::PendingWork => self.retry(Patience::Some, false),
+            ReclaimStep::OtherStreams => self.retry(WaitFor::Nothing, DeviceRange::of(stream).is_some()),
+            ReclaimStep::PendingWork => self.retry(WaitFor::AnyWork, false),
             ReclaimStep::Offload => self.spill(),
             ReclaimStep::Arenas => self.revoke(),
             ReclaimStep::OtherThreads => self.wait(),
@@ -263,11 +280,11 @@ impl<A: Ask> Climb<'_, A> {
     }
 
     /// Makes the call again if memory was given back since it was made last, or there may be some that was not asked for.
-    fn retry(&mut self, patience: Patience, may_be: bool) -> Result<Option<A::Memory>> {
+    fn retry(&mut self, wait_for: WaitFor, may_be: bool) -> Result<Option<A::Memory>> {
         let stream = self.asked.stream;
         // First: what others give back while this is under way may be too late for it.
         let before = std::mem::replace(&mut self.seen, Seen::after(&self.error, stream));
-        let is_more = self.trim(patience)? > 0;
+        let is_more = self.trim(wait_for)? > 0;
         let is_worth = stream.release_reserve()? || is_more || self.seen != before || may_be;
         if !is_worth {
             return Ok(None);
@@ -282,11 +299,11 @@ impl<A: Ask> Climb<'_, A> {
     }
 
     /// Gives free pages back to the device; to others as well where the process may not hold more of all of them.
-    fn trim(&self, patience: Patience) -> Result<u64> {
+    fn trim(&self, wait_for: WaitFor) -> Result<u64> {
         let Asked { stream, bytes, .. } = self.asked;
-        let own = DeviceRange::of(stream).map_or(Ok(0), |range| range.give_all_back(patience))?;
+        let own = DeviceRange::of(stream).map_or(Ok(0), |range| range.give_all_back(wait_for))?;
         let lacks = if self.error.is_of_process() { bytes.saturating_sub(own) } else { 0 };
-        Ok(own.saturating_add(await_elsewhere(stream.memory_id(), lacks, patience)))
+        Ok(own.saturating_add(await_elsewhere(stream.memory_id(), lacks, wait_for)))
     }
 
     /// How many bytes have to leave, each by a copy, as far as the device is known to have the others; all of them if not.
@@ -310,7 +327,7 @@ impl<A: Ask> Climb<'_, A> {
             self.freed(ReclaimStep::Offload, freed);
             let served = match self.ask.ask_for_free()? {
                 // The copies may be under way.
-                None => self.retry(Patience::Some, true)?,
+                None => self.retry(WaitFor::AnyWork, true)?,
                 served => served,
             };
             if served.is_some() {
@@ -325,9 +342,9 @@ impl<A: Ask> Climb<'_, A> {
         let device = Some(self.asked.stream.memory_id()).filter(|_| !self.error.is_of_process());
         let _in_need = InNeed::begin(device);
         for _ in 0..MOST_ATTEMPTS {
-            let Some(patience) = self.found() else { break };
+            let Some(wait_for) = self.found() else { break };
             transit::wait();
-            if let Some(memory) = self.retry(patience, false)? {
+            if let Some(memory) = self.retry(wait_for, false)? {
                 return Ok(Some(memory));
             }
         }
@@ -336,25 +353,25 @@ impl<A: Ask> Climb<'_, A> {
 
     /// Finds something for another attempt, and how long that waits: what became idle meanwhile goes back first, and only then are
     /// arenas taken away, on which the threads that had them may have work still.
-    fn found(&self) -> Option<Patience> {
+    fn found(&self) -> Option<WaitFor> {
         let stream = self.asked.stream;
         let own = stream.memory_id();
         let elsewhere = devices_but(own).filter(|_| self.error.is_of_process());
         for device in std::iter::once(own).chain(elsewhere) {
             if reclaim::release_idle(Idle::All, device, u64::MAX) > 0 {
-                return Some(Patience::None);
+                return Some(WaitFor::Nothing);
             }
             if reclaim::revoke(device, self.asked.bytes) > 0 {
-                return Some(Patience::Some);
+                return Some(WaitFor::AnyWork);
             }
         }
         let is_on_its_way = !transit::is_still() || Seen::after(&self.error, stream) != self.seen;
-        is_on_its_way.then_some(Patience::None)
+        is_on_its_way.then_some(WaitFor::Nothing)
     }
 
     /// Waits for other threads to drop something, as long as the program said, and looks again and again.
     fn wait(&mut self) -> Result<Option<A::Memory>> {
-        let most = limits::account(self.asked.stream.memory(), |account| account.patience);
+        let most = limits::account(self.asked.stream.memory(), |account| account.allocation_timeout);
         let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
         while !most.is_zero() {
             let left = most.saturating_sub(start.elapsed());
@@ -363,7 +380,7 @@ impl<A: Ask> Climb<'_, A> {
                 break;
             }
             self.reach(ReclaimStep::OtherThreads);
-            if let Some(memory) = self.take(&WHILE_PATIENT)? {
+            if let Some(memory) = self.take(&WHILE_OTHERS_WORK)? {
                 return Ok(Some(memory));
             }
             pause = LONGEST_PAUSE.min(2 * pause);
@@ -377,7 +394,7 @@ impl<A: Ask> Climb<'_, A> {
         for handler in handlers::of(stream) {
             self.reach(ReclaimStep::Handlers);
             let scope = holder.and_then(|holder| holder.name());
-            handler.call(&Need { bytes, shape: dims, scope, freed_bytes: self.counts.freed_bytes() });
+            handler.call(&Pressure { bytes, shape: dims, scope, freed_bytes: self.counts.freed_bytes() });
             if let Some(memory) = self.take(&AFTER_HANDLER)? {
                 return Ok(Some(memory));
             }
