@@ -55,7 +55,7 @@
 //! cursor, a listed one to its list, if the thread is inside the scope. Another thread leaves the record on a return stack
 //! (`home/returns`), and the owner takes it from there at its next miss or exit. What other streams may still use waits (`cache/deferred`).
 //!
-//! **A reclaim.** A request that the device refuses takes the reclaim steps (`pressure/climb`; their list is in `pressure/steps`): pages
+//! **A reclaim.** A request that the device refuses takes the reclaim steps (`pressure/serve`; their list is in `pressure/steps`): pages
 //! that nothing lies in, idle memory of scopes (`pressure/reclaim`), arrays that may leave for the host, waiting (`pressure/limits` says how
 //! long), handlers of the program (`pressure/handlers`). Who has memory registers as a holder, so that no step calls upwards by name.
 
@@ -77,9 +77,9 @@ pub mod record;
 pub mod trace;
 
 pub use base::error::{Error, Result};
-pub use base::shortage::{Bound, Holding, Shortage};
+pub use base::shortage::{Bound, ScopeMemory, Shortage};
 pub use cache::Recycle;
-pub use pressure::{Climbs, Need, PressureHandler, Rung, RungUse, on_pressure};
+pub use pressure::{Pressure, PressureHandler, ReclaimStats, ReclaimStep, StepUse, on_pressure};
 
 /// Compiles the program in the README.
 #[cfg(doctest)]

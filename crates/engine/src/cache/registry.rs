@@ -18,7 +18,7 @@ use super::owner::Cache;
 use crate::base::sync::{LazyLock, Mutex, MutexGuard};
 use crate::device::Memory;
 use crate::home::Counts;
-use crate::pressure::{Climbs, demand};
+use crate::pressure::{ReclaimStats, demand};
 
 /// The caches of one name.
 pub struct NamedCaches {
@@ -35,7 +35,7 @@ struct NamedThreads {
     orphans: Vec<&'static Cache>,
     /// What caches did that went to other names.
     past: Counts,
-    past_climbs: Climbs,
+    past_reclaim: ReclaimStats,
     /// How many names there had been when the last thread ended.
     orphaned: u64,
     is_gone: bool,
@@ -139,7 +139,7 @@ impl NamedCaches {
         let Some(past) = cache.retire() else { return false };
         let mut threads = lock(&self.threads);
         threads.past += past;
-        threads.past_climbs.add(&cache.take_climbs());
+        threads.past_reclaim.add(&cache.take_reclaim());
         threads.caches.retain(|other| !std::ptr::eq(*other, cache));
         drop(threads);
         lock(&UNUSED).push(cache);
@@ -189,9 +189,9 @@ impl NamedCaches {
     }
 
     /// What was reclaimed for this name, of all threads.
-    pub fn climbs(&self) -> Climbs {
-        let past = lock(&self.threads).past_climbs;
-        self.caches().into_iter().map(Cache::climbs).fold(past, |mut sum, one| {
+    pub fn reclaim(&self) -> ReclaimStats {
+        let past = lock(&self.threads).past_reclaim;
+        self.caches().into_iter().map(Cache::reclaim).fold(past, |mut sum, one| {
             sum.add(&one);
             sum
         })

@@ -1,13 +1,13 @@
 //! What serves an allocation that the scope has nothing for: the device's range, or for plain allocations the device itself.
 //!
 //! Everything idle is given back before the range grows. What follows if the device has nothing left is
-//! [`climb`](crate::pressure::climb)'s affair.
+//! [`serve`](crate::pressure::serve)'s affair.
 
 use crate::base::error::{Error, Result};
 use crate::device::{Stream, softly};
-use crate::pressure::climb::{insist, insist_on_call};
 use crate::pressure::reclaim::{self, Holder, Idle};
 use crate::pressure::request::{Ask, Asked};
+use crate::pressure::serve::{insist, insist_on_call};
 use crate::range::{Carved, Clearing, DeviceRange, Limit, Obtained, RangeState, Reused};
 use crate::record::{Origin, Record, Request};
 

@@ -12,7 +12,7 @@ use super::token::claim_token;
 use crate::base::error::Result;
 use crate::device::Stream;
 use crate::home::{Counter, Counts, Fact, Facts, Sample};
-use crate::pressure::Climbs;
+use crate::pressure::ReclaimStats;
 use crate::range::Obtained;
 use crate::record::{Record, Request};
 
@@ -37,13 +37,13 @@ pub struct ScopeFacts {
 
 impl Cache {
     /// How its allocations were served when memory was short.
-    pub fn climbs(&self) -> Climbs {
-        *self.shared.climbs()
+    pub fn reclaim(&self) -> ReclaimStats {
+        *self.shared.reclaim()
     }
 
     /// The same, and counts anew from now on.
-    pub(super) fn take_climbs(&self) -> Climbs {
-        std::mem::take(&mut *self.shared.climbs())
+    pub(super) fn take_reclaim(&self) -> ReclaimStats {
+        std::mem::take(&mut *self.shared.reclaim())
     }
 
     /// Tells what a plan has served so far, if this thread knows.
