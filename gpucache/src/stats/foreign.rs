@@ -1,19 +1,20 @@
-//! What was done with the memory of other crates, by scope.
+//! What a scope did with the memory of other crates: [`ForeignStats`].
 
 use std::fmt;
 
 use gpucache_engine::base::amounts::Count;
-use gpucache_engine::cache::NamedCaches;
+use gpucache_engine::home::{Counter, Counts};
 
-/// What a scope did with what other crates allocated and freed through the driver, over all threads, since the process began.
+/// What a scope did with the memory that other crates allocate and free through the driver, over all threads, since the process
+/// began. See [`foreign`](crate::foreign).
 ///
 /// ```no_run
-/// use gpucache::{cache_scope, foreign};
+/// use gpucache::cache_scope;
 ///
 /// # fn candle_step() {}
 /// cache_scope!(train_step, { candle_step() });
-/// let stats = foreign::stats("train_step").unwrap();
-/// println!("{} of {}", stats.served, stats.served + stats.passed_on);
+/// let foreign = gpucache::stats("train_step").unwrap().foreign;
+/// println!("{} of {}", foreign.served, foreign.served + foreign.passed_on);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -21,10 +22,26 @@ use gpucache_engine::cache::NamedCaches;
 pub struct ForeignStats {
     /// Allocations that the scope served.
     pub served: u64,
-    /// Allocations inside the scope that went on to the driver: of a captured stream, or a context that is not its device's own.
+    /// Allocations inside the scope that went on to the driver, because the stream is captured or its context is not the device's own.
     pub passed_on: u64,
-    /// Blocks of the scope that were freed on another stream than their own, which their memory's next life waits for.
+    /// Blocks of the scope that were freed on another stream than their own. The next use of their memory waits for that stream.
     pub freed_elsewhere: u64,
+}
+
+impl ForeignStats {
+    pub(super) fn of(counts: &Counts) -> ForeignStats {
+        ForeignStats {
+            served: counts.get(Counter::ForeignServed),
+            passed_on: counts.get(Counter::ForeignPassedOn),
+            freed_elsewhere: counts.get(Counter::FreedElsewhere),
+        }
+    }
+
+    pub(super) fn combine(&mut self, other: &ForeignStats, with: fn(u64, u64) -> u64) {
+        self.served = with(self.served, other.served);
+        self.passed_on = with(self.passed_on, other.passed_on);
+        self.freed_elsewhere = with(self.freed_elsewhere, other.freed_elsewhere);
+    }
 }
 
 impl fmt::Display for ForeignStats {
@@ -32,22 +49,4 @@ impl fmt::Display for ForeignStats {
         let allocations = Count(self.served, "allocation", "allocations");
         write!(f, "{allocations} served, {} passed on, {} freed elsewhere", self.passed_on, self.freed_elsewhere)
     }
-}
-
-/// What the scope `name` did with what other crates allocate; `None` if it was never entered.
-///
-/// ```
-/// use gpucache::{cache_scope, foreign};
-///
-/// cache_scope!(quiet, {});
-/// assert_eq!(foreign::stats("quiet").unwrap().served, 0);
-/// assert!(foreign::stats("nobody").is_none());
-/// ```
-pub fn stats(name: impl AsRef<str>) -> Option<ForeignStats> {
-    let caches = NamedCaches::find(name.as_ref())?.caches();
-    Some(caches.iter().map(|cache| cache.foreign()).fold(ForeignStats::default(), |sum, one| ForeignStats {
-        served: sum.served + one.0,
-        passed_on: sum.passed_on + one.1,
-        freed_elsewhere: sum.freed_elsewhere + one.2,
-    }))
 }

@@ -1,13 +1,13 @@
-//! Statistics of planning: what [`PlanStats`] tells of a scope.
+//! How a scope plans: [`PlanStats`].
 
 use std::fmt;
 use std::time::Duration;
 
-use super::counters::{Counter, Counters};
-use crate::base::amounts::{Bytes, Count, add, total};
+use gpucache_engine::base::amounts::{Bytes, Count, add, total};
+use gpucache_engine::home::{Counter, Counts};
 
-/// How a scope with `recycle = "auto"` plans and serves, over all threads: what plans there are now, and what was served and
-/// seen since the process began. With several threads each number is the sum of theirs.
+/// How a scope with `recycle = "auto"` plans: which plans there are now, and what happened since the process began. For several
+/// threads, each number is the sum of theirs. [`Served::planned`](super::Served) counts the allocations that plans served.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};
@@ -15,40 +15,38 @@ use crate::base::amounts::{Bytes, Count, add, total};
 /// for _ in 0..10 {
 ///     cache_scope!(planned, { drop(Host::new().zeros::<u8>(4096)?) });
 /// }
-/// let stats = gpucache::plan_stats("planned").unwrap();
-/// assert_eq!((stats.plans, stats.positions, stats.planned), (1, 1, 8));
-/// assert_eq!((stats.arena_bytes, stats.bound_bytes), (4096, 4096)); // no lower layout is possible
+/// let plan = gpucache::stats("planned").unwrap().plan;
+/// assert_eq!((plan.plans, plan.positions), (1, 1));
+/// assert_eq!((plan.arena_bytes, plan.bound_bytes), (4096, 4096)); // no lower layout is possible
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PlanStats {
-    /// Orders of allocations and drops that have a plan now: up to four on each thread.
+    /// Orders of allocations and drops that have a plan now: at most four on each thread.
     pub plans: u64,
-    /// Allocations that those plans have a place for.
+    /// Allocations for which those plans have a place.
     pub positions: u64,
-    /// Bytes of the arena in which all plans of a thread lie: as many as the highest of their layouts, whether the arena is there
-    /// now or not.
+    /// Bytes of the arena, in which all plans of a thread lie: the height of the highest layout. They count even while the thread
+    /// has no memory for the arena.
     pub arena_bytes: u64,
     /// The least bytes that any layout of the highest plan could have.
     pub bound_bytes: u64,
-    /// Allocations that a plan served: those of [`ScopeStats::hits`](crate::ScopeStats::hits) that no list did.
-    pub planned: u64,
-    /// Those of them that its ring served: of arrays that are alive when their successors are born.
+    /// The planned allocations that the ring served: arrays that are alive when their successors are allocated.
     pub carried: u64,
-    /// Allocations of arrays that outlive their entry and that neither arena nor ring has a place for: of unlike sizes and dropped
-    /// in no order, or few enough to make a ring a waste. Lists and the range serve them.
+    /// Allocations of arrays that outlive their entry, and for which neither arena nor ring has a place. Lists and the range serve
+    /// them. Their sizes differ and they are dropped in no fixed order, or there are too few of them for a ring.
     pub aside: u64,
-    /// Where entries went other ways than their plan.
+    /// How entries deviated from their plan.
     pub deviations: Deviations,
-    /// Time spent on layouts.
+    /// Time spent on computing layouts.
     pub planning_time: Duration,
-    /// Why no plan serves the scope now, on the first thread of which that is so; `None` where plans do.
+    /// Why no plan serves the scope now, on the first thread where that is so; `None` if plans serve it.
     pub unplanned: Option<Unplanned>,
 }
 
-/// How often entries went other ways than their plan since the process began, by kind.
+/// How often entries deviated from their plan since the process began, by kind.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};
@@ -60,28 +58,28 @@ pub struct PlanStats {
 ///         }
 ///     });
 /// }
-/// let stats = gpucache::plan_stats("extra").unwrap();
-/// assert_eq!((stats.deviations.extra, stats.deviations.missing), (1, 0));
+/// let deviations = gpucache::stats("extra").unwrap().plan.deviations;
+/// assert_eq!((deviations.extra, deviations.missing), (1, 0));
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Deviations {
-    /// Allocations that the plan did not expect, served beside it.
+    /// Allocations that the plan did not expect. Lists and the range served them.
     pub extra: u64,
-    /// Allocations that the plan expected and that never came.
+    /// Allocations that the plan expected and that did not come.
     pub missing: u64,
-    /// Allocations that came earlier or later than planned, and were served by the plan.
+    /// Allocations that came earlier or later than planned. The plan served them.
     pub reordered: u64,
-    /// Allocations of more bytes than were ever seen at their position, served beside the plan.
+    /// Allocations of more bytes than their place has. Lists and the range served them.
     pub larger: u64,
-    /// Allocations served beside the plan since an array that lived longer than planned was in their place.
+    /// Allocations whose place still held an array that lived longer than planned. Lists and the range served them.
     pub blocked: u64,
 }
 
 impl Deviations {
-    /// All kinds together.
+    /// The sum of all kinds.
     ///
     /// ```
     /// use gpucache::{cache_scope, prelude::*};
@@ -93,23 +91,19 @@ impl Deviations {
     ///         }
     ///     });
     /// }
-    /// let stats = gpucache::plan_stats("deviating").unwrap();
-    /// assert_eq!(stats.deviations.total(), 1);
+    /// assert_eq!(gpucache::stats("deviating").unwrap().plan.deviations.total(), 1);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn total(&self) -> u64 {
         total([self.extra, self.missing, self.reordered, self.larger, self.blocked])
     }
-}
 
-impl Deviations {
-    /// Counts those of an entry.
-    pub(crate) fn count(&self, counters: &Counters) {
-        counters.add(Counter::Extra, self.extra);
-        counters.add(Counter::Missing, self.missing);
-        counters.add(Counter::Reordered, self.reordered);
-        counters.add(Counter::Larger, self.larger);
-        counters.add(Counter::Blocked, self.blocked);
+    fn combine(&mut self, other: &Deviations, with: fn(u64, u64) -> u64) {
+        let Deviations { extra, missing, reordered, larger, blocked } = *other;
+        let others = [extra, missing, reordered, larger, blocked];
+        let Deviations { extra, missing, reordered, larger, blocked } = self;
+        let own = [extra, missing, reordered, larger, blocked];
+        own.into_iter().zip(others).for_each(|(own, other)| *own = with(*own, other));
     }
 }
 
@@ -120,27 +114,26 @@ impl fmt::Display for Deviations {
     }
 }
 
-/// Two lines: what plans there are, and what they served.
+/// Two lines: which plans there are, and how entries went.
 impl fmt::Display for PlanStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let allocations = |number| Count(number, "allocation", "allocations");
-        let (plans, positions) = (Count(self.plans, "plan", "plans"), allocations(self.positions));
+        let (plans, positions) = (Count(self.plans, "plan", "plans"), self.positions);
         let (bytes, bound, time) = (Bytes(self.arena_bytes), Bytes(self.bound_bytes), self.planning_time);
-        writeln!(f, "{plans} of {positions} in {bytes} (no less than {bound}), laid out in {time:?}")?;
-        let (planned, aside, deviations) = (allocations(self.planned), self.aside, self.deviations);
-        write!(f, "{planned} by plan ({} carried), {aside} aside; deviations: {deviations}", self.carried)?;
+        let positions = Count(positions, "allocation", "allocations");
+        writeln!(f, "{plans} of {positions} in {bytes} (at least {bound} needed), computed in {time:?}")?;
+        write!(f, "{} carried, {} aside; deviations: {}", self.carried, self.aside, self.deviations)?;
         self.unplanned.map_or(Ok(()), |why| write!(f, "; not planned: {why}"))
     }
 }
 
 impl PlanStats {
-    /// What the numbers of a cache say.
-    pub(super) fn of(counters: &Counters) -> PlanStats {
-        let get = |count| counters.get(count);
+    pub(super) fn of(counts: &Counts) -> PlanStats {
+        let get = |count| counts.get(count);
+        let lacks_arena = get(Counter::PlanBytes) > 0 && get(Counter::Arena) == 0;
         let unplanned = match get(Counter::Plans) {
             0 if get(Counter::HasStopped) > 0 => Some(Unplanned::Irregular),
             0 => Some(Unplanned::Learning),
-            _ if counters.lacks_arena() => Some(Unplanned::Short),
+            _ if lacks_arena => Some(Unplanned::Short),
             _ => None,
         };
         PlanStats {
@@ -148,8 +141,7 @@ impl PlanStats {
             positions: get(Counter::Positions),
             arena_bytes: get(Counter::PlanBytes),
             bound_bytes: get(Counter::BoundBytes),
-            planned: counters.all_served(),
-            carried: get(Counter::Carried).saturating_sub(get(Counter::Grown)),
+            carried: get(Counter::Carried),
             aside: get(Counter::Aside),
             deviations: Deviations {
                 extra: get(Counter::Extra),
@@ -163,38 +155,32 @@ impl PlanStats {
         }
     }
 
-    /// The same once there are no plans any more.
-    pub(super) fn without_plans(self) -> PlanStats {
-        PlanStats { plans: 0, positions: 0, arena_bytes: 0, bound_bytes: 0, unplanned: None, ..self }
+    /// Combines what happened since the process began with that of another reading.
+    pub(super) fn combine(&mut self, other: &PlanStats, with: fn(u64, u64) -> u64) {
+        self.carried = with(self.carried, other.carried);
+        self.aside = with(self.aside, other.aside);
+        self.deviations.combine(&other.deviations, with);
+        let [own, other] = [self, other].map(|stats| u64::try_from(stats.planning_time.as_nanos()).unwrap_or(u64::MAX));
+        self.planning_time = Duration::from_nanos(with(own, other));
     }
-}
 
-impl std::ops::AddAssign for PlanStats {
-    fn add_assign(&mut self, other: PlanStats) {
+    /// Adds which plans there are now.
+    pub(super) fn add_plans(&mut self, other: &PlanStats) {
         add(&mut self.plans, other.plans);
         add(&mut self.positions, other.positions);
         add(&mut self.arena_bytes, other.arena_bytes);
         add(&mut self.bound_bytes, other.bound_bytes);
-        add(&mut self.planned, other.planned);
-        add(&mut self.carried, other.carried);
-        add(&mut self.aside, other.aside);
         self.unplanned = self.unplanned.or(other.unplanned);
-        add(&mut self.deviations.extra, other.deviations.extra);
-        add(&mut self.deviations.missing, other.deviations.missing);
-        add(&mut self.deviations.reordered, other.deviations.reordered);
-        add(&mut self.deviations.larger, other.deviations.larger);
-        add(&mut self.deviations.blocked, other.deviations.blocked);
-        self.planning_time = self.planning_time.saturating_add(other.planning_time);
     }
 }
 
-/// Why no plan serves a scope with `recycle = "auto"` now; shown as a sentence.
+/// Why no plan serves a scope with `recycle = "auto"` now. It is displayed as a sentence.
 ///
 /// ```
-/// use gpucache::{Unplanned, cache_scope, prelude::*};
+/// use gpucache::{cache_scope, prelude::*, stats::Unplanned};
 ///
 /// cache_scope!(new, { drop(Host::new().zeros::<u8>(4096)?) });
-/// let why = gpucache::plan_stats("new").unwrap().unplanned;
+/// let why = gpucache::stats("new").unwrap().plan.unplanned;
 /// assert_eq!(why, Some(Unplanned::Learning));
 /// assert_eq!(why.unwrap().to_string(), "no order of allocations and drops came twice yet");
 /// # Ok::<(), gpucache::Error>(())
@@ -205,9 +191,9 @@ impl std::ops::AddAssign for PlanStats {
 pub enum Unplanned {
     /// No order of allocations and drops came twice yet. Entries are recorded.
     Learning,
-    /// No two entries of many had the same order. Recording pauses, and is tried again later.
+    /// Many entries were recorded, and no two had the same order. Recording pauses, and starts again later.
     Irregular,
-    /// There are plans, and no stretch of memory for them beside what is in use. It is looked for again later.
+    /// The scope has plans, but found no contiguous memory for their arena beside its live memory. It tries again later.
     Short,
 }
 
@@ -215,8 +201,8 @@ impl fmt::Display for Unplanned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Unplanned::Learning => "no order of allocations and drops came twice yet",
-            Unplanned::Irregular => "no two entries of many had the same order of allocations: recording pauses",
-            Unplanned::Short => "no stretch of memory is left for the plans beside what is in use",
+            Unplanned::Irregular => "no two of many entries had the same order of allocations; recording pauses",
+            Unplanned::Short => "no contiguous memory is free for the arena of the plans",
         })
     }
 }

@@ -62,10 +62,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn without_numbers(name: &str) -> String {
-    name.chars().filter(|letter| !letter.is_ascii_digit()).collect()
-}
-
 impl NamedCaches {
     /// A name is forgotten only once so many others came up since it was entered last. A name takes some kilobytes.
     pub const LATELY: u64 = 1024;
@@ -161,14 +157,6 @@ impl NamedCaches {
         if threads.caches.is_empty() && !std::mem::replace(&mut threads.is_gone, true) {
             scopes.by_name.remove(&self.name);
         }
-    }
-
-    /// How many other scopes have names that differ from this one in their numbers alone.
-    pub fn siblings(&self) -> Vec<Arc<NamedCaches>> {
-        let plain = without_numbers(&self.name);
-        let has_number = plain.len() < self.name.len();
-        let is_sibling = |scope: &NamedCaches| has_number && without_numbers(&scope.name) == plain;
-        NamedCaches::all().into_iter().filter(|scope| is_sibling(scope)).collect()
     }
 
     /// Every thread's cache of the name.
