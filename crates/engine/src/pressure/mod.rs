@@ -13,6 +13,7 @@
 //! | `steps` | the reclaim steps, and how often each served a request |
 //! | `request` | what is asked for, and how; the error of a request that nothing served |
 //! | `serve` | what is done in each step |
+//! | `seen` | whether memory was freed since the last attempt of a request |
 //! | `reclaim` | who holds memory, by age, and how idle memory is had from all of them |
 //! | `handlers` | what the program gives up: [`on_pressure`] |
 //! | `limits` | how much may be held, how much may stay idle, how long a request waits |
@@ -31,6 +32,7 @@ pub(crate) mod serve;
 pub(crate) mod transit;
 
 mod barrier;
+mod seen;
 mod steps;
 
 pub use demand::Told;

@@ -10,6 +10,7 @@ use super::handlers::{self, Pressure};
 use super::limits;
 use super::reclaim::{self, Holder, Idle};
 use super::request::{Ask, Asked, Call};
+use super::seen::Seen;
 use super::steps::{ReclaimStats, ReclaimStep};
 use super::transit::{self, InNeed};
 use crate::base::amounts::add;
@@ -93,33 +94,6 @@ fn with_own_limit(error: Error, asked: &Asked<'_>) -> Error {
     let is_other = error.is_of_process() && !error.is_beyond_all(asked.bytes);
     let own = if is_other { asked.stream.meter().beyond(asked.bytes) } else { None };
     own.unwrap_or(error)
-}
-
-/// How often memory was given back to the device, to the range, or found its place there.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
-    releases: u64,
-    frees: u64,
-    arrivals: u64,
-    undone: u64,
-}
-
-impl Seen {
-    fn with(frees: u64, undone: u64) -> Seen {
-        Seen { releases: reclaim::releases(), frees, arrivals: transit::arrivals(), undone }
-    }
-
-    /// After a call met this error. What others had counted in and did not get matters where a limit was met alone: the
-    /// device itself tells what it has, and refuses this thread too.
-    fn after(error: &Error, stream: &Stream) -> Seen {
-        let frees = DeviceRange::of(stream).map_or(0, |range| range.occupancy().frees);
-        let undone = match error.is_of_limit() {
-            true if error.is_of_process() => process::undone(),
-            true => stream.meter().undone(),
-            false => 0,
-        };
-        Seen::with(frees, undone)
-    }
 }
 
 /// A request for which the device had not enough memory.
