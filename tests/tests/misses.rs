@@ -4,7 +4,7 @@
 
 use fastrand::Rng;
 use gpucache::device::{Device, MemoryUse, Virtual};
-use gpucache::{Array, Recycle, Scope, ScopeStats, cache_scope, stats};
+use gpucache::{Array, Recycle, Scope, cache_scope, stats, stats::ScopeStats};
 use gpucache_tests::Faulty;
 use gpucache_tests::conformance::stats_of;
 
@@ -102,7 +102,7 @@ fn the_numbers_can_be_read() {
         (format!("{stats:#}"), stats.to_string()),
         (expected.to_string(), format!("{expected}\n{}", table.join("\n")))
     );
-    let plans = gpucache::plan_stats("shown").unwrap().to_string();
+    let plans = gpucache::stats("shown").unwrap().plan.to_string();
     assert!(plans.starts_with("1 plan of 1 allocation in 3.00 MiB (no less than 3.00 MiB), laid out in "), "{plans}");
     assert!(plans.ends_with("deviations: 0 extra, 0 missing, 0 reordered, 0 larger, 0 blocked"), "{plans}");
     let memory = device.memory().to_string();

@@ -87,7 +87,7 @@ mod linked {
     pub(crate) fn reset_peaks(device: usize, names: &[&str]) -> Result<()> {
         gpucache::reset_peaks(&Cuda::new(device)?);
         for name in names {
-            gpucache::reset_peaks_of(name);
+            gpucache::stats::reset_peaks(name);
         }
         Ok(())
     }
@@ -99,7 +99,7 @@ mod linked {
     /// `None` for a scope that was never entered.
     pub fn report(name: &'static str) -> Option<ScopeReport> {
         let stats = gpucache::stats(name)?;
-        let plan = gpucache::plan_stats(name)?;
+        let plan = gpucache::stats(name)?.plan;
         Some(ScopeReport {
             name,
             entries: stats.entries,

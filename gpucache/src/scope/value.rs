@@ -118,7 +118,7 @@ impl<'a> Scope<'a> {
     /// newest decides. One that finds more held gives back what is idle when it begins, and when one within it is left.
     ///
     /// ```
-    /// use gpucache::{Bound, Scope, device::Virtual, prelude::*};
+    /// use gpucache::{Scope, device::Virtual, error::Bound, prelude::*};
     ///
     /// let device = Virtual::new(1 << 30);
     /// let decode = Scope::new("decode, limited").limit(4 << 20);

@@ -254,7 +254,7 @@ impl Error {
     /// What there was of the device when an allocation found no memory, and who had it; `None` for any other failure.
     ///
     /// ```
-    /// use gpucache::{Bound, device::Virtual, prelude::*};
+    /// use gpucache::{device::Virtual, error::Bound, prelude::*};
     ///
     /// let device = Virtual::new(1 << 30);
     /// gpucache::limit(&device, 1 << 20);

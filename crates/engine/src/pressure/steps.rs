@@ -10,7 +10,7 @@ use crate::base::amounts::{Bytes, Count, total};
 /// A step of the reclaim: what is done for an allocation that finds no memory on its device, until it is served.
 ///
 /// ```
-/// use gpucache::ReclaimStep;
+/// use gpucache::stats::ReclaimStep;
 ///
 /// let names: Vec<_> = ReclaimStep::ALL.iter().map(|step| step.name()).collect();
 /// assert_eq!(names, ["move pages", "release other scopes", "release own scope", "reuse across streams", "wait for work", "offload arrays", "take arenas", "wait for threads", "call handlers"]);
@@ -43,7 +43,7 @@ impl ReclaimStep {
     /// All of them, in their order.
     ///
     /// ```
-    /// assert_eq!(gpucache::ReclaimStep::ALL.len(), 9);
+    /// assert_eq!(gpucache::stats::ReclaimStep::ALL.len(), 9);
     /// ```
     pub const ALL: [ReclaimStep; 9] = [
         ReclaimStep::Pages,
@@ -60,7 +60,7 @@ impl ReclaimStep {
     /// Its name.
     ///
     /// ```
-    /// assert_eq!(gpucache::ReclaimStep::OtherScopes.name(), "release other scopes");
+    /// assert_eq!(gpucache::stats::ReclaimStep::OtherScopes.name(), "release other scopes");
     /// ```
     pub const fn name(self) -> &'static str {
         match self {
@@ -86,7 +86,7 @@ impl fmt::Display for ReclaimStep {
 /// What allocations did in one step of the reclaim.
 ///
 /// ```
-/// assert_eq!(gpucache::StepUse::default().tried, 0);
+/// assert_eq!(gpucache::stats::StepUse::default().tried, 0);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -104,7 +104,7 @@ pub struct StepUse {
 /// `reclaim_of` of a scope.
 ///
 /// ```
-/// use gpucache::{ReclaimStep, cache_scope, reclaim, device::Virtual, prelude::*};
+/// use gpucache::{cache_scope, device::Virtual, prelude::*, reclaim, stats::ReclaimStep};
 ///
 /// let device = Virtual::new(8 << 20);
 /// cache_scope!(first, recycle = "keyed", { device.zeros::<u8>(6 << 20)? });
@@ -129,7 +129,7 @@ impl ReclaimStats {
     /// What was done in one step.
     ///
     /// ```
-    /// use gpucache::{ReclaimStep, reclaim, device::Virtual};
+    /// use gpucache::{device::Virtual, reclaim, stats::ReclaimStep};
     ///
     /// assert_eq!(reclaim(&Virtual::new(1 << 30)).step(ReclaimStep::Pages).tried, 0);
     /// ```
