@@ -14,7 +14,7 @@ pub(crate) struct Taken {
     device_calls: u64,
 }
 
-/// One scope after a run. Its counters are gpucache's `ScopeStats` and `PlanStats`.
+/// One scope after a run. Its counters are gpucache's `ScopeStats`.
 #[derive(Serialize)]
 pub struct ScopeReport {
     name: &'static str,
@@ -85,7 +85,7 @@ mod linked {
 
     /// From now on peaks of the device and of these scopes are those from here on.
     pub(crate) fn reset_peaks(device: usize, names: &[&str]) -> Result<()> {
-        gpucache::reset_peaks(&Cuda::new(device)?);
+        gpucache::stats::reset_device_peaks(&Cuda::new(device)?);
         for name in names {
             gpucache::stats::reset_peaks(name);
         }
@@ -99,14 +99,14 @@ mod linked {
     /// `None` for a scope that was never entered.
     pub fn report(name: &'static str) -> Option<ScopeReport> {
         let stats = gpucache::stats(name)?;
-        let plan = gpucache::stats(name)?.plan;
+        let plan = stats.plan;
         Some(ScopeReport {
             name,
             entries: stats.entries,
             hits: stats.hits,
             recycled: stats.recycled,
             misses: stats.misses,
-            planned: plan.planned,
+            planned: stats.served.planned.allocations,
             carried: plan.carried,
             aside: plan.aside,
             arena_bytes: plan.arena_bytes,
