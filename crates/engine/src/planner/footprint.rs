@@ -50,8 +50,8 @@ const GROWTH: u64 = 64;
 /// In other entries the range may grow by less. The arena serves such an entry badly, and the arena's memory is missing elsewhere.
 /// This constant lowers the reserved memory of `gpt2_varlen`, while it learns, from 1.030 to 1.014 of its live peak.
 const GROWTH_OFF: u64 = 512;
-/// If an entry follows its plan throughout, the arena may stay although the range has to grow. It stays while the arena and the
-/// memory in use beside it are at most this share more than the peak in use, since the range would have to grow all the same.
+/// While a range would grow for an entry that follows its plan throughout, the arena may stay. The limit: arena and memory in use
+/// beside it are at most this share more than the peak in use. Below it, the range would have to grow all the same.
 const KNOWN: u64 = 32;
 /// An arena that served for this many entries was not lost early. The range was looked at eight times meanwhile.
 const LONG: u64 = 256;

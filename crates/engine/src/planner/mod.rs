@@ -4,9 +4,10 @@
 //! nothing in it is alive ([`lease`](crate::pressure::lease)). The planner finds that out at the next request from the arena, at
 //! the latest.
 //!
-//! **An entry.** [`Planner::begin`] chooses the plan that most likely serves the entry, or begins to record the entry.
-//! [`Planner::serve`] serves each allocation at the plan's cursor, and [`Planner::take_back`] returns each drop to the cursor.
-//! [`Planner::end`] learns from the entry and decides whether to keep the plans ([`fate`]).
+//! **An entry.** First, [`Planner::begin`] chooses the plan that most likely serves the entry, or begins to record the entry.
+//! For each allocation, [`Planner::serve`] serves the next position at the plan's cursor. For each drop, [`Planner::take_back`]
+//! returns the position to the cursor. At the end, [`Planner::end`] learns from the entry, and decides whether to keep the plans
+//! ([`fate`]).
 //!
 //! Invariants:
 //!
@@ -122,7 +123,7 @@ const NO_STREAM: u64 = 0;
 
 const _: () = assert!(offset_of!(Hot, cursor) == 64 && offset_of!(Planner, hot) == 0);
 
-/// What happened in the current entry.
+/// The state of the current entry.
 #[derive(Default)]
 struct EntryState {
     /// The number of the entry, from 1; 0 before the first entry.
