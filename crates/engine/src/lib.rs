@@ -58,7 +58,7 @@
 //! return stack (`home/returns`), and the owner takes it from there at its next miss or exit. A block that other streams may still
 //! use waits (`cache/deferred`).
 //!
-//! **A reclaim.** If the device refuses a request, the request takes the reclaim steps (`pressure/climb`; `pressure/steps` lists
+//! **A reclaim.** If the device refuses a request, the request takes the reclaim steps (`pressure/serve`; `pressure/steps` lists
 //! them). They reclaim pages without blocks, idle memory of scopes (`pressure/reclaim`), and arrays that can move to host memory.
 //! Then the request waits (`pressure/limits` says how long), and the program's handlers run (`pressure/handlers`). Each owner of
 //! memory registers as a holder, so no step has to name a folder above.
@@ -81,10 +81,10 @@ pub mod record;
 pub mod trace;
 
 pub use base::error::{Error, Result};
-pub use base::shortage::{Bound, Holding, Shortage};
+pub use base::shortage::{Bound, ScopeMemory, Shortage};
 pub use cache::Recycle;
 pub use home::{Amount, Deviations, InUse, PlanStats, ScopeStats, Served, Unplanned};
-pub use pressure::{Climbs, Need, PressureHandler, Rung, RungUse, on_pressure};
+pub use pressure::{Pressure, PressureHandler, ReclaimStats, ReclaimStep, StepUse, on_pressure};
 
 /// Compiles the program in the README.
 #[cfg(doctest)]

@@ -11,7 +11,7 @@ use crate::pressure::demand;
 use crate::pressure::lease::Piece;
 use crate::pressure::reclaim;
 use crate::pressure::transit::{InNeed, Transit};
-use crate::range::{Carved, Cut, DeviceRange, Limit, Patience, RangeState};
+use crate::range::{Carved, Cut, DeviceRange, Limit, RangeState, WaitFor};
 
 /// A trim needs idle memory of more than this share of a range: two of its handles. Less is not worth device calls that the next
 /// entries may have to undo.
@@ -216,7 +216,7 @@ fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> u64 {
     let keep = demand::of(device).max(live);
     if last != Some(frees) && reserved.saturating_sub(keep) > reserved / WORTH_A_TRIM {
         // A failure is the device's own, and the next call meets it as well.
-        let _ = range.trim(keep, Patience::None);
+        let _ = range.trim(keep, WaitFor::Nothing);
     }
     frees
 }

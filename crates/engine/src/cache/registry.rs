@@ -19,7 +19,7 @@ use super::owner::Cache;
 use crate::base::sync::{LazyLock, Mutex, MutexGuard};
 use crate::device::Memory;
 use crate::home::{PlanStats, ScopeStats};
-use crate::pressure::{Climbs, demand};
+use crate::pressure::{ReclaimStats, demand};
 
 /// The caches of one name.
 pub struct NamedCaches {
@@ -36,7 +36,7 @@ struct NamedThreads {
     orphans: Vec<&'static Cache>,
     /// The statistics of caches that went to other names.
     past: (ScopeStats, PlanStats),
-    past_climbs: Climbs,
+    past_reclaim: ReclaimStats,
     /// How many names had come up when the last thread ended.
     orphaned: u64,
     is_gone: bool,
@@ -142,7 +142,7 @@ impl NamedCaches {
         let mut threads = lock(&self.threads);
         threads.past.0 += past.0;
         threads.past.1 += past.1;
-        threads.past_climbs.add(&cache.take_climbs());
+        threads.past_reclaim.add(&cache.take_reclaim());
         threads.caches.retain(|other| !std::ptr::eq(*other, cache));
         drop(threads);
         lock(&UNUSED).push(cache);
@@ -201,9 +201,9 @@ impl NamedCaches {
     }
 
     /// The reclaims for this name, summed over all threads.
-    pub fn climbs(&self) -> Climbs {
-        let past = lock(&self.threads).past_climbs;
-        self.caches().into_iter().map(Cache::climbs).fold(past, |mut sum, one| {
+    pub fn reclaim(&self) -> ReclaimStats {
+        let past = lock(&self.threads).past_reclaim;
+        self.caches().into_iter().map(Cache::reclaim).fold(past, |mut sum, one| {
             sum.add(&one);
             sum
         })

@@ -1,14 +1,14 @@
 //! The memory for an allocation that the scope itself cannot serve: from the device's range, or straight from the device for plain
 //! allocations.
 //!
-//! Idle memory of all scopes goes back before the range grows. If the device has no more memory, [`climb`](crate::pressure::climb)
+//! Idle memory of all scopes goes back before the range grows. If the device has no more memory, [`serve`](crate::pressure::serve)
 //! takes the reclaim steps.
 
 use crate::base::error::{Error, Result};
 use crate::device::{Stream, softly};
-use crate::pressure::climb::{insist, insist_on_call};
 use crate::pressure::reclaim::{self, Holder, Idle};
 use crate::pressure::request::{Ask, Asked};
+use crate::pressure::serve::{insist, insist_on_call};
 use crate::range::{Carved, Clearing, DeviceRange, Limit, Obtained, RangeState, Reused};
 use crate::record::{Origin, Record, Request};
 

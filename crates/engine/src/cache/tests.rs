@@ -10,7 +10,7 @@ use super::policy::{Recycle, Terms};
 use super::reservation::Reservation;
 use crate::device::{Device, Stream, Virtual};
 use crate::home::Visit;
-use crate::range::{DeviceRange, Patience};
+use crate::range::{DeviceRange, WaitFor};
 use crate::record::Request;
 
 const BYTES: usize = 2 << 20;
@@ -24,7 +24,7 @@ fn new(stream: &Stream) -> Block {
 }
 
 fn held(device: &Virtual) -> usize {
-    DeviceRange::of(device.stream_handle()).unwrap().trim(0, Patience::None).unwrap();
+    DeviceRange::of(device.stream_handle()).unwrap().trim(0, WaitFor::Nothing).unwrap();
     device.memory().bytes as usize
 }
 

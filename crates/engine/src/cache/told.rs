@@ -12,7 +12,7 @@ use super::token::claim_token;
 use crate::base::error::Result;
 use crate::device::Stream;
 use crate::home::{Counter, Fact, Facts, PlanStats, Sample, ScopeStats};
-use crate::pressure::Climbs;
+use crate::pressure::ReclaimStats;
 use crate::range::Obtained;
 use crate::record::{Record, Request};
 
@@ -46,13 +46,13 @@ impl Cache {
     }
 
     /// How the scope's requests were served when memory was short.
-    pub(crate) fn climbs(&self) -> Climbs {
-        *self.shared.climbs()
+    pub(crate) fn reclaim(&self) -> ReclaimStats {
+        *self.shared.reclaim()
     }
 
-    /// As [`climbs`](Cache::climbs), and sets the counts to 0.
-    pub(super) fn take_climbs(&self) -> Climbs {
-        std::mem::take(&mut *self.shared.climbs())
+    /// As [`reclaim`](Cache::reclaim), and sets the counts to 0.
+    pub(super) fn take_reclaim(&self) -> ReclaimStats {
+        std::mem::take(&mut *self.shared.reclaim())
     }
 
     /// Publishes how much a plan has served so far, if this thread owns the cache.

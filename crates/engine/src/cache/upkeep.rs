@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::local::Local;
 use super::owner::{Cache, Owner};
 use crate::home::{Counter, Fact, PlanStats, ScopeStats};
-use crate::pressure::Climbs;
+use crate::pressure::ReclaimStats;
 use crate::pressure::demand;
 use crate::pressure::lease::Lease;
 use crate::pressure::reclaim::{self, Holder, Idle};
@@ -157,8 +157,8 @@ impl Holder for Cache {
         self.scope_name()
     }
 
-    fn count_climb(&'static self, climb: &Climbs, is_limited: bool) {
-        self.shared.climbs().add(climb);
+    fn count_reclaim(&'static self, reclaim: &ReclaimStats, is_limited: bool) {
+        self.shared.reclaim().add(reclaim);
         if let Some(owner) = self.owner() {
             owner.note(Fact::Short, 1, 0);
             owner.note(Fact::ShortByLimit, u64::from(is_limited), 0);

@@ -13,7 +13,7 @@ use super::plan_stats::PlanStats;
 use super::returns::Returns;
 use super::scope_stats::ScopeStats;
 use crate::base::sync::{Mutex, MutexGuard};
-use crate::pressure::Climbs;
+use crate::pressure::ReclaimStats;
 use crate::pressure::demand::Told;
 use crate::pressure::lease::Lease;
 use crate::record::Generation;
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     /// The lease of the blocks that have carried arrays.
     pub(crate) ring: Lease,
     /// How the scope's requests were served when memory was short.
-    climbs: Mutex<Climbs>,
+    reclaim: Mutex<ReclaimStats>,
     /// Blocks that were freed on another stream than their own. The thread that frees a block counts it.
     #[cfg(feature = "foreign")]
     freed_elsewhere: AtomicU64,
@@ -53,7 +53,7 @@ impl Shared {
             counters: Counters::default(),
             lease: Lease::new(),
             ring: Lease::new(),
-            climbs: Mutex::default(),
+            reclaim: Mutex::default(),
             #[cfg(feature = "foreign")]
             freed_elsewhere: AtomicU64::new(0),
             facts: Mutex::default(),
@@ -63,8 +63,8 @@ impl Shared {
     }
 
     /// How the scope's requests were served when memory was short.
-    pub(crate) fn climbs(&self) -> MutexGuard<'_, Climbs> {
-        self.climbs.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn reclaim(&self) -> MutexGuard<'_, ReclaimStats> {
+        self.reclaim.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The facts that keep the scope from being planned.
