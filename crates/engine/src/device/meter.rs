@@ -46,8 +46,8 @@ pub struct MemoryUse {
     pub soft_limit: Option<u64>,
 }
 
-/// How many calls of a device served to order its streams since the process began. Such calls let memory of one stream serve another one. A
-/// program with one stream needs none of them to allocate and to free. It needs one only before pages move or are freed, to learn whether
+/// How many calls of a device served to order its streams since the process began. These calls let memory of one stream serve another one.
+/// A program with one stream needs none of them to allocate and to free. It needs one only before pages move or are freed, to learn whether
 /// the stream is done.
 ///
 /// ```

@@ -1,5 +1,5 @@
-//! Handles that stand for a different stream on each thread. Such a handle has no work and no memory of its own. An allocation or a use
-//! through it goes to the stream of the calling thread.
+//! Handles that stand for a different stream on each thread. These handles have no work and no memory of their own. An allocation or a use
+//! through one of them goes to the stream of the calling thread.
 
 use super::Stream;
 use crate::base::error::Result;

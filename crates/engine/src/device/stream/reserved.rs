@@ -1,5 +1,4 @@
-//! Streams with reserved memory. Such a stream uses the queue of another stream, its home. Until the reservation ends, nobody else gets its
-//! memory.
+//! Streams with reserved memory. Each uses the queue of another stream, its home. Until the reservation ends, nobody else gets its memory.
 //!
 //! Invariants: while a reservation is made, the notice of its home names it, and allocations on the home go to it. After that, allocations
 //! on the reservation's stream go to the home.
