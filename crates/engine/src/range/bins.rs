@@ -1,9 +1,9 @@
 //! Free spans in order of size. Finds the smallest span that fits; among spans of equal size, the one at the lowest address.
 //!
-//! There are two levels of classes as in TLSF (Masmano, Ripoll, Crespo, Real: "TLSF: a new dynamic memory allocator for real-time systems",
-//! 2004), here with 64 linear classes for each doubling. So each level is one word of bits, and most classes hold one span or none. Unlike
-//! in TLSF, the fit is exact: a class is a treap (Seidel and Aragon, 1996) in order of (bytes, offset), which uses `left` and `right` of
-//! the nodes. The expected time of an operation is logarithmic in the number of spans in one class.
+//! There are two levels of classes, as in TLSF (Masmano, Ripoll, Crespo, Real: "TLSF: a new dynamic memory allocator for real-time
+//! systems", 2004). Here there are 64 linear classes for each doubling. So each level is one word of bits, and most classes hold one span
+//! or none. Unlike in TLSF, the fit is exact: a class is a treap (Seidel and Aragon, 1996) in order of (bytes, offset), which uses `left`
+//! and `right` of the nodes. The expected time of an operation is logarithmic in the number of spans in one class.
 //!
 //! Invariants:
 //! * Bit `b` of `cols[r]` is set exactly if class `64 r + b` has a root. Bit `r` of `rows` is set exactly if `cols[r]` is not 0.

@@ -1,5 +1,5 @@
-//! Blocks outside scopes, which come and go at any time: where they lie, and which of them must move if enough memory is free for a
-//! request, but not side by side. The owners of these blocks then move them.
+//! Blocks outside scopes, which come and go at any time: where they lie, and which of them must move. They must move if enough memory is
+//! free for a request, but not side by side. The owners of these blocks then move them.
 //!
 //! The search finds the cheapest place: as long as the request, with the fewest bytes in movable blocks. All of these blocks must fit into
 //! free memory elsewhere.

@@ -5,8 +5,8 @@
 //! * `tail` is the free span right before the last hole, if there is one. Every other free span is in `bins`.
 //!
 //! The tail serves a request only if no other span fits (the "wilderness preservation" of Korn and Vo, "In search of a better malloc",
-//! 1985). So blocks lie the same way in a range that still grows and in one that has grown, and a load that repeats never needs more than
-//! it did the first time.
+//! 1985). So blocks lie the same way in a range that still grows and in one that has grown. A load that repeats therefore never needs more
+//! memory than it did the first time.
 
 use super::bins::Bins;
 use super::spans::{END, NIL, Node, RangeSpan, SpanState, Spans};

@@ -1,7 +1,7 @@
-//! Pages that are returned to the device, and the wait for unknown work before pages are unmapped or moved. *Unknown work* is work on
-//! streams of which this crate is not told.
+//! Pages that are returned to the device, and the wait for unknown work before pages are unmapped or moved.
 //!
-//! No thread waits while the range is locked, and none waits for longer than a quarter of a second.
+//! *Unknown work* is work on streams of which this crate is not told. No thread waits while the range is locked, and none waits for longer
+//! than a quarter of a second.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::order::{Due, FreeMoment};
 /// The `keep` of a device whose range a trim must leave alone.
 const EVERYTHING: u64 = u64::MAX;
 
-/// The work that keeps pages mapped after a trim, and that a thread can wait for: whether work of streams does, and unknown work on memory
-/// that was freed up to some moment.
+/// The work that keeps pages mapped after a trim, and that a thread can wait for. The first value says whether work of streams does. The
+/// second is the moment up to which memory was freed that unknown work may use.
 type Keepers = (bool, Option<FreeMoment>);
 
 impl DeviceRange {

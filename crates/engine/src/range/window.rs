@@ -1,9 +1,9 @@
 //! Finds the place where the fewest pages are missing, if no mapped free span is long enough for a request.
 //!
-//! A window is a stretch as long as the request that consists of holes and of free spans that may be used, side by side, with at least one
-//! page to map. It starts with free spans before a hole, ends with free spans behind a hole, or starts with a hole. The last hole is
-//! treated like the others: a window there extends the free tail, or appends to the range. The window with the fewest missing bytes wins;
-//! among equals, the lowest address.
+//! A window is a stretch as long as the request, with at least one page to map. It consists of neighbouring holes and free spans that may
+//! be used. It starts with free spans before a hole, ends with free spans behind a hole, or starts with a hole. The last hole is treated
+//! like the others: a window there extends the free tail, or appends to the range. The window with the fewest missing bytes wins; among
+//! equals, the lowest address.
 //!
 //! The search visits every hole. It runs only if pages must be mapped, which costs far more. A range that was never trimmed has one hole.
 
@@ -19,7 +19,7 @@ pub(super) struct Window {
     pub(super) missing: u64,
     /// The node in which it starts.
     pub(super) first: u32,
-    /// Which end of the window may move further into a hole: the upper end if `true`, otherwise the lower end.
+    /// `true` if the upper end of the window may move further into a hole, `false` if the lower end may.
     forward: bool,
 }
 
