@@ -19,7 +19,7 @@
 //! | `shared` | [`DeviceRange`]: the range of a device, behind its lock |
 //! | `ordered` | which stream may use which memory of the range at once |
 //! | `supply` | the first and the last step of an allocation; the calls for a shortage |
-//! | `patience` | how long a thread waits for other work |
+//! | `wait` | how long a thread waits for other work |
 //! | `trim` | pages that are returned to the device; the wait for work on unknown streams |
 //! | `range` | [`Range`]: allocate, free, trim, counters |
 //! | `fit` | which free span serves a request, how spans split and merge |
@@ -43,7 +43,6 @@ mod gather;
 mod handles;
 mod mapping;
 mod ordered;
-mod patience;
 #[expect(clippy::module_inception, reason = "the range proper, among what it is made of")]
 mod range;
 mod room;
@@ -55,6 +54,7 @@ mod supply;
 #[cfg(test)]
 mod tests;
 mod trim;
+mod wait;
 mod window;
 
 use crate::order::Tag;
@@ -66,11 +66,11 @@ pub(crate) use fit::RangeBlock;
 pub(crate) use gather::Limit;
 pub use ordered::RangeState;
 pub(crate) use ordered::{Carved, Obtained};
-pub use patience::Patience;
 pub(crate) use room::GrowthRoom;
 pub use shared::DeviceRange;
 pub(crate) use supply::{Reused, await_elsewhere, devices_but, give_back_elsewhere};
 pub(crate) use trim::trim_all;
+pub use wait::WaitFor;
 
 #[cfg(test)]
 use {

@@ -7,8 +7,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::ordered::{Carve, Carved, Ordered, exhausted};
-use super::patience::{LONG, Patience, patiently};
 use super::shared::memories;
+use super::wait::{LONG, WaitFor, poll};
 use super::{DeviceRange, Range, RangeError};
 use crate::base::error::Result;
 use crate::device::{Memory, Source, Stream};
@@ -22,48 +22,48 @@ const EVERYTHING: u64 = u64::MAX;
 type Keepers = (bool, Option<FreeMoment>);
 
 impl DeviceRange {
-    /// Unmaps pages that contain no block and that no work uses, as long as `keep` bytes stay reserved. Returns the bytes. `patience` says
+    /// Unmaps pages that contain no block and that no work uses, as long as `keep` bytes stay reserved. Returns the bytes. `wait_for` says
     /// for which work it waits; it then tries repeatedly, without the lock between attempts.
     ///
     /// # Errors
     /// A failure of the device, or of work on it.
-    pub(crate) fn trim(&self, keep: u64, patience: Patience) -> Result<u64> {
+    pub(crate) fn trim(&self, keep: u64, wait_for: WaitFor) -> Result<u64> {
         let mut bytes = 0;
-        let is_done = patiently(LONG, || {
-            let (more, (is_of_streams, unknown)) = self.trim_settled(keep, patience)?;
+        let is_done = poll(LONG, || {
+            let (more, (is_of_streams, unknown)) = self.trim_settled(keep, wait_for)?;
             bytes += more;
-            let is_done = match patience {
-                Patience::None => true,
-                Patience::ForUnknown => unknown.is_none(),
-                Patience::Some => unknown.is_none() && !is_of_streams,
+            let is_done = match wait_for {
+                WaitFor::Nothing => true,
+                WaitFor::UnknownWork => unknown.is_none(),
+                WaitFor::AnyWork => unknown.is_none() && !is_of_streams,
             };
             Ok(is_done.then_some(()))
         })?;
-        match patience {
+        match wait_for {
             _ if is_done.is_some() => {}
-            Patience::None | Patience::ForUnknown => self.inner().streams.unknown.give_up(),
-            Patience::Some => self.inner().streams.give_up(),
+            WaitFor::Nothing | WaitFor::UnknownWork => self.inner().streams.unknown.give_up(),
+            WaitFor::AnyWork => self.inner().streams.give_up(),
         }
         Ok(bytes)
     }
 
     /// Trims once. If unknown work has kept pages and is found to be done, it trims once more.
-    fn trim_settled(&self, keep: u64, patience: Patience) -> Result<(u64, Keepers)> {
-        let (bytes, (is_of_streams, unknown)) = self.trim_once(keep, patience)?;
+    fn trim_settled(&self, keep: u64, wait_for: WaitFor) -> Result<(u64, Keepers)> {
+        let (bytes, (is_of_streams, unknown)) = self.trim_once(keep, wait_for)?;
         let Some(moment) = unknown else { return Ok((bytes, (is_of_streams, None))) };
         match self.settle_now(moment)? {
-            Due::Nothing => self.trim_once(keep, patience).map(|(more, left)| (bytes + more, left)),
+            Due::Nothing => self.trim_once(keep, wait_for).map(|(more, left)| (bytes + more, left)),
             Due::GiveUp => Ok((bytes, (is_of_streams, None))),
             Due::Wait | Due::Mark(..) => Ok((bytes, (is_of_streams, unknown))),
         }
     }
 
-    fn trim_once(&self, keep: u64, patience: Patience) -> Result<(u64, Keepers)> {
+    fn trim_once(&self, keep: u64, wait_for: WaitFor) -> Result<(u64, Keepers)> {
         let inner = &mut *self.inner();
         inner.streams.retire();
         let stats = inner.range.stats;
         let keep = keep.max(stats.live);
-        if !is_worth_asking(&inner.range, stats.reserved.saturating_sub(keep), patience) {
+        if !is_worth_asking(&inner.range, stats.reserved.saturating_sub(keep), wait_for) {
             return Ok((0, (false, None)));
         }
         inner.look()?;
@@ -105,7 +105,7 @@ impl DeviceRange {
     /// Waits, for a limited time, until no unknown work uses memory that is free now.
     fn settle(&self) -> Result<()> {
         let moment = self.inner().streams.unknown.now();
-        let is_over = patiently(LONG, || Ok((!matches!(self.settle_now(moment)?, Due::Wait)).then_some(())))?;
+        let is_over = poll(LONG, || Ok((!matches!(self.settle_now(moment)?, Due::Wait)).then_some(())))?;
         if is_over.is_none() {
             self.inner().streams.unknown.give_up();
         }
@@ -128,8 +128,8 @@ impl DeviceRange {
 
 /// Whether a trim of at most `bytes` bytes is worth asking streams how far they are. The question costs an event, and a scope trims the
 /// range even after warm entries. A caller who waits for work may also want memory of less than a page.
-fn is_worth_asking(range: &Range<Source>, bytes: u64, patience: Patience) -> bool {
-    bytes > 0 && (patience != Patience::None || range.has_free_handle(bytes))
+fn is_worth_asking(range: &Range<Source>, bytes: u64, wait_for: WaitFor) -> bool {
+    bytes > 0 && (wait_for != WaitFor::Nothing || range.has_free_handle(bytes))
 }
 
 /// Unmaps free pages of every device's range, as long as `keep` bytes of the device stay reserved. A failure is kept for the next call on
@@ -138,7 +138,7 @@ fn is_worth_asking(range: &Range<Source>, bytes: u64, patience: Patience) -> boo
 ///
 /// Returns the devices that nobody else refers to any more. Their destructors may be code of the program, so the caller must drop them
 /// while it holds no lock.
-pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, patience: Patience) -> Vec<Arc<Memory>> {
+pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, wait_for: WaitFor) -> Vec<Arc<Memory>> {
     let mut ended = Vec::new();
     // Not under the lock of the list, since this may take some time.
     for memory in memories() {
@@ -146,8 +146,8 @@ pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, patience: Patience) -> Vec<Arc
         // The range of a device that keeps everything is not locked at all.
         if keep < EVERYTHING
             && let Some(range) = memory.known_range::<DeviceRange>()
-            && let Err(error) = range.trim(keep, patience)
-            && patience == Patience::Some
+            && let Err(error) = range.trim(keep, wait_for)
+            && wait_for == WaitFor::AnyWork
         {
             range.inner().failure.get_or_insert(error);
         }

@@ -6,13 +6,13 @@ use crate::base::error::Result;
 
 /// The work for which a trim waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum WaitFor {
     /// No work.
-    None,
+    Nothing,
     /// Work on unknown streams, for a limited time.
-    ForUnknown,
+    UnknownWork,
     /// Work on unknown streams and on all known ones, for a limited time.
-    Some,
+    AnyWork,
 }
 
 /// The longest wait for pages. It is longer than a step of most programs. It is short enough for a thread whose stream in turn waits for
@@ -27,7 +27,7 @@ const SHORTEST_SLEEP: Duration = Duration::from_micros(10);
 const LONGEST_SLEEP: Duration = Duration::from_millis(2);
 
 /// Repeats a query until there is an answer, for at most `most`.
-pub(super) fn patiently<T>(most: Duration, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
+pub(super) fn poll<T>(most: Duration, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
     let (start, mut pause) = (Instant::now(), SHORTEST_SLEEP);
     loop {
         let answer = ask()?;
