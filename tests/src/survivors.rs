@@ -145,8 +145,12 @@ impl Program {
             }
         }
         let mean = reserved / (self.entries - self.entries / 2) as f64;
-        let outcome =
-            Outcome { mean, peak: device.memory().peak_bytes, alive: run.most_alive, plans: scope.stats().map(|stats| stats.plan) };
+        let outcome = Outcome {
+            mean,
+            peak: device.memory().peak_bytes,
+            alive: run.most_alive,
+            plans: scope.stats().map(|stats| stats.plan),
+        };
         drop(run);
         let _ = invalidate(&name);
         outcome

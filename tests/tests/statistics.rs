@@ -224,8 +224,8 @@ fn a_guard_tells_what_was_done_since_it_was_made() {
     let inner = stats::report_on_drop("guarded");
     step();
     let text = "guarded: 1 entry, 1 allocation: 1 hit, 0 recycled, 0 misses\n\
-                0 bytes in use in 0 blocks, 1.00 MiB at most; 1.00 MiB idle in 1 block\n\
-                \x20                allocations     bytes   in use   at most\n\
+                0 bytes in use in 0 blocks, peak 1.00 MiB; 1.00 MiB idle in 1 block\n\
+                \x20                allocations     bytes   in use      peak\n\
                 planned                    0   0 bytes  0 bytes   0 bytes\n\
                 listed                     1  1.00 MiB\n\
                 ranged                     0   0 bytes\n\

@@ -12,8 +12,9 @@ use gpucache_engine::cache::NamedCaches;
 const MOST_NAMES: usize = 32;
 /// So many similar names are printed.
 const MOST_SIMILAR: usize = 3;
-/// Names are similar if at most one of so many letters has to change.
-const SIMILAR: usize = 3;
+/// Names are similar if at most one of so many letters has to change, and at most so many letters in all.
+const SIMILAR: usize = 4;
+const MOST_CHANGES: usize = 3;
 /// Longer names are compared by their first letters.
 const LONGEST: usize = 64;
 
@@ -38,7 +39,7 @@ pub(super) fn report(name: &str) {
 
 /// The names that are most similar to this one, the most similar first.
 fn similar<'n>(name: &str, known: &'n [String]) -> Vec<&'n str> {
-    let most = letters(name).len().div_ceil(SIMILAR);
+    let most = letters(name).len().div_ceil(SIMILAR).min(MOST_CHANGES);
     let mut found: Vec<(usize, &str)> = known.iter().map(|other| (distance(name, other), other.as_str())).collect();
     found.retain(|&(distance, _)| distance <= most);
     found.sort_unstable();

@@ -1,6 +1,7 @@
 //! A reading of all that is counted of a cache, as plain numbers: [`Counts`].
 
-use super::counters::{COUNTED, Counter, Counters};
+use super::counter::Counter;
+use super::counters::{COUNTED, Counters};
 use super::returns::Returns;
 use crate::base::amounts::{add, total};
 

@@ -1,6 +1,7 @@
 //! Where an entry went other ways than its plan: [`Deviations`].
 
-use super::counters::{Counter, Counters};
+use super::counter::Counter;
+use super::counters::Counters;
 
 /// How often an entry went other ways than its plan, by kind. [`Counter`] tells what each kind is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

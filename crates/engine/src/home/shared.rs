@@ -5,7 +5,8 @@
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-use super::counters::{Counter, Counters};
+use super::counter::Counter;
+use super::counters::Counters;
 use super::counts::Counts;
 use super::devices::Devices;
 use super::facts::Facts;
