@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Spacing, TokenStream, TokenTree};
 
-/// The layers, from the top. Those of one line stand beside each other.
+/// The layers, from the top. Those on one line do not use each other.
 const LAYERS: [&[&str]; 15] = [
     &["scope"],
     &["doctor"],
@@ -23,7 +23,7 @@ const LAYERS: [&[&str]; 15] = [
     &["record"],
     &["range"],
     &["order"],
-    // In `gpucache` the handles, in the engine what is behind them.
+    // In `gpucache` the handles, and in the engine the machinery behind them.
     &["device"],
     &["trace"],
     &["base", "plan"],
@@ -48,13 +48,13 @@ const UNSAFE: [&str; 15] = [
     "scope/stack.rs",
 ];
 
-/// The crates that have layers, and with them `gpucache-plan`, which has no `unsafe` and three folders.
+/// The crates with layers, and below also `gpucache-plan`, which has no `unsafe` and three folders.
 const HOUSE: [&str; 2] = ["../gpucache/src", "../crates/engine/src"];
 const ALL: [&str; 3] = ["../gpucache/src", "../crates/engine/src", "../crates/plan/src"];
 
 const LONGEST_FILE: usize = 400;
 
-/// No layer has more than this share of the lines.
+/// No layer has more than one in this many of all lines.
 const LARGEST_LAYER: usize = 5;
 
 /// A file of the crate: its path below `src`, and its text.
@@ -63,10 +63,10 @@ struct Source {
     text: String,
 }
 
-/// The place that is being looked at.
+/// The place in the code that the checker has reached.
 struct Checker<'a> {
     layer: &'a str,
-    /// How many modules deep it lies in the crate.
+    /// How many modules deep the place lies in the crate.
     depth: usize,
     found: Vec<String>,
 }
@@ -83,12 +83,12 @@ impl Source {
     }
 
     fn tokens(&self) -> TokenStream {
-        // Parsed as Rust first: a text that is none could hide anything.
+        // First parsed as Rust: a text that is not Rust could hide anything.
         syn::parse_file(&self.text).unwrap_or_else(|error| panic!("{}: {error}", self.path));
         self.text.parse().unwrap_or_else(|error| panic!("{}: {error}", self.path))
     }
 
-    /// What the file uses and must not.
+    /// The modules that the file uses and must not use.
     fn upward_uses(&self) -> Vec<String> {
         if self.path == "lib.rs" {
             return Vec::new();
@@ -102,7 +102,7 @@ impl Source {
         checker.found.iter().map(|what| format!("{}: {what}", self.path)).collect()
     }
 
-    /// The lines on which `unsafe` stands, or a lint against it is switched off.
+    /// The lines with `unsafe`, or with a lint against it switched off.
     fn unsafe_lines(&self) -> Vec<usize> {
         let mut lines = Vec::new();
         idents(self.tokens(), &mut |ident| {
@@ -128,7 +128,7 @@ fn is_word(tokens: &[TokenTree], word: &str) -> bool {
     matches!(tokens, [TokenTree::Ident(ident), ..] if ident == word)
 }
 
-/// Whether `::` stands at the front; skips it.
+/// Whether `::` stands at the front. Skips it.
 fn skip_colons(tokens: &mut &[TokenTree]) -> bool {
     let [TokenTree::Punct(first), TokenTree::Punct(second), rest @ ..] = *tokens else { return false };
     let is_path = first.as_char() == ':' && first.spacing() == Spacing::Joint && second.as_char() == ':';
@@ -145,7 +145,7 @@ impl Checker<'_> {
         while let [first, after @ ..] = rest {
             rest = after;
             match first {
-                // `$crate` is where the macro is used.
+                // `$crate` is the place where the macro is used.
                 TokenTree::Punct(dollar) if dollar.as_char() == '$' => {
                     rest = if is_word(after, "crate") { &after[1..] } else { after }
                 }
@@ -158,7 +158,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `name { .. }` behind `mod`: one module deeper.
+    /// Visits `name { .. }` behind `mod`, which is one module deeper.
     fn visit_module<'t>(&mut self, tokens: &'t [TokenTree]) -> &'t [TokenTree] {
         let [TokenTree::Ident(_), TokenTree::Group(body), rest @ ..] = tokens else { return tokens };
         self.depth += 1;
@@ -167,7 +167,7 @@ impl Checker<'_> {
         rest
     }
 
-    /// What stands behind `crate`, or behind the first `super`, and leads `up` modules up.
+    /// Visits the path behind `crate`, or behind the first `super`, which leads `up` modules up.
     fn visit_root<'t>(&mut self, mut tokens: &'t [TokenTree], mut up: usize) -> &'t [TokenTree] {
         loop {
             let is_path = skip_colons(&mut tokens);
@@ -177,7 +177,7 @@ impl Checker<'_> {
                     tokens = rest;
                 }
                 _ if up < self.depth => return tokens,
-                // `pub(crate)` and `pub(super)`, which name nobody.
+                // `pub(crate)` and `pub(super)` name no module.
                 [] if !is_path => return tokens,
                 _ if !is_path => {
                     self.found.push("uses the crate's root under another name".into());
@@ -188,7 +188,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The first names of a path from the crate's root.
+    /// Visits the first names of a path from the crate's root.
     fn visit_from_root<'t>(&mut self, tokens: &'t [TokenTree]) -> &'t [TokenTree] {
         let Some((first, rest)) = tokens.split_first() else { return tokens };
         match first {

@@ -1,13 +1,13 @@
-//! Limits in bytes: what may be held, what goes back first, and what is refused. One program, whose tests take turns
-//! (`gpucache_tests::turn`).
+//! Limits in bytes: how much may be reserved, which memory goes back first, and which requests are refused. One program, whose
+//! tests take turns (`gpucache_tests::turn`).
 //!
 //! | file | the limit |
 //! |---|---|
 //! | `device_limits` | of a device |
-//! | `limit_idle` | of what is idle on a device |
+//! | `limit_idle` | of the idle memory of a device |
 //! | `process_limit` | of all devices together |
 //! | `scope_limits` | of a scope on each thread |
-//! | `soft_limits` | one that refuses nothing, and shares of a device |
+//! | `soft_limits` | soft limits, which refuse nothing, and shares of a device |
 
 mod device_limits;
 mod limit_idle;
