@@ -1,8 +1,8 @@
-//! The layers of the crates `gpucache` and `gpucache-engine`: no module uses one above it, `unsafe` stands where it may, and files stay
-//! short. The crates' borders are the compiler's to keep.
+//! The layers of the crates `gpucache` and `gpucache-engine`: no module uses one above it, `unsafe` stands only where it may, and
+//! files stay short. The compiler keeps the borders between the crates.
 //!
-//! Code is judged by its tokens, so that macros and conditional code count like everything else. A module of the same
-//! rank is not below, and so is not used either. Only `lib.rs` uses all.
+//! Code is judged by its tokens, so macros and conditional code count like everything else. A module of the same rank is not below,
+//! so it must not be used either. Only `lib.rs` uses all modules.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::{Path, PathBuf};
