@@ -1,7 +1,7 @@
-//! Random programs on one thread, against a naive model that knows every number. After each operation, the statistics of every
-//! scope and the bytes of the device equal those of the model, and every array has its contents.
+//! Random programs on one thread, against a naive model that knows every number. After each operation the statistics of
+//! every scope and the bytes that the device holds equal the model's, and every array contains what was written.
 //!
-//! `PROPTEST_CASES` sets how many programs run.
+//! `PROPTEST_CASES` sets the number of programs.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,10 +12,10 @@ use gpucache_tests::model::{Block, Home, Key, SHAPES, ScopeModel};
 use gpucache_tests::{Faulty, Marked};
 use proptest::prelude::*;
 
-/// The number of scopes of a program.
+/// The number of scopes in a program.
 const NAMES: usize = 3;
 
-/// An operation of a program. Numbers choose among the arrays and guards that there are at that moment.
+/// The operations of a program. Their numbers select among the arrays or scopes that exist at that moment.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Enter {
@@ -47,7 +47,7 @@ enum Op {
     Invalidate {
         name: usize,
     },
-    /// Runs on another thread, which ends before the next operation.
+    /// An operation on another thread, which ends before the next operation.
     Elsewhere(There),
 }
 
@@ -59,7 +59,7 @@ enum There {
     Invalidate {
         name: usize,
     },
-    /// Enters the scope, allocates twice, drops the first array, and lets the second outlive the entry.
+    /// Enters the scope, allocates twice, drops the first array, and lets the second one escape.
     Visit {
         name: usize,
         key: Key,
@@ -90,7 +90,7 @@ impl Run {
         self.next_mark
     }
 
-    /// Where the model expects an allocation to come from.
+    /// Predicts with the model where an allocation comes from.
     fn expect_allocation(&mut self, key: Key) -> Block {
         let home = match self.guards.last().and_then(|(_, scope)| *scope) {
             Some((name, keeps)) => self.model[name].allocate(name, key, keeps),
@@ -170,7 +170,7 @@ impl Run {
         match op {
             Op::Rewrite { .. } => array.rewrite(mark).unwrap(),
             Op::Flatten { .. } => array = array.flatten().unwrap(),
-            // An array that got another shape is cloned in that shape.
+            // The clone of a reshaped array has the new shape.
             Op::Clone { .. } if array.shape() == SHAPES[block.key.shape] => {
                 let copy = self.expect_allocation(block.key);
                 self.arrays.push((array.try_clone().unwrap(), copy));
@@ -182,7 +182,7 @@ impl Run {
 
     fn expect_invalidation(&mut self, name: usize, elsewhere: bool, answer: (u64, u64)) {
         let scope = &mut self.model[name];
-        // Memory that the scope is likely to need again counts too, and may be more than the idle memory in its lists.
+        // The memory that the scope is likely to need again also counts, and may exceed the idle memory in its lists.
         assert!(answer.0 >= scope.idle().1 && answer.1 == scope.busy().0, "the invalidation says {answer:?}");
         scope.invalidated(elsewhere);
     }

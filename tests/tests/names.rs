@@ -1,7 +1,6 @@
-//! Many names: an operation on one name takes the same time however many there are, and an operation on all names takes linear
-//! time.
+//! Many names: an operation on one name does not depend on how many names exist, and an operation on all of them takes linear time.
 //!
-//! Names belong to the whole process, so there is only one test. It adds ever more names.
+//! Names are shared by the whole process, so there is one test, which adds more and more of them.
 #![allow(clippy::unwrap_used)]
 
 use std::time::{Duration, Instant};
@@ -11,10 +10,10 @@ use gpucache::{Array, cache_scope, invalidate, invalidate_all};
 use gpucache_tests::names::{Names, request, requests};
 use gpucache_tests::process::{in_one_of, median};
 
-/// The number of names that is compared with four times as many. Below: how many other names there are when one name is measured.
+/// The number of names that is compared with four times as many, and the number of other names when one name is measured.
 const NAMES: usize = if cfg!(debug_assertions) { 2_500 } else { 25_000 };
 const OTHERS: usize = 20_000;
-/// The factors in time that four times as many names may take, and one name among many.
+/// Factors: the most time that four times as many names may take, and that one name may take among many.
 const MANY: u32 = 6;
 const ONE: u32 = 5;
 
@@ -24,7 +23,7 @@ fn time(act: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-/// The shortest of three times of `invalidate_all`, while each of these names has something to give back.
+/// The shortest of three times of `invalidate_all`, while all of these names have memory to free.
 fn invalidates_all(device: &Virtual, names: &[Names]) -> Duration {
     let once = |_| {
         let each = names.iter().flat_map(|names| (0..NAMES).map(|number| names.name(number)));
@@ -34,7 +33,7 @@ fn invalidates_all(device: &Virtual, names: &[Names]) -> Duration {
     (0..3).map(once).min().unwrap()
 }
 
-/// The median time to invalidate one name that has something to give back.
+/// The median time to invalidate one name that has memory to free.
 fn invalidates_one(device: &Virtual, name: &str) -> Duration {
     let once = |_| {
         request(device, name);
@@ -72,6 +71,6 @@ fn what_many_names_take() {
         }
     });
     assert!(is_linear, "to invalidate {NAMES} names takes {few:?}, four times as many {many:?}");
-    // The times of a debug build say nothing.
+    // The times of a debug build mean nothing.
     assert!(cfg!(debug_assertions) || many < Duration::from_secs(1), "to invalidate {} names: {many:?}", 4 * NAMES);
 }

@@ -1,6 +1,6 @@
-//! A warm scope allocates nothing: not on the device, and not on the host's heap.
+//! A warm scope allocates nothing, neither on the device nor on the host's heap.
 //!
-//! The allocator of this program counts for each thread, so the test harness does not disturb the counts.
+//! The allocator of this program counts per thread, so that the test harness does not disturb it.
 #![allow(unsafe_code, clippy::unwrap_used)]
 
 use gpucache::device::Device;
@@ -16,7 +16,7 @@ const SHAPES: usize = 64;
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Shape number `place`, written into `dims`. The shapes have all ranks from 1 to 8, and all differ.
+/// Shape number `place`, written into `dims`. The shapes have all ranks from 1 to 8, and no two are equal.
 fn shape(place: usize, dims: &mut [usize; 8]) -> &[usize] {
     let rank = 1 + place % 8;
     dims.fill(1);
@@ -24,7 +24,7 @@ fn shape(place: usize, dims: &mut [usize; 8]) -> &[usize] {
     &dims[..rank]
 }
 
-/// Arrays that are alive at once. The order of their drops depends on `turn`.
+/// Arrays that are alive at once. They are dropped in an order that depends on `turn`.
 struct Held<T: Element, D: Device>([Option<Array<T, D>>; SHAPES]);
 
 impl<T: Element, D: Device> Held<T, D> {
@@ -33,13 +33,12 @@ impl<T: Element, D: Device> Held<T, D> {
     }
 
     fn drop_in_turn(mut self, turn: usize) {
-        // 37 and 64 have no common factor, so every place comes up once.
+        // 37 and 64 have no common factor, so every place occurs once.
         (0..SHAPES).for_each(|place| self.0[(place * 37 + turn) % SHAPES] = None);
     }
 }
 
-/// One entry: 64 shapes are allocated and held, and some are dropped and allocated again at once. It has sub-scopes and all kinds
-/// of arrays.
+/// One entry: 64 shapes are allocated and held, some are dropped and allocated again at once, with inner scopes and all kinds of arrays.
 fn entry<D: Device>(device: &D, names: &[&str; 2], turn: usize) -> Result<()> {
     let mut dims = [1; 8];
     cache_scope!(name = names[0], {
@@ -50,7 +49,7 @@ fn entry<D: Device>(device: &D, names: &[&str; 2], turn: usize) -> Result<()> {
             held.0[place] = Some(match place % 3 {
                 0 => Array::zeros(device, shape)?,
                 1 => Array::full(device, shape, 1.5)?,
-                // SAFETY: the array is never read.
+                // SAFETY: nobody reads the elements.
                 _ => unsafe { Array::uninit(device, shape)? },
             });
             if place % 8 == 0 {
@@ -120,7 +119,7 @@ fn on_a_device_that_counts_all_calls() {
     for call in [Call::Allocate, Call::Free, Call::Read, Call::Synchronize] {
         assert_eq!(after.of(call), before.of(call), "{call:?}");
     }
-    // The work of `zeros`, `full`, `from_slice` and `try_clone`, and nothing else.
+    // The calls that `zeros`, `full`, `from_slice` and `try_clone` need, and no others.
     let entries = ENTRIES + 5;
     let filled = SHAPES as u64 + (SHAPES as u64 * 2).div_ceil(3) + 8 * 3;
     let done = [Call::Fill, Call::Write, Call::Copy].map(|call| after.of(call) - before.of(call));
@@ -131,7 +130,7 @@ fn on_a_device_that_counts_all_calls() {
     device.assert_clean();
 }
 
-/// Allocations of the driver itself are not counted. Those of this crate for a GPU are.
+/// Allocations of the driver itself do not count; those of this crate for a GPU do.
 #[cfg(feature = "cuda")]
 #[test]
 fn on_a_gpu() {
@@ -140,7 +139,7 @@ fn on_a_gpu() {
     }
 }
 
-/// A scope that keeps nothing also keeps nothing on the host, and leaves other scopes' memory alone.
+/// A scope that keeps nothing also keeps nothing on the host, and does not touch other scopes' memory.
 #[test]
 fn a_scope_that_keeps_nothing_does_not_grow() {
     let _turn = gpucache_tests::turn();

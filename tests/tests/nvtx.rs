@@ -1,5 +1,5 @@
-//! Scopes are NVTX ranges with the scopes' names, if the library is found. The test runs its own program with a made-up library,
-//! which writes all calls down.
+//! Scopes are NVTX ranges with their names, if the library is found. A program in this file runs with a mock library, which
+//! prints its calls.
 #![cfg(all(feature = "cuda", feature = "tracing", target_os = "linux"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use gpucache::{Scope, cache_scope, prelude::*, uncached};
 
-/// The library's source in C. Each call prints a line to stderr.
+/// The library in C; it prints each call as a line on stderr.
 const LIBRARY: &str = r#"
 #include <stdio.h>
 static unsigned long long count;

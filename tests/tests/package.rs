@@ -38,7 +38,7 @@ fn packaged(package: &str) -> BTreeSet<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(|line| line.replace('\\', "/")).collect()
 }
 
-/// A page without its code.
+/// A page without code blocks.
 fn prose(page: &str) -> String {
     let outside_fences = page.split("```").step_by(2);
     outside_fences.flat_map(|part| part.split('`').step_by(2)).collect()
@@ -109,7 +109,7 @@ fn included(text: &str) -> Vec<&str> {
     begins.iter().flat_map(|begin| text.split(begin).skip(1)).filter_map(|rest| rest.split('"').next()).collect()
 }
 
-/// A path without its steps upward.
+/// A path without its `..` components.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

@@ -1,6 +1,6 @@
-//! The statistics of offloaded arrays are true: for how long streams waited, and how much was hidden.
+//! Statistics of arrays that rest on the host are true: how long streams waited, and how much of the copies was hidden.
 //!
-//! On the host a stream is a thread, so its waits can be compared with the clock.
+//! On the host a stream is a thread, so its waits can be measured with the clock.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::time::{Duration, Instant};
@@ -34,14 +34,14 @@ impl Told {
     }
 }
 
-/// A stream without the limit of another test that failed.
+/// A stream without the limit that a failed test may have left.
 fn stream() -> Host {
     let host = Host::new_stream().unwrap();
     limit(&host, u64::MAX);
     host
 }
 
-/// A large array that rests on the host. Its pages exist on both sides.
+/// A large array on the host, whose pages were touched on both sides.
 fn away(host: &Host) -> Placed<u8, Host> {
     let mut array = Placed::<u8, _>::zeros(host, LARGE).unwrap();
     array.fetch_mut().unwrap().fill(1);
@@ -90,7 +90,7 @@ fn what_is_beside_work_is_hidden() {
         arrays.iter().for_each(|array| drop(array.fetch().unwrap()));
         let [took, waited, copying] = told.end(&host);
         println!("{waited:?} of {took:?}, the copies {copying:?}");
-        // Not zero: a thread that copies may keep the processor for some milliseconds before the stream's thread goes on.
+        // It need not be zero: a copying thread may have the processor for some milliseconds before the stream's thread continues.
         assert!(copying >= Duration::from_millis(8) && waited <= copying / 2, "{waited:?} of {copying:?}, in {took:?}");
     });
 }
@@ -143,7 +143,7 @@ fn a_device_that_tells_no_time_waits_for_nothing() {
     assert_eq!((stats.waited, stats.copying, stats.hidden_share()), (Duration::ZERO, Duration::ZERO, None));
 }
 
-/// Most entries of a known order are not timed. They count like the timed ones.
+/// Most entries of a known order are not timed, and count like those that are.
 #[test]
 fn entries_that_are_not_timed_count_too() {
     let _turn = turn();
@@ -163,7 +163,7 @@ fn entries_that_are_not_timed_count_too() {
         let [took, waited, _] = told.end(&host);
         let stats = placed_stats_of(scope.name()).unwrap();
         println!("{waited:?} of {took:?}; {stats}");
-        // The stream did nothing but wait, apart from what the thread did beside it.
+        // The stream did nothing but wait, apart from the thread's own work.
         assert!(waited <= took.mul_f64(1.5) && waited >= took / 10, "{waited:?} of {took:?}");
         assert!(stats.waited >= waited && stats.waited <= placed_stats(&host).waited);
         limit(&host, u64::MAX);
@@ -187,16 +187,16 @@ fn a_scope_tells_what_moved_in_it() {
     assert!(stats.layout_time > Duration::ZERO && stats.layout_time == placed_stats(&device).layout_time);
     assert!(stats.bytes_in > 0 && stats.bytes_in + before.bytes_in == placed_stats(&device).bytes_in);
 
-    // The entry ends before all expected uses came. This is known only once another entry begins.
+    // The entry ends before all expected uses. This is noticed when the next entry begins.
     entry(12);
     assert_eq!(told().mispredictions, 0);
     entry(12);
     assert_eq!(told().mispredictions, 1);
-    // Another use than the expected one, after the expected uses came twice.
+    // Another use than expected, after the expected one came twice.
     (0..3).for_each(|_| entry(12));
     scope.run(|| drop(arrays[5].fetch().unwrap()));
     assert_eq!((told().mispredictions, placed_stats(&device).mispredictions), (2, 2));
-    // Moves outside scopes count for the device alone.
+    // Moves outside scopes count only for the device.
     let inside = told();
     arrays[15].set_placement(Placement::Host).unwrap();
     arrays[15].set_placement(Placement::Device).unwrap();

@@ -1,5 +1,5 @@
-//! A name that is entered again inside itself, with another `recycle`. After the inner entry is left, the outer entry does the same
-//! as if the inner entry had had its own policy.
+//! A name that is entered again inside itself with another `recycle`. After the inner entry is left, the outer entry behaves as if the
+//! inner one had had the same policy.
 #![allow(clippy::unwrap_used)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -12,7 +12,7 @@ use gpucache_tests::supplied;
 
 const ALL: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off];
 
-/// The visible effects of how a scope recycles.
+/// The visible effects of a scope's policy.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     entries: u64,
@@ -42,7 +42,7 @@ impl Named {
         Scope::new(&self.name).recycle(recycle).enter()
     }
 
-    /// Allocates and drops arrays of more sizes than a scope keeps, and larger than a scope keeps, unless it keeps everything.
+    /// Allocates and drops arrays of more sizes than a scope keeps, and larger ones than it may keep, unless it keeps everything.
     fn work(&self) {
         for _ in 0..2 {
             (1..=20).for_each(|size| drop(Array::<u8, _>::zeros(&self.device, size << 20).unwrap()));
@@ -72,7 +72,7 @@ impl Drop for Named {
     }
 }
 
-/// Compares a program whose inner entries have the outer policy with one whose inner entries have another.
+/// Compares a program whose inner entries have the outer entry's policy with one whose inner entries have another.
 fn differs_in_nothing(what: &str, program: impl Fn(&Named, Recycle, Recycle)) {
     differs_in_none_of(&ALL, what, program);
 }
@@ -157,7 +157,7 @@ fn an_inner_entry_left_by_a_panic() {
     });
 }
 
-/// Another scope, or none, lies between the two entries.
+/// With another scope between the two, and with none.
 #[test]
 fn entries_with_others_between() {
     differs_in_nothing("others between", |scope, outer, inner| {
@@ -172,8 +172,8 @@ fn entries_with_others_between() {
     });
 }
 
-/// Futures that take turns may leave in any order. The remaining entry goes on with its own settings. Without a plan, since a plan
-/// begins with the outermost entry.
+/// Futures that take turns leave in any order. Each leave behaves as its own entry says. There is no plan, because a plan begins
+/// with the outermost entry.
 #[test]
 fn the_outer_one_is_left_first() {
     differs_in_none_of(&ALL[1..], "left in turn", |scope, outer, inner| {

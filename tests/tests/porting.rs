@@ -1,14 +1,14 @@
-//! Checks what `gpucache/docs/porting.md` says about its programs: which lines of a port are new, and how many its table counts.
+//! Checks what `gpucache/docs/porting.md` says about its programs: which lines of a port are new, and the numbers in its table.
 //!
-//! The page itself shows that they compile, since its programs are tests of the documentation.
+//! The programs of the page are tests of the documentation, so those tests check that they compile.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::Path;
 
-/// The end of each line of a port that is new or changed.
+/// The end of each new or changed line of a port.
 const MARK: &str = "// <-";
 
-/// How many lines a program has, and how many are gone, new in the port, or only indented.
+/// The lines of a program, those removed, those new in the port, and those that were only indented.
 #[derive(Debug, PartialEq)]
 struct Counts {
     lines: usize,

@@ -1,5 +1,5 @@
-//! Arrays in thread-locals. They are dropped before or after the memory of the thread's scopes, while their homes are open, closed,
-//! or on a thread that is inside the scope. The scopes have plans, so the arrays lie in a plan's block.
+//! Arrays in thread-locals, which are dropped before or after the thread's caches are closed. Their home cache is open, closed,
+//! or on a thread that is inside the scope. The scopes have plans, so these arrays lie in a plan's block.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -16,7 +16,7 @@ thread_local! {
     static LATER: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An array with its seed. Its contents are checked once more when it is dropped.
+/// An array with its seed, which is checked once more when it is dropped.
 struct Watched(u32, Words);
 
 impl Drop for Watched {
@@ -40,7 +40,7 @@ fn planned(device: &Faulty, name: &str, seed: u32) -> Result<Watched> {
     }
     let before = plan_stats(name).unwrap().planned;
     let kept = entry(seed, true)?.unwrap();
-    // An array of another thread may still lie in the place of one of them.
+    // Another thread's array may still lie in the place of one of them.
     assert!(plan_stats(name).unwrap().planned >= before + 2, "the entry is planned");
     Ok(Watched(seed, kept))
 }
@@ -61,8 +61,7 @@ fn assert_none_left(device: &Faulty, name: &str) {
     assert_all_back(device, &[name]);
 }
 
-/// This local is made before the thread's first scope. So it is destroyed after the thread's stack of scopes, which closes its
-/// caches.
+/// Made before the thread's first scope, so it is destroyed after the thread's stack of scopes, which closes its caches.
 #[test]
 fn a_local_that_goes_last() {
     let device = device();
@@ -74,7 +73,7 @@ fn a_local_that_goes_last() {
     assert_none_left(&device, "goes last");
 }
 
-/// This local is made after the thread's first scope. So it is destroyed while the caches are open.
+/// Made after the first scope, so it is destroyed while the caches are open.
 #[test]
 fn a_local_that_goes_first() {
     let device = device();
@@ -85,7 +84,7 @@ fn a_local_that_goes_first() {
     assert_none_left(&device, "goes first");
 }
 
-/// Both kinds at once, several of each, and nested scopes that are never left.
+/// Several of both at once, and nested scopes that are never left.
 #[test]
 fn locals_on_both_sides() {
     let device = device();
@@ -107,7 +106,7 @@ fn locals_on_both_sides() {
     assert_none_left(&device, "both sides");
 }
 
-/// Arrays of a thread that goes on lie in locals of other threads. Those end while this thread is inside the scope.
+/// Arrays of a thread that continues, in thread-locals of others that end while it is inside the scope.
 #[test]
 fn locals_with_arrays_of_others() {
     let device = device();
@@ -128,7 +127,7 @@ fn locals_with_arrays_of_others() {
     assert_none_left(&device, "others");
 }
 
-/// The home thread ends first, and a later thread works in the same cache. At the end, the array returns to that cache.
+/// The home thread ends first, and a later thread works in the same cache. The array finally returns to that cache.
 #[test]
 fn arrays_that_outlive_their_home() {
     let device = device();
