@@ -1,6 +1,6 @@
-//! Threads that come and go: each goes on with what the one before left, and what nobody uses can be had by all.
+//! Threads that come and go: each continues with the cache that an earlier one left, and any thread can get memory that nobody uses.
 //!
-//! The tests take turns, as a shortage on one device takes the idle memory of all scopes of the process.
+//! The tests take turns, since a shortage on one device takes the idle memory of all scopes of the process.
 #![allow(clippy::unwrap_used)]
 
 use std::cell::RefCell;
@@ -13,12 +13,12 @@ use gpucache_tests::{Faulty, supplied, turn};
 
 const MIB: usize = 1 << 20;
 
-/// Runs `act` on a thread of its own, to the very end of the thread.
+/// Runs `act` on a new thread, and waits for the end of the thread.
 fn on_a_thread<R: Send>(act: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|threads| threads.spawn(act).join().unwrap())
 }
 
-/// A step whose arrays overlap, so that a plan is worth having.
+/// A step whose arrays overlap in time, so that a plan is useful.
 fn step<D: Device>(device: &D, name: &str) {
     cache_scope!(name = name, {
         let mut last = None;
@@ -47,7 +47,7 @@ fn threads_in_turn_share_a_plan() {
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// Two scopes, so that the thread that comes has had neither's cache, and an order of threads that changes.
+/// Two scopes and a changing order of threads, so a new thread has had neither scope's cache.
 #[test]
 fn a_scope_finds_its_cache_whoever_comes() {
     let _turn = turn();
@@ -64,7 +64,7 @@ fn a_scope_finds_its_cache_whoever_comes() {
     device.assert_clean();
 }
 
-/// What a thread left idle in one scope serves another scope of another thread, before the device is asked for more.
+/// Memory that a thread left idle in one scope serves another scope of another thread, before the device is asked for more.
 #[test]
 fn an_orphans_idle_memory_serves_another_scope() {
     let _turn = turn();
@@ -87,7 +87,7 @@ fn an_orphans_idle_memory_serves_another_scope() {
     }
 }
 
-/// Orphans of more scopes than a small device has room for, of every kind.
+/// Orphans, under every policy, of more scopes than a small device has room for.
 #[test]
 fn a_small_device_does_not_run_out() {
     let _turn = turn();
@@ -110,7 +110,7 @@ fn a_small_device_does_not_run_out() {
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// Threads with a stream of their own each: no stream, and no block of it, is kept but the last one's.
+/// Threads with a stream each: only the last stream is kept, and only its blocks.
 #[test]
 fn a_stream_for_every_thread() {
     let _turn = turn();
@@ -131,7 +131,7 @@ fn a_stream_for_every_thread() {
     device.assert_clean();
 }
 
-/// Each of them learns a plan of its own, and no device is kept but the last one's.
+/// Each of them learns its own plan, and only the last device is kept.
 #[test]
 fn a_device_for_every_thread() {
     let _turn = turn();
@@ -151,7 +151,7 @@ fn a_device_for_every_thread() {
     let _ = invalidate(name);
 }
 
-/// The thread leaves the scope by ending, in the middle of a planned entry, with arrays alive.
+/// The thread ends in the middle of a planned entry, with live arrays, and so leaves the scope.
 #[test]
 fn an_end_within_a_planned_entry() {
     use gpucache::{Recycle, Scope};
@@ -175,8 +175,8 @@ fn an_end_within_a_planned_entry() {
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// Arrays that thread-locals drop, before and after the thread's own stack of scopes is gone, come home for the next
-/// thread, which is inside the scope already or is not.
+/// Arrays that thread-local values drop, before and after the thread's stack of scopes is gone. They return to the cache for the next
+/// thread, whether it is inside the scope already or not.
 #[test]
 fn thread_locals_that_end_late() {
     thread_local! {
@@ -200,7 +200,7 @@ fn thread_locals_that_end_late() {
     }
 }
 
-/// Threads at once, again and again: there are as many caches as threads at one time.
+/// Threads that run at the same time, in many rounds: there are as many caches as threads at one time.
 #[test]
 fn threads_at_once_and_again() {
     let _turn = turn();

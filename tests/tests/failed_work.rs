@@ -1,5 +1,5 @@
-//! Work on a stream of the host that panics: who asks for what it was to write gets a panic or an error, never what was there
-//! before; nobody else does.
+//! Work on a stream of the host that panics. A reader of its results gets a panic or an error, and never the old contents. Nobody else gets
+//! one.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ type Numbers = Array<u32, Host>;
 
 const LEN: usize = 100;
 
-/// Holds the stream's work back until it is dropped.
+/// Delays the stream's work until it is dropped.
 fn gate(stream: &Host) -> Sender<()> {
     let (open, opened) = channel::<()>();
     stream.launch((), move |()| assert!(opened.recv().is_err())).unwrap();
@@ -47,7 +47,7 @@ fn assert_lost(array: &mut Numbers) {
     })));
     assert!(written.contains("on purpose"), "{written}");
     assert!(catch_unwind(|| (&*array).into_iter().count()).is_err(), "iterated over");
-    // The first may be what the stream keeps, the second is the array's own.
+    // The first error may be the one that the stream keeps. The second is the array's own.
     assert!((0..2).all(|_| array.to_vec().unwrap_err().is_panic()));
     let cloned = array.try_clone().unwrap_err();
     assert!(cloned.is_panic() && !cloned.is_deferred(), "{cloned}");
@@ -93,7 +93,7 @@ fn arrays_that_it_was_not_to_write_are_not_concerned() {
     assert_eq!(before[..2], [4, 5], "the stream goes on");
 }
 
-/// What is written from a lost array is lost, by work on any stream, and by copies that were queued before the failure.
+/// An array that is computed from a lost array is lost too, if work on any stream writes it, or a copy that was queued before the failure.
 #[test]
 fn what_is_written_from_it_is_lost_too() {
     let [stream, other] = [(); 2].map(|()| Host::new_stream().unwrap());
@@ -138,7 +138,7 @@ fn what_was_written_before_or_is_overwritten_is_not_lost() {
     assert_eq!(lost[..2], [3, 1]);
 }
 
-/// What is done at once returns an error; an array of the default stream is the caller's, whose panic is his own.
+/// Work that is done at once returns an error. An array of the default stream belongs to the caller, who gets the panic directly.
 #[test]
 fn work_of_the_default_stream_is_told_at_once() {
     let (host, stream) = (Host::new(), Host::new_stream().unwrap());
@@ -169,7 +169,7 @@ fn entry(stream: &Host, fails: bool) -> Result<Vec<u32>> {
     })
 }
 
-/// Memory that a lost array had serves the next arrays as any other does, by a plan or without one.
+/// Memory of a lost array serves the next arrays like any other memory, with and without a plan.
 #[test]
 fn the_next_entry_works() {
     let stream = Host::new_stream().unwrap();
@@ -181,10 +181,10 @@ fn the_next_entry_works() {
         }
         let _ = stream.synchronize();
     }
-    // Memory that is not written when it is handed out: what is read is what its own life wrote.
+    // Memory that is not written when it is handed out. A reader sees only what the array's own life wrote.
     for _ in 0..20 {
         cache_scope!(failing_uninit, {
-            // SAFETY: the work below writes every element, or fails, and is then not read.
+            // SAFETY: the work below writes every element, or fails; then the array is not read.
             #[allow(unsafe_code)]
             let mut array: Numbers = unsafe { Array::uninit(&stream, LEN).unwrap() };
             stream.launch(&mut array, |values| values.fill(3)).unwrap();
