@@ -1,5 +1,5 @@
-//! Entries that grow: one for each token of a text, whose arrays are longer by a step each time, and a part of which is kept until the
-//! text ends. The next text begins small again, and is served by the plans of the last one.
+//! Entries that grow: one for each token of a text, whose arrays are longer by a step each time. Some of the arrays are kept until the text
+//! ends. The next text begins small again, and the plans of the last one serve it.
 #![allow(clippy::unwrap_used)]
 
 use std::ops::{AddAssign, Range};
@@ -15,13 +15,13 @@ static COUNTING: Counting = Counting;
 /// How long an array lives.
 #[derive(Clone, Copy, PartialEq)]
 enum Life {
-    /// Until the next array is born.
+    /// Until the next array is allocated.
     Short,
     /// Until its entry ends.
     Entry,
     /// Until its text ends.
     Text,
-    /// Until its successor in the next token is born, or its text ends.
+    /// Until its successor in the next token is allocated, or its text ends.
     Replaced,
 }
 
@@ -31,7 +31,7 @@ struct Born {
     bytes: usize,
     step: usize,
     life: Life,
-    /// Whether the first token of a text has it too, which has no other one to be joined to.
+    /// Whether the first token of a text has it too. That token has no earlier array to be joined to.
     is_in_first: bool,
 }
 
@@ -39,8 +39,8 @@ fn born(bytes: usize, step: usize, life: Life) -> Born {
     Born { bytes, step, life, is_in_first: true }
 }
 
-/// A decoder that keeps what its cache of keys and values was computed from, as a framework does that keeps the graph: of so many
-/// layers, with rows of so many bytes.
+/// A decoder that keeps the inputs of its cache of keys and values, as a framework does that keeps the graph. It has `layers` layers, with
+/// rows of `row` bytes.
 fn decoder(layers: usize, row: usize) -> Vec<Born> {
     let mut arrays = vec![born(4, 0, Life::Entry), born(16, 0, Life::Short)];
     for _ in 0..layers {
@@ -60,7 +60,7 @@ fn decoder(layers: usize, row: usize) -> Vec<Born> {
     arrays
 }
 
-/// A decoder that keeps nothing but its cache, each half of a layer's in an array that is replaced by a longer one in each token.
+/// A decoder that keeps only its cache. In each token, a longer array replaces each half of a layer's cache.
 fn lean_decoder(layers: usize, row: usize) -> Vec<Born> {
     let mut arrays = vec![born(4, 0, Life::Entry)];
     for _ in 0..layers {
@@ -72,23 +72,23 @@ fn lean_decoder(layers: usize, row: usize) -> Vec<Born> {
     arrays
 }
 
-/// What was seen of a text.
+/// The measurements of a text.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// Arrays that died in their entry, and all.
+    /// Arrays that were dropped in their entry, and all arrays.
     within: u64,
     all: u64,
-    /// What arenas served.
+    /// Arrays that arenas served.
     planned: u64,
     /// Tokens with a deviation.
     odd_tokens: u64,
     /// Calls of the device.
     calls: u64,
-    /// Allocations of the heap.
+    /// Allocations on the heap.
     heap: u64,
-    /// Layouts that another arena was needed for.
+    /// Layouts for which another arena was needed.
     arenas: u64,
-    /// The most that was reserved and alive.
+    /// The peaks of reserved and live memory.
     reserved: u64,
     live: u64,
 }
@@ -125,7 +125,7 @@ struct Texts {
 
 type Kept = Vec<Array<u8, Virtual>>;
 
-/// What a text keeps.
+/// The arrays that a text keeps.
 struct Text {
     graph: Kept,
     cache: Vec<Option<Array<u8, Virtual>>>,
@@ -141,8 +141,8 @@ impl Texts {
         self.scope.plan_stats().unwrap_or_default()
     }
 
-    /// Allocates the arrays of a token with so many before it, and drops all but what the text keeps. Tells how many there were,
-    /// how many of them it dropped, and the most bytes that were alive.
+    /// Allocates the arrays of a token that has `before` tokens before it, and drops all but those that the text keeps. Returns how many
+    /// there were, how many of them it dropped, and the peak of live bytes.
     fn allocate(&self, before: usize, is_first: bool, batch: usize, in_entry: &mut Kept, text: &mut Text) -> Seen {
         let (mut seen, mut short, mut alive) = (Seen::default(), None, 0);
         let arrays = self.arrays.iter().enumerate().filter(|(_, array)| array.is_in_first || !is_first);
@@ -185,7 +185,7 @@ impl Texts {
         seen
     }
 
-    /// So many texts at once, whose tokens have so many before them.
+    /// Plays `batch` texts at once. `lengths` are the numbers of tokens before each of their tokens.
     fn texts(&self, batch: usize, lengths: impl IntoIterator<Item = usize>) -> Seen {
         let mut text = Text { graph: Vec::with_capacity(1 << 16), cache: Vec::new(), bytes: 0 };
         text.cache.resize_with(self.arrays.len(), || None);
@@ -197,8 +197,8 @@ impl Texts {
         seen
     }
 
-    /// Texts of one length, one after the other: all but the first two, which are yet to be learned from, go by their plans, and take no
-    /// more than `most` times what is alive.
+    /// Texts of one length, one after the other. The scope learns from the first two. The later ones use their plans, and reserve at most
+    /// `most` times the live memory.
     fn repeat(&self, lengths: Range<usize>, most: f64) {
         let [first, _, third, fourth] = [(); 4].map(|()| self.texts(1, lengths.clone()));
         assert!(first.share() > 0.7 && first.arenas <= 15, "as many layouts as the logarithm of its length: {first:?}");
@@ -244,7 +244,7 @@ fn texts_of_any_length_and_batch() {
     assert!(all.waste() <= 1.03, "{} {all:?}", all.waste());
 }
 
-/// Sizes that grow by chance are no reason to lay anything out ahead.
+/// Sizes that grow at random are not laid out ahead.
 #[test]
 fn sizes_that_vary_at_random_take_no_more_than_they_need() {
     let _turn = turn();

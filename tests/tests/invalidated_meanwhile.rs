@@ -1,4 +1,4 @@
-//! Invalidations by another thread while a scope finds its plan a block: nothing is lost, whenever they come.
+//! Invalidations by another thread while a scope finds a block for its plan: nothing is lost, whenever they happen.
 #![allow(clippy::unwrap_used)]
 
 use gpucache::device::{Device, Virtual};

@@ -1,6 +1,6 @@
-//! Tests of one program run at the same time. What is of the whole process, as a trace or its limit, belongs to one of them alone: in
-//! a program with such a call each test takes its turn first, or there is one test. The unit tests of a library have no such call at
-//! all, since they are many and of many matters.
+//! Tests of one program run at the same time. State of the whole process, such as a trace or the limit, may be used by one of them only. In
+//! a program with such a call, each test takes its turn first, or there is only one test. The unit tests of a library have no such call at
+//! all, since they are many and about many subjects.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeMap;
@@ -11,18 +11,18 @@ use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::visit::{self, Visit};
 
-/// Calls that reach what other tests of the process use, or are disturbed by what they do.
+/// Calls that affect other tests of the process, or that these affect.
 const PROCESS_WIDE: [&str; 7] =
     ["trace :: start", "limit_process", "invalidate_all", "process_stats", "set_hook", "set_var", "remove_var"];
-/// Calls by which a test has the process for itself: till it ends, or since it runs in a child of its own.
+/// Calls with which a test gets the process for itself: until it ends, or because it runs in its own child process.
 const ALONE: [&str; 3] = ["turn", "alone", "gpu"];
 
-/// What a file has: for each of its functions whether it is a test, and its text.
+/// The functions of a file: for each its name, whether it is a test, and its text.
 #[derive(Default)]
 struct Functions(Vec<(String, bool, String)>);
 
 impl Functions {
-    /// A function's text without the attributes, as words with spaces between.
+    /// Adds a function's text without the attributes, as words with spaces between them.
     fn add(&mut self, name: &syn::Ident, attributes: &[syn::Attribute], block: &syn::Block) {
         let is_test = attributes.iter().any(|attribute| attribute.path().is_ident("test"));
         let text = words(block.to_token_stream());
@@ -30,7 +30,7 @@ impl Functions {
     }
 }
 
-/// The words of some code, without what stands in literals.
+/// The words of some code, without the contents of literals.
 fn words(tokens: TokenStream) -> String {
     let word = |token| match token {
         TokenTree::Group(group) => format!("( {} )", words(group.stream())),
@@ -60,7 +60,7 @@ impl<'a> Visit<'a> for Functions {
     }
 }
 
-/// Whether a text calls a function of this name: not a method of another one's.
+/// Whether a text calls a function of this name, and not a method of this name.
 fn calls(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| {
         let (before, after) = (text[..at].trim_end(), text[at + name.len()..].trim_start());
@@ -100,7 +100,7 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
 }
 
-/// The tests of a program that use what is of the whole process beside others, or beside which others do, and take no turn.
+/// The tests of a program that use state of the whole process together with others, or while others do, and take no turn.
 fn disturbed(functions: &Functions) -> Vec<String> {
     let Functions(all) = functions;
     let is_wide = |text: &str| PROCESS_WIDE.iter().any(|call| calls(text, call));
@@ -108,7 +108,7 @@ fn disturbed(functions: &Functions) -> Vec<String> {
     if tests.len() < 2 || !all.iter().any(|(_, _, text)| is_wide(text)) {
         return Vec::new();
     }
-    // A function that takes a turn gives it to the test that calls it.
+    // If a function takes a turn, the test that calls it has the turn.
     let takes_turn = |text: &str| ALONE.iter().any(|call| calls(text, call));
     let helpers: Vec<_> = all.iter().filter(|(_, is_test, text)| !is_test && takes_turn(text)).collect();
     let is_alone = |text: &str| takes_turn(text) || helpers.iter().any(|(name, ..)| calls(text, name));

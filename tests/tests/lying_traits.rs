@@ -1,5 +1,5 @@
-//! A [`Shape`] is anybody's to implement, in safe code: whatever it answers, and however often it changes its mind, an array
-//! has exactly as many elements as its shape says, all of them its own.
+//! Anybody may implement [`Shape`] in safe code. An array has exactly as many elements as its shape says, all of them its own. The
+//! implementation may return anything, and may change its answer at any time.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use gpucache::device::{Device, Host, Virtual};
 use gpucache::prelude::cache_scope;
 use gpucache::{Array, Element, Result, Shape};
 
-/// Answers one thing after the other, and then the last one again.
+/// Returns one answer after the other, and then repeats the last one.
 struct Liar {
     answers: Vec<Vec<usize>>,
     asked: Cell<usize>,
@@ -24,7 +24,7 @@ impl Shape for Liar {
     }
 }
 
-/// Dims of various ranks, many of them of 4, 24 or no elements.
+/// Dims of various ranks, many of them with 4, 24 or no elements.
 fn dims(rng: &mut Rng) -> Vec<usize> {
     let known: [&[usize]; 13] = [
         &[4],
@@ -46,14 +46,14 @@ fn dims(rng: &mut Rng) -> Vec<usize> {
 
 fn liar(rng: &mut Rng) -> Liar {
     let mut answers: Vec<Vec<usize>> = (0..rng.usize(1..=6)).map(|_| dims(rng)).collect();
-    // Often the truth first.
+    // The first answer is often true.
     if rng.bool() {
         answers.insert(0, if rng.bool() { vec![4] } else { vec![24] });
     }
     Liar { answers, asked: Cell::new(0) }
 }
 
-/// Arrays on which something can be seen to be of their own.
+/// Arrays whose ownership of their memory can be checked.
 trait Own: Device {
     fn check<T: Element + PartialEq + Debug>(array: &Array<T, Self>, contents: Option<T>);
 }
@@ -67,14 +67,14 @@ impl Own for Host {
     }
 }
 
-/// Which checks that nothing overlaps, and tells when it is synchronized.
+/// The device checks that nothing overlaps, and reports it when it is synchronized.
 impl Own for Virtual {
     fn check<T: Element + PartialEq + Debug>(array: &Array<T, Virtual>, _: Option<T>) {
         array.device().synchronize().unwrap();
     }
 }
 
-/// What holds for every array there is, however it was made. `contents` are what all its elements are.
+/// The conditions for every array, however it was made. `contents` is the value of all its elements.
 fn holds<T: Element + PartialEq + Debug, D: Own>(array: &Array<T, D>, contents: Option<T>) {
     let elements = |array: &Array<T, D>| {
         let product = match array.shape().contains(&0) {
@@ -99,7 +99,7 @@ fn holds<T: Element + PartialEq + Debug, D: Own>(array: &Array<T, D>, contents: 
 }
 
 fn array_element<T: Element, D: Device>(array: &Array<T, D>) -> T {
-    // Of an array that is filled with one value, or of zeros.
+    // The contents of an array that is filled with one value, or with zeros.
     array
         .to_vec()
         .unwrap()
@@ -125,7 +125,7 @@ fn makes_all<T: Element + PartialEq + Debug, D: Own>(device: &D, rng: &mut Rng, 
 
 #[cache_scope(lies)]
 fn recycled<D: Own>(device: &D, rng: &mut Rng) {
-    // What is written here is stale in later arrays, which have to write what they claim.
+    // The data written here is stale in later arrays, which must write what they claim.
     drop(Array::full(device, 1 << 15, 0xEEu8).unwrap());
     of_all_elements(device, rng);
 }
@@ -174,8 +174,8 @@ fn on_a_device_that_checks() {
     lies_do_no_harm(&Virtual::new(1 << 30));
 }
 
-/// The second answer is another one with as many elements, which is no harm, or one with more of them, which must never
-/// become the array's.
+/// The second answer is another shape with as many elements, which is harmless, or one with more of them, which must never become the
+/// array's shape.
 #[test]
 fn a_reshape_that_changes_its_mind() {
     let host = Host::new();

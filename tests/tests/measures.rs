@@ -1,4 +1,4 @@
-//! What the house is held to in figures: functions that fit half a screen, few conditions in each, and `unsafe` with an argument of its own.
+//! Limits in numbers for the code: functions fit half a screen, each has few conditions, and each `unsafe` block has its own argument.
 //!
 //! `cargo test -p gpucache-tests --test measures -- --nocapture` prints them.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
@@ -10,11 +10,11 @@ use syn::visit::{self, Visit};
 
 /// Lines of the longest function, from its `fn` to its closing brace.
 const LONGEST: usize = 40;
-/// Conditions that a function goes by: `if`, `while`, `&&`, `||`.
+/// The conditions of a function: `if`, `while`, `&&`, `||`.
 const CONDITIONS: usize = 5;
-/// `unsafe` blocks in the crate, at most, but for those that face C.
+/// The most `unsafe` blocks in the crate, without those that face C.
 const BLOCKS: usize = 101;
-/// What is called by C, or speaks of what C passes: there each pointer needs one.
+/// Code that C calls, or that handles what C passes: each pointer needs a block there.
 const FACING_C: [&str; 5] = [
     "foreign/",
     "device/cuda/borrowed.rs",
@@ -22,7 +22,7 @@ const FACING_C: [&str; 5] = [
     "device/cuda/memory/pinned.rs",
     "device/cuda/nvtx.rs",
 ];
-/// `unsafe` blocks in these, at most.
+/// The most `unsafe` blocks in these files.
 const BLOCKS_FACING_C: usize = 39;
 
 #[derive(Default)]
@@ -32,10 +32,10 @@ struct Found {
     /// Path, name, lines and conditions of each function.
     functions: Vec<(String, String, usize, usize)>,
     blocks: Vec<(String, usize)>,
-    /// Blocks and impls without an argument above them, or with one that leans on another.
+    /// Blocks and impls without an argument above them, or with one that refers to another.
     bare: Vec<(String, usize)>,
     conditions: usize,
-    /// Each argument of each file, and the line of the block that it was met at last.
+    /// Each argument of each file, and the line of the last block that has it.
     said: std::collections::HashMap<(String, String), usize>,
 }
 
@@ -51,7 +51,8 @@ impl Found {
     fn argument(&self, line: usize) -> Option<String> {
         let text = |line: usize| self.lines[line].trim();
         let mut above = line.checked_sub(2)?;
-        // A block within a statement of several lines is argued above the statement, or above the arm or part it stands in.
+        // If a statement of several lines contains a block, its argument stands above the statement, or above the arm or part that contains
+        // the block.
         for _ in 0..6 {
             if text(above).starts_with("//") {
                 break;
@@ -69,7 +70,7 @@ impl Found {
 
     fn note_unsafe(&mut self, line: usize) {
         match self.argument(line) {
-            // A statement may have two blocks under one argument; the same words elsewhere are not one's own.
+            // A statement may have two blocks under one argument. The same words elsewhere do not count as an argument of their own.
             Some(words)
                 if self.said.insert((self.path.clone(), words.clone()), line).is_none_or(|other| line - other < 6) => {}
             _ => self.bare.push((self.path.clone(), line)),

@@ -1,5 +1,5 @@
-//! Random programs whose scopes lie in each other and in themselves, with arrays that outlive their entries: at each step a scope
-//! tells as in use what a naive account has.
+//! Random programs whose scopes are nested in each other and in themselves, with arrays that outlive their entries. At each step the live
+//! memory of a scope is that of a simple account.
 //!
 //! `PROGRAMS=10000 cargo test --release -p gpucache-tests --test nested_programs` runs as many programs.
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -13,13 +13,13 @@ use gpucache_tests::seeds;
 
 const SCOPES: usize = 4;
 const ENTRIES: usize = 60;
-/// Arrays that outlive their entries, of which the oldest goes.
+/// The number of arrays that outlive their entries. The oldest is dropped first.
 const KEPT: usize = 5;
 
-/// What a program does at one place, entry after entry.
+/// The action of a program at one place, entry after entry.
 enum Step {
     Allocate(usize),
-    /// One of the arrays that are alive here, by a number modulo how many there are.
+    /// One of the live arrays here, by a number modulo how many there are.
     Drop(usize),
     Keep(usize),
     /// In a scope, or outside of all.
@@ -40,7 +40,7 @@ fn steps(rng: &mut Rng, depth: usize) -> Vec<Step> {
     (0..rng.usize(2..14)).map(|_| step(rng)).collect()
 }
 
-/// An array, and the scope that it is of.
+/// An array, and the scope that served it.
 type Owned = (Array<u8, Virtual>, Option<usize>);
 
 struct Program {

@@ -1,5 +1,4 @@
-//! Scopes are NVTX ranges of their names, where the library is found: a program of this file's own runs with a made-up library, which
-//! writes down what it is called with.
+//! Scopes are NVTX ranges with their names, if the library is found. This file runs itself with a made-up library, which prints its calls.
 #![cfg(all(feature = "cuda", feature = "tracing", target_os = "linux"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -8,7 +7,7 @@ use std::process::Command;
 
 use gpucache::{Scope, cache_scope, prelude::*, uncached};
 
-/// The library, as C: each call is a line on stderr.
+/// The library in C: each call prints a line on stderr.
 const LIBRARY: &str = r#"
 #include <stdio.h>
 static unsigned long long count;
@@ -16,7 +15,7 @@ unsigned long long nvtxRangeStartA(const char *name) { fprintf(stderr, "<%s %llu
 void nvtxRangeEnd(unsigned long long number) { fprintf(stderr, "</%llu>\n", number); }
 "#;
 
-/// What has the program of this file run, instead of its test.
+/// The variable that makes this file run its program instead of its test.
 const CHILD: &str = "GPUCACHE_TEST_OF_NVTX";
 
 /// Builds the library under this name, and returns its folder.

@@ -1,6 +1,6 @@
-//! Arrays that may rest on the host: whatever moves when, each has its own contents, and no more is on the device than may be.
+//! Arrays that may rest on the host: whatever moves at any time, each has its own contents, and the device stays within its limit.
 //!
-//! `PLACED_STEPS` says how many steps the random programs make in all, 4,000 by default: a million in a release build takes minutes.
+//! `PLACED_STEPS` sets how many steps all random programs make together, 4,000 by default. A million steps take minutes in a release build.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use fastrand::Rng;
@@ -11,7 +11,7 @@ use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
 
-/// A stream of the host with a limit of so many bytes beside what is held now.
+/// A stream of the host with a limit of `bytes` bytes more than are reserved now.
 fn limited(bytes: u64) -> Host {
     let host = Host::new_stream().unwrap();
     limit(&host, u64::MAX);
@@ -20,14 +20,14 @@ fn limited(bytes: u64) -> Host {
     host
 }
 
-/// An array, and what is in it: one value everywhere, and its place in the first elements.
+/// An array and its contents: one value everywhere, and the place in the first elements.
 struct Known {
     array: Placed<u64, Host>,
     shape: Vec<usize>,
     value: u64,
 }
 
-/// Elements that tell their place.
+/// The number of elements that contain their place.
 const TOLD: usize = 16;
 
 fn assert_contents(values: &[u64], value: u64) {
@@ -58,7 +58,7 @@ impl Known {
         self.value = value;
     }
 
-    /// The same, after it was an array, under another shape.
+    /// The same, after it was an array, with another shape.
     fn reshaped(mut self, rng: &mut Rng) -> Known {
         let len: usize = self.shape.iter().product();
         self.shape = if len.is_multiple_of(2) && rng.bool() { vec![2, len / 2] } else { vec![1, len] };
@@ -77,14 +77,14 @@ impl Known {
 
 const PLACEMENTS: [Placement; 4] = [Placement::Auto, Placement::Auto, Placement::Host, Placement::Device];
 
-/// What a random program does to one of its arrays, and to no other.
+/// The operation of a random program on one of its arrays; it does not change the others.
 fn step(rng: &mut Rng, alive: &mut Vec<Known>, place: usize, value: u64) {
     match rng.u8(..14) {
         0..3 => alive[place].write(value),
         3 => drop(alive.swap_remove(place)),
         4 => {
             let placement = PLACEMENTS[rng.usize(..PLACEMENTS.len())];
-            // No more than two of them may insist.
+            // At most two of them may insist.
             let insist = alive.iter().filter(|known| known.array.placement() == Placement::Device).count();
             if placement != Placement::Device || insist < 2 {
                 alive[place].array.set_placement(placement).unwrap();
@@ -92,7 +92,7 @@ fn step(rng: &mut Rng, alive: &mut Vec<Known>, place: usize, value: u64) {
         }
         5 => {
             let Known { array, shape, value } = &alive[place];
-            // A copy beside one that insists does not.
+            // A copy beside an array that insists does not insist.
             alive[place].array.set_placement(Placement::Auto).unwrap();
             let copy = Known { array: array.try_clone().unwrap(), shape: shape.clone(), value: *value };
             alive.push(copy);
@@ -107,7 +107,7 @@ fn step(rng: &mut Rng, alive: &mut Vec<Known>, place: usize, value: u64) {
         }
         8 => assert_contents(&alive[place].array.to_vec().unwrap(), alive[place].value),
         9 => {
-            // Two guards of one array, and one of another beside it.
+            // Two guards of one array, and one of another array at the same time.
             let (first, second) = (alive[place].array.fetch().unwrap(), alive[place].array.fetch().unwrap());
             alive[rng.usize(..alive.len())].check();
             assert_eq!(first[..], second[..]);
@@ -117,13 +117,13 @@ fn step(rng: &mut Rng, alive: &mut Vec<Known>, place: usize, value: u64) {
 }
 
 fn random_program(seed: u64, steps: u64, threads: u64) {
-    // Chunks of the range are held whole by the least that lies in them.
+    // A chunk of the range stays reserved as a whole if any block lies in it.
     let (rng, host) = (&mut Rng::with_seed(seed), limited(24 * PAGE as u64));
     let mut alive: Vec<Known> = Vec::new();
     for number in 0..steps {
         let value = number * 2 * TOLD as u64;
         if alive.is_empty() || alive.len() < 40 && rng.u8(..8) == 0 {
-            // Most are small, and some are more than a page.
+            // Most are small, and some are longer than a page.
             let most = if rng.u8(..8) == 0 { PAGE / 4 } else { 1 << 12 };
             alive.push(Known::new(&host, rng.usize(1..most), value));
         } else {
@@ -144,7 +144,7 @@ fn random_program(seed: u64, steps: u64, threads: u64) {
     limit(&host, u64::MAX);
 }
 
-/// Threads read the same arrays, and say where they rest, at once.
+/// Threads read the same arrays and set their placement at the same time.
 fn shared(alive: &[Known], seed: u64, threads: u64) {
     std::thread::scope(|scope| {
         for thread in 0..threads {
@@ -233,7 +233,8 @@ fn threads_fetch_the_same_arrays() {
     limit(&host, u64::MAX);
 }
 
-/// The limit in the environment is the device's: what leaves that has room on the host. In a process of its own.
+/// The limit in the environment variable is for the device. Arrays that leave the device have room on the host. This runs in its own
+/// process.
 #[test]
 fn the_environment_does_not_limit_the_host() {
     const LIMIT: &str = "GPUCACHE_LIMIT";
@@ -250,7 +251,7 @@ fn the_environment_does_not_limit_the_host() {
     assert!(placed_stats(&device).host_bytes >= 6 * PAGE as u64);
 }
 
-/// Some hundred uses, which are more than are laid out at once, and another one in the place of one of them.
+/// Some hundred uses, more than are laid out at once, with one of them replaced by another use.
 #[test]
 fn an_order_is_followed_and_a_deviation_is_noticed() {
     const USES: usize = 200;
@@ -275,7 +276,7 @@ fn an_order_is_followed_and_a_deviation_is_noticed() {
     assert_eq!(noticed(), before + 1, "one use more");
 }
 
-/// What is to come ahead does so wherever in the order it is due.
+/// Arrays are prefetched wherever in the order they are due.
 #[test]
 fn moves_are_made_in_the_midst_of_an_order() {
     let _turn = turn();
@@ -295,8 +296,8 @@ fn moves_are_made_in_the_midst_of_an_order() {
     assert_eq!((stats.demanded, stats.mispredictions), (before.demanded, 0), "{before}, then {stats}");
 }
 
-/// Small arrays that stay lie between those that leave, so that what is free lies apart: arrays move on the device for a large one, and
-/// each keeps its contents.
+/// Small arrays that stay lie between those that leave, so free memory is fragmented. Arrays move on the device to make room for a large
+/// one, and each keeps its contents.
 #[test]
 fn what_lies_apart_is_moved_for_a_large_array() {
     let _turn = turn();
@@ -307,7 +308,7 @@ fn what_lies_apart_is_moved_for_a_large_array() {
         array
     };
     let arrays: Vec<_> = (0..16).map(|number| make(2 << 20, number)).collect();
-    // Every other one leaves: 16 MiB are free, in pieces of 2 MiB.
+    // Every other array leaves: 16 MiB are free, in pieces of 2 MiB.
     arrays.iter().step_by(2).for_each(|array| array.set_placement(Placement::Host).unwrap());
     let (before, taken) = (placed_stats(&host), host.memory().times_taken());
     let large = make(12 << 20, 77);

@@ -1,4 +1,4 @@
-//! The range under the caches: blocks of all sizes, scopes, threads and streams share it, over pages and over chunks.
+//! The range below the caches: blocks of all sizes, scopes, threads and streams share it, over pages and over chunks.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use gpucache::device::Virtual;
@@ -29,7 +29,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..150)
 }
 
-/// Runs a program in scopes; `check` looks at an array before it is dropped, with the number it was made with.
+/// Runs a program in scopes. Before an array is dropped, `check` gets it with the number that it was made with.
 fn run<D: Device>(device: &D, ops: &[Op], make: impl Fn(usize, u8) -> Array<u8, D>, check: impl Fn(&Array<u8, D>, u8)) {
     let mut arrays: Vec<(Array<u8, D>, u8)> = Vec::new();
     cache_scope!("range, outer", {
@@ -66,7 +66,7 @@ fn contents<D: Device>(array: &Array<u8, D>, seed: u8) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// The virtual device sees every overlap, every double return, and pages that are missing.
+    /// The virtual device detects every overlap, every double return, and every missing page.
     #[test]
     fn no_rule_is_broken_over_pages(ops in ops()) {
         let _turn = turn();
@@ -83,7 +83,7 @@ proptest! {
     }
 }
 
-/// Memory that scopes leave idle serves every scope and size.
+/// Memory that a scope leaves idle serves every scope and size.
 #[test]
 fn scopes_share_memory() {
     let _turn = turn();
@@ -99,7 +99,7 @@ fn scopes_share_memory() {
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// An invalidation keeps what other scopes need, and gives back the rest.
+/// An invalidation keeps the memory that other scopes need, and returns the rest.
 #[test]
 fn what_other_scopes_need_stays() {
     let _turn = turn();
@@ -113,7 +113,7 @@ fn what_other_scopes_need_stays() {
     let _ = invalidate_all();
 }
 
-/// Idle blocks of keyed lists stay under a share of what the scope had in use at once.
+/// The idle blocks of keyed lists stay below a share of the scope's peak of live memory.
 #[test]
 fn keyed_lists_keep_to_their_budget() {
     let _turn = turn();
@@ -132,7 +132,7 @@ fn keyed_lists_keep_to_their_budget() {
     let _ = invalidate_all();
 }
 
-/// Free pages are moved under the request that needs them when the device has no others.
+/// If the device has no other pages, free pages move to where a request needs them.
 #[test]
 fn a_full_device_is_used_to_its_end() {
     let _turn = turn();
@@ -149,7 +149,7 @@ fn a_full_device_is_used_to_its_end() {
     device.synchronize().unwrap();
 }
 
-/// Every call of the device may fail: nothing panics, nothing is lost.
+/// Every call of the device may fail: nothing panics, and nothing is lost.
 #[test]
 fn every_call_may_fail_over_chunks() {
     let _turn = turn();

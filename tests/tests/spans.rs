@@ -1,5 +1,5 @@
-//! What a subscriber of `tracing` is told: a span for each entry of a scope, and events where a plan is learned, an entry deviates,
-//! memory is short, arrays move or go.
+//! The spans and events for a subscriber of `tracing`. There is a span for each entry of a scope. There is an event if a plan is learned,
+//! an entry deviates, memory is short, or arrays move or are dropped.
 #![cfg(feature = "tracing")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -15,12 +15,12 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// One thing that was told.
+/// One span or event.
 #[derive(Clone, Debug, PartialEq)]
 struct Told {
     /// The scopes whose spans the thread was in, the innermost one last.
     inside: Vec<String>,
-    /// `+` and `-` for a span that was entered or left, and the message of an event.
+    /// `+` and `-` for a span that was entered or left, or the message of an event.
     what: String,
     fields: BTreeMap<String, String>,
 }
@@ -41,7 +41,7 @@ impl Told {
 
 type Act = fn();
 
-/// Writes down what it is told, and then does something.
+/// Notes what it receives, and then acts.
 struct Collector {
     told: Arc<Mutex<Vec<Told>>>,
     spans: Mutex<Vec<String>>,
@@ -113,7 +113,7 @@ impl Subscriber for Collector {
     }
 }
 
-/// What is told while a body runs, where whoever hears it then does something.
+/// The spans and events while a body runs. The subscriber acts on each of them.
 fn told_to(act: Act, body: impl FnOnce()) -> Vec<Told> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let (spans, open, calls) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
@@ -126,7 +126,7 @@ fn told(body: impl FnOnce()) -> Vec<Told> {
     told_to(|| {}, body)
 }
 
-/// The events of what was told.
+/// The events among them.
 fn events(body: impl FnOnce()) -> Vec<Told> {
     told(body).into_iter().filter(|told| !told.is_scope()).collect()
 }
@@ -222,7 +222,7 @@ fn a_ring_that_grows_is_told() {
     let seen = events(|| {
         let mut state = host.zeros::<f32>(1000).unwrap();
         for _ in 0..10 {
-            // Alive when its successor is born.
+            // It is alive when its successor is allocated.
             state = cache_scope!(spans_ring, { state.try_clone().unwrap() });
         }
     });
@@ -301,7 +301,7 @@ fn an_invalidation_is_told() {
     drop(kept);
 }
 
-/// Whoever hears of a scope may enter scopes and allocate, the same ones too.
+/// A subscriber may enter scopes and allocate, even in the same scope.
 #[test]
 fn a_subscriber_may_allocate() {
     let _turn = turn();
@@ -330,7 +330,7 @@ fn a_subscriber_may_allocate() {
     assert_eq!(gpucache::stats("spans_heard").unwrap().busy_blocks, 0);
 }
 
-/// The very array that moves may be asked for by whoever hears of it.
+/// A subscriber may fetch the very array whose move it is told of.
 #[test]
 fn a_subscriber_may_fetch() {
     let _turn = turn();

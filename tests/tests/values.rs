@@ -1,4 +1,5 @@
-//! Arrays as values: allocated by their device, compared, iterated over, kept across a panic, and in structs without bounds.
+//! Arrays as values: a device allocates them, and they are compared, iterated over, kept across a panic, and used in structs without
+//! bounds.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
@@ -6,7 +7,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
 use gpucache::device::{Device, Host};
 use gpucache::{Allocate, Array, Element};
 
-/// A struct of a program that says nothing of its arrays' elements and devices.
+/// A struct of a program without bounds for the elements and devices of its arrays.
 struct Pair<T, D> {
     first: Array<T, D>,
     second: Array<T, D>,
