@@ -12,7 +12,7 @@ use proc_macro2::{Spacing, TokenStream, TokenTree};
 /// The layers, from the top. Those of one line stand beside each other.
 const LAYERS: [&[&str]; 15] = [
     &["scope"],
-    &["doctor"],
+    &["diagnosis"],
     &["report"],
     &["placed"],
     &["array", "foreign"],

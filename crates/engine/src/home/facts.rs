@@ -31,7 +31,7 @@ pub enum Fact {
     UnlikeDrops,
     /// Allocations in recorded entries on another stream than the first one's.
     OtherStream,
-    /// The same, where others outlived the entry.
+    /// The same, where others outlived the entry: the arrays that did, with their bytes.
     UnlikeEscapes,
     /// Allocations of entries of which the plan that was there served none.
     Unserved,
@@ -55,8 +55,12 @@ pub enum Fact {
     ShortByLimit,
     /// Times that the ring had to grow, for arrays that outlive their entry.
     RingGrew,
-    /// Times that memory was given back by `trim`, `limit_idle` or others' need, with the bytes.
-    GivenBack,
+    /// Times that `trim` released idle memory of the scope, with the bytes.
+    Trimmed,
+    /// Times that the idle limit of a device released idle memory of the scope, with the bytes.
+    OverIdleLimit,
+    /// Times that another limit, or the requests of others, released idle memory of the scope, with the bytes.
+    Displaced,
     /// Invalidations that the scope followed.
     Invalidated,
     /// Entries for which the device gave memory.

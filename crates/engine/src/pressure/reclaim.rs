@@ -30,6 +30,17 @@ pub(crate) enum Idle {
     All,
 }
 
+/// Who has idle memory released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Releaser {
+    /// The program, by a trim.
+    Trim,
+    /// The limit of idle memory.
+    IdleLimit,
+    /// A request that finds too little memory, or another limit.
+    Others,
+}
+
 /// Above 0, which stands for what nobody will enter soon.
 static CLOCK: AtomicU64 = AtomicU64::new(1);
 
@@ -51,11 +62,11 @@ pub(crate) trait Holder: Sync {
 
     /// Gives idle blocks back to their range, where nobody else is at work with them; what it is at work with itself if that is
     /// better than to let the range grow by `need` bytes. Returns the bytes.
-    fn release_idle(&'static self, which: Idle, need: u64) -> u64;
+    fn release_idle(&'static self, which: Idle, need: u64, by: Releaser) -> u64;
 
     /// Gives at least so many idle bytes back to their range, or what there is, where no other thread is inside: what was idle
     /// longest in its lists first, and its plan's blocks only once those are empty. Returns the bytes.
-    fn release_some(&'static self, enough: u64) -> u64;
+    fn release_some(&'static self, enough: u64, by: Releaser) -> u64;
 
     /// When it was entered last, by [`now`], 0 if its thread has ended; and how often it was entered.
     fn age(&self) -> (u64, u64);
@@ -94,14 +105,14 @@ pub(crate) fn register(holder: &'static dyn Holder) {
 
 /// Gives idle blocks of all scopes on a device back to its range, except where another thread is inside. Where a plan
 /// serves an entry, its block goes back if that is better than to let the range grow by `need` bytes. Returns the bytes.
-pub(crate) fn release_idle(which: Idle, device: u64, need: u64) -> u64 {
+pub(crate) fn release_idle(which: Idle, device: u64, need: u64, by: Releaser) -> u64 {
     let (mut bytes, mut place) = (0, holders().len());
     // From behind: what is taken out is replaced by the last one, which was walked over already.
     while place > 0 {
         place -= 1;
         let Some(holder) = holders().get(place).copied() else { continue };
         if holder.serves(device) {
-            add(&mut bytes, holder.release_idle(which, need));
+            add(&mut bytes, holder.release_idle(which, need, by));
         }
         if holder.forget_holding() {
             let mut holders = holders();
