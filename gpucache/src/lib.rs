@@ -59,11 +59,11 @@ pub use cudarc;
 pub use array::{Allocate, Arguments, Array, Element, Shape};
 #[cfg(feature = "cuda")]
 pub use array::{ArrayView, Graph, Launch};
-pub use device::limits::{climbs, limit, limit_idle, limit_process, limit_soft, patience, share_of, trim};
+pub use device::limits::{allocation_timeout, limit, limit_idle, limit_process, limit_soft, reclaim, share_of, trim};
 pub use diagnosis::{Cause, Diagnosis, Finding};
 pub use gpucache_engine::{
-    Amount, Bound, Climbs, Deviations, Error, Holding, InUse, Need, PlanStats, PressureHandler, Recycle, Result, Rung,
-    RungUse, ScopeStats, Served, Shortage, Unplanned, on_pressure,
+    Amount, Bound, Deviations, Error, InUse, PlanStats, Pressure, PressureHandler, ReclaimStats, ReclaimStep, Recycle,
+    Result, ScopeMemory, ScopeStats, Served, Shortage, StepUse, Unplanned, on_pressure,
 };
 pub use placed::{
     Fetched, FetchedMut, Placed, PlacedStats, Placement, default_placement, limit_host, placed_stats, placed_stats_of,
@@ -73,7 +73,7 @@ pub use report::{
     report_on_drop, reset_peaks, reset_peaks_of, top,
 };
 pub use scope::{
-    Invalidated, OwnedScope, Scope, ScopeGuard, climbs_of, diagnose, invalidate, invalidate_all, plan_stats, scopes,
+    Invalidated, OwnedScope, Scope, ScopeGuard, diagnose, invalidate, invalidate_all, plan_stats, reclaim_of, scopes,
     stats,
 };
 

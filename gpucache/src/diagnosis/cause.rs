@@ -1,4 +1,6 @@
-//! The causes that a diagnosis can name. Each says what happens, why it matters, and what to do.
+//! The causes that a diagnosis can name.
+
+use super::words::WORDS;
 
 /// A cause that prevents planning, or makes a scope reserve more memory than it needs.
 ///
@@ -62,19 +64,10 @@ pub enum Cause {
     ManyNames,
 }
 
-/// What is said of a cause: each is a sentence without its end.
-struct Words {
-    /// What happens.
-    meaning: &'static str,
-    /// Why that matters.
-    reason: &'static str,
-    /// What to change.
-    remedy: &'static str,
-}
-
 impl Cause {
+    /// What happens, as a sentence without its end.
     pub(super) fn meaning(self) -> &'static str {
-        self.words().meaning
+        self.words()[0]
     }
 
     /// Why the cause prevents a plan or costs memory, as a sentence without its end.
@@ -83,7 +76,7 @@ impl Cause {
     /// assert!(gpucache::Cause::NotRecycled.reason().contains("device"));
     /// ```
     pub fn reason(self) -> &'static str {
-        self.words().reason
+        self.words()[1]
     }
 
     /// What to change, as a sentence without its end.
@@ -92,126 +85,47 @@ impl Cause {
     /// assert!(gpucache::Cause::NotRecycled.remedy().contains("recycle"));
     /// ```
     pub fn remedy(self) -> &'static str {
-        self.words().remedy
+        self.words()[2]
     }
 
-    fn words(self) -> Words {
-        self.words_of_entries().unwrap_or_else(|| self.words_of_memory())
+    fn words(self) -> [&'static str; 3] {
+        WORDS[self as usize].1
     }
+}
 
-    /// Of a cause that lies in what entries do.
-    fn words_of_entries(self) -> Option<Words> {
-        let [meaning, reason, remedy] = match self {
-            Cause::Escapes => [
-                "arrays outlive their entry",
-                "a plan reuses the addresses of an array once its entry ends; an array that is alive then needs memory of its own",
-                "drop these arrays within the entry, or allocate long-lived arrays outside the scope, by `uncached!` or in a scope of \
-                 their own",
-            ],
-            Cause::ChangingOrder => [
-                "the order of allocations changes from entry to entry",
-                "a plan serves the allocations of an entry in one known order",
-                "give work that runs only in some entries a scope of its own; choose recycle = \"range\" if no order ever repeats",
-            ],
-            Cause::ChangingShapes => [
-                "the sizes of arrays change from entry to entry",
-                "a plan has a place of limited size for each array",
-                "pad arrays to a few sizes, give each size a scope of its own, or choose recycle = \"range\"",
-            ],
-            Cause::ChangingDrops => [
-                "entries drop the same arrays in different orders",
-                "a plan lets arrays share addresses if they are never alive at the same time",
-                "drop each array at a fixed place of the entry, or choose recycle = \"range\"",
-            ],
-            Cause::OtherStreams => [
-                "one entry allocates on several streams",
-                "a plan covers the allocations of one stream",
-                "give each stream a scope of its own",
-            ],
-            Cause::UsedElsewhere => [
-                "the program drops arrays while other streams may still use them",
-                "their memory stays reserved until the work of those streams has ended",
-                "allocate an array on the stream that uses it last, or synchronize with that stream before the drop",
-            ],
-            Cause::Nested => [
-                "the scope is entered again inside itself",
-                "gpucache plans only the outermost entry of a scope, and the outermost entry hardly ever ends",
-                "give the outer block another name, or remove its scope",
-            ],
-            Cause::LoopInside => [
-                "the scope encloses a loop: one entry makes the same allocations many times",
-                "gpucache learns a plan from entries that repeat, and this entry does not end",
-                "move the scope into the loop, around its body",
-            ],
-            Cause::Empty => [
-                "most entries allocate nothing from the scope",
-                "the innermost scope of the allocating thread serves an allocation",
-                "put the scope where its thread allocates the arrays, or remove it",
-            ],
-            Cause::TooLong => [
-                "an entry makes more allocations than a plan records (131072)",
-                "gpucache does not plan longer entries",
-                "give each repeated part of the entry a scope of its own",
-            ],
-            Cause::TooLarge => [
-                "the arrays of an entry have more bytes than a plan has addresses for (512 GiB)",
-                "gpucache does not plan larger entries",
-                "give each part of the entry a scope of its own",
-            ],
-            Cause::ManyNames => [
-                "many names differ only in a number, and each is entered only a few times",
-                "each name has memory of its own, and learns a plan of its own",
-                "use one name for all of them, or invalidate each one after its last use (`Scope::owned` does that)",
-            ],
-            _ => return None,
-        };
-        Some(Words { meaning, reason, remedy })
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Of a cause that lies in settings, or in what takes the memory away.
-    fn words_of_memory(self) -> Words {
-        let [meaning, reason, remedy] = match self {
-            Cause::NotRecycled => [
-                "the scope is entered with recycle = \"off\"",
-                "each allocation and each drop calls the device",
-                "remove `recycle`, unless the scope only counts allocations",
-            ],
-            Cause::KeyedWaste => [
-                "recycle = \"keyed\" keeps far more memory than is ever live at once",
-                "it keeps a block for each shape, even while no array has that shape",
-                "choose recycle = \"auto\" or \"range\", which share memory between shapes",
-            ],
-            Cause::Limit => [
-                "a limit of the scope, the device or the process is too low for the entry",
-                "the plan or some allocations find no memory below the limit",
-                "raise the limit, or keep less memory live at once; the error of a failed allocation lists who reserves the memory",
-            ],
-            Cause::Trimmed => [
-                "the program trims the device between entries",
-                "the scope must take its memory from the device again in the next entry",
-                "call `trim` less often, for example only when the work changes",
-            ],
-            Cause::IdleLimit => [
-                "the idle limit of the device returns the scope's memory between entries",
-                "the scope must take its memory from the device again in the next entry",
-                "raise the idle limit to the memory that the scope needs, or remove the limit",
-            ],
-            Cause::Displaced => [
-                "other scopes or a limit take the scope's idle memory between entries",
-                "the scope must take its memory from the device again in the next entry",
-                "keep less memory live in other scopes, or raise the limit of the device",
-            ],
-            Cause::Invalidated => [
-                "the program invalidates the scope again and again",
-                "each invalidation drops the plan, and the scope learns anew",
-                "invalidate the scope only where its work changes for good",
-            ],
-            _ => [
-                "the device runs short of memory",
-                "the plan or some allocations find no memory on the device",
-                "reserve less memory on the device; the error of a failed allocation lists who reserves it",
-            ],
-        };
-        Words { meaning, reason, remedy }
+    #[test]
+    fn each_cause_has_its_words() {
+        use Cause::*;
+        let causes = [
+            Escapes,
+            ChangingOrder,
+            ChangingShapes,
+            ChangingDrops,
+            OtherStreams,
+            UsedElsewhere,
+            Nested,
+            LoopInside,
+            Empty,
+            NotRecycled,
+            KeyedWaste,
+            TooLong,
+            TooLarge,
+            Limit,
+            Short,
+            Trimmed,
+            IdleLimit,
+            Displaced,
+            Invalidated,
+            ManyNames,
+        ];
+        assert_eq!(causes.len(), WORDS.len());
+        for (cause, (name, words)) in causes.into_iter().zip(WORDS) {
+            assert_eq!((format!("{cause:?}"), cause.words()), (name.to_owned(), words));
+            assert!(words.iter().all(|text| !text.is_empty() && !text.ends_with('.')), "{cause:?}");
+        }
     }
 }

@@ -2,13 +2,15 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `cause` | the causes; for each one what happens, why it matters, and what to do |
+//! | `cause` | the causes |
+//! | `words` | for each cause what happens, why it matters, and what to do |
 //! | `rules` | pure rules from facts to causes |
 //! | `finding` | findings, as data and as text |
 
 mod cause;
 mod finding;
 mod rules;
+mod words;
 
 use std::sync::Arc;
 

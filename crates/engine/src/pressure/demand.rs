@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::reclaim;
 use crate::base::sync::{LazyLock, Mutex, MutexGuard};
 use crate::device::Memory;
-use crate::range::{self, Patience};
+use crate::range::{self, WaitFor};
 
 /// What a cache told of itself: a device, or [`Told::SEVERAL`], and the bytes that it is likely to need there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,8 +64,8 @@ pub(crate) fn of(device: u64) -> u64 {
 /// Gives free pages of ranges back to their devices, where `serves` says so, but for what the scopes are likely to need
 /// again. `waits` a moment for the work that uses them. Returns the devices that nobody else has by now, to be dropped where no lock is held.
 pub(crate) fn trim_to_demand(waits: bool, serves: impl Fn(u64) -> bool) -> Vec<Arc<Memory>> {
-    let patience = if waits { Patience::Some } else { Patience::None };
-    let ended = range::trim_all(|device| if serves(device) { of(device) } else { u64::MAX }, patience);
+    let wait_for = if waits { WaitFor::AnyWork } else { WaitFor::Nothing };
+    let ended = range::trim_all(|device| if serves(device) { of(device) } else { u64::MAX }, wait_for);
     // What another thread lacked may be what was trimmed here.
     reclaim::count_release(1);
     ended

@@ -20,12 +20,12 @@ use crate::device::{Device, Stream};
 /// use gpucache::{device::Virtual, on_pressure, prelude::*};
 ///
 /// let device = Virtual::new(1 << 20);
-/// let handler = on_pressure(&device, |need| println!("{} bytes for {:?}", need.bytes, need.scope));
+/// let handler = on_pressure(&device, |pressure| println!("{} bytes for {:?}", pressure.bytes, pressure.scope));
 /// assert!(device.zeros::<u8>(2 << 20).is_err()); // the handler gave nothing up
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Need<'a> {
+pub struct Pressure<'a> {
     /// The bytes of the array.
     pub bytes: u64,
     /// Its shape.
@@ -47,7 +47,7 @@ pub struct Need<'a> {
 #[must_use = "the handler is called only as long as this lives"]
 pub struct PressureHandler(Arc<Handler>);
 
-type Act = dyn Fn(&Need<'_>) + Send + Sync;
+type Act = dyn Fn(&Pressure<'_>) + Send + Sync;
 
 /// A handler, and the device that it is for.
 pub(super) struct Handler {
@@ -70,7 +70,7 @@ fn handlers() -> MutexGuard<'static, Vec<Arc<Handler>>> {
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use gpucache::{Rung, climbs, device::Virtual, on_pressure, prelude::*};
+/// use gpucache::{ReclaimStep, reclaim, device::Virtual, on_pressure, prelude::*};
 ///
 /// let device = Virtual::new(8 << 20);
 /// let cache = Arc::new(Mutex::new(vec![device.zeros::<u8>(6 << 20)?])); // can be computed again
@@ -78,11 +78,11 @@ fn handlers() -> MutexGuard<'static, Vec<Arc<Handler>>> {
 /// let _handler = on_pressure(&device, move |_| spare.lock().unwrap().clear());
 /// let array = device.zeros::<u8>(4 << 20)?;
 /// assert!(cache.lock().unwrap().is_empty());
-/// assert_eq!(climbs(&device).of(Rung::Handlers).served, 1);
+/// assert_eq!(reclaim(&device).step(ReclaimStep::Handlers).served, 1);
 /// # drop(array);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
-pub fn on_pressure(device: &impl Device, handler: impl Fn(&Need<'_>) + Send + Sync + 'static) -> PressureHandler {
+pub fn on_pressure(device: &impl Device, handler: impl Fn(&Pressure<'_>) + Send + Sync + 'static) -> PressureHandler {
     let handler = Arc::new(Handler { device: device.stream_handle().memory_id(), act: Box::new(handler) });
     handlers().push(handler.clone());
     PressureHandler(handler)
@@ -118,13 +118,13 @@ fn is_registered(handler: &Arc<Handler>) -> bool {
 }
 
 impl Handler {
-    pub(super) fn call(&self, need: &Need<'_>) {
-        without_handlers(|| run_user_code(|| self.call_alone(need)));
+    pub(super) fn call(&self, pressure: &Pressure<'_>) {
+        without_handlers(|| run_user_code(|| self.call_alone(pressure)));
     }
 
-    fn call_alone(&self, need: &Need<'_>) {
+    fn call_alone(&self, pressure: &Pressure<'_>) {
         // What it left half done is its own: the crate shares nothing with it but what any code of the program may use.
-        let panicked = catch_unwind(AssertUnwindSafe(|| (self.act)(need))).err();
+        let panicked = catch_unwind(AssertUnwindSafe(|| (self.act)(pressure))).err();
         // The drop of what it panicked with may allocate, and panic as well: what it panics with then is leaked, as its drop
         // might do the same.
         let again = catch_unwind(AssertUnwindSafe(|| drop(panicked)));

@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::reclaim::{self, Holder, Idle, Releaser};
-use super::steps::Climbs;
+use super::steps::ReclaimStats;
 use crate::base::error::Result;
 use crate::base::sync::Mutex;
 use crate::device::{Memory, process};
-use crate::range::{DeviceRange, Patience, give_back_elsewhere};
+use crate::range::{DeviceRange, WaitFor, give_back_elsewhere};
 
 /// What is kept of a memory beside its meter.
 #[derive(Default)]
 pub(super) struct Account {
     /// How requests that found no memory were served.
-    pub(super) climbs: Climbs,
+    pub(super) reclaim: ReclaimStats,
     idle_limit: Option<u64>,
     /// How long a request waits for other threads.
-    pub(super) patience: Duration,
+    pub(super) allocation_timeout: Duration,
 }
 
 /// Runs `act` on the account of a memory, under its lock.
@@ -53,8 +53,8 @@ impl Memory {
 
     /// Lets a request that finds no memory wait so long at most for other threads.
     #[doc(hidden)]
-    pub fn set_patience(&self, most: Duration) {
-        account(self, |account| account.patience = most);
+    pub fn set_allocation_timeout(&self, most: Duration) {
+        account(self, |account| account.allocation_timeout = most);
     }
 
     /// Gives pages in which no block lies back to the device. Returns the bytes.
@@ -64,7 +64,7 @@ impl Memory {
     #[doc(hidden)]
     pub fn trim(&self) -> Result<u64> {
         reclaim::release_idle(Idle::Budgeted, self.id(), 0, Releaser::Trim);
-        let trim = |range: Option<&DeviceRange>| range.map_or(Ok(0), |range| range.trim(0, Patience::Some));
+        let trim = |range: Option<&DeviceRange>| range.map_or(Ok(0), |range| range.trim(0, WaitFor::AnyWork));
         let (own, host) = (DeviceRange::known(self), self.known_host_side().and_then(|host| DeviceRange::known(host)));
         let (trimmed, host_trimmed) = (trim(own), trim(host));
         own.into_iter().chain(host).for_each(DeviceRange::drop_ended);
@@ -79,8 +79,8 @@ impl Memory {
 
     /// How requests that found no memory were served.
     #[doc(hidden)]
-    pub fn climbs(&self) -> Climbs {
-        account(self, |account| account.climbs)
+    pub fn reclaim(&self) -> ReclaimStats {
+        account(self, |account| account.reclaim)
     }
 
     /// Lets this process hold at most so many bytes of all devices together, hosts included.
@@ -143,7 +143,7 @@ fn give_back(serves: impl Fn(u64) -> bool) {
         {
             let most = || reclaim::busy(device).saturating_add(bytes);
             // A failure is the device's, which the next call meets as well.
-            let trim = || _ = range.trim(most(), Patience::None);
+            let trim = || _ = range.trim(most(), WaitFor::Nothing);
             let excess = || range.occupancy().reserved.saturating_sub(most());
             shrink(|| reclaim::by_age(Some(device), None), Releaser::IdleLimit, excess, trim);
         }

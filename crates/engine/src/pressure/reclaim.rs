@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError};
 
 use super::lease::{self, Lease, Leased};
-use super::steps::Climbs;
+use super::steps::ReclaimStats;
 use super::transit::Transit;
 use crate::base::amounts::{add, total};
 use crate::base::error::Result;
-use crate::base::shortage::Holding;
+use crate::base::shortage::ScopeMemory;
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 
 /// Which idle blocks to give back.
@@ -75,7 +75,7 @@ pub(crate) trait Holder: Sync {
     fn name(&self) -> Option<Arc<str>>;
 
     /// An allocation of its scope found no memory, and took the reclaim steps.
-    fn count_climb(&'static self, climb: &Climbs, is_limited: bool);
+    fn count_reclaim(&'static self, reclaim: &ReclaimStats, is_limited: bool);
 
     /// Where its scope was made.
     fn site(&self) -> Option<&'static Location<'static>>;
@@ -183,12 +183,12 @@ pub(crate) fn by_age(device: Option<u64>, own: Option<&'static dyn Holder>) -> V
 }
 
 /// What the scopes of a device hold.
-pub(super) fn holdings(device: u64) -> Vec<Holding> {
-    let holding = |holder: &'static dyn Holder| {
+pub(super) fn scope_memory(device: u64) -> Vec<ScopeMemory> {
+    let read = |holder: &'static dyn Holder| {
         let (busy, idle) = holder.held_bytes();
-        Some(Holding::new(holder.name()?, busy, idle))
+        Some(ScopeMemory::new(holder.name()?, busy, idle))
     };
-    serving(device).filter_map(holding).collect()
+    serving(device).filter_map(read).collect()
 }
 
 /// Has arrays of the device with this id leave, so that so many bytes are free. Returns the bytes; if there are none, the failure of the

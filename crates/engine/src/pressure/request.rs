@@ -76,7 +76,7 @@ impl Asked<'_> {
             shortage.idle_bytes = occupancy.reserved.saturating_sub(occupancy.live);
             shortage.longest_free_bytes = range.longest_free();
         }
-        let error = error.with_shortage(shortage.held_by(reclaim::holdings(stream.memory_id())));
+        let error = error.with_shortage(shortage.held_by(reclaim::scope_memory(stream.memory_id())));
         #[cfg(feature = "tracing")]
         tell(&error, stream.memory_id());
         error

@@ -13,7 +13,7 @@
 //! | `shared` | [`DeviceRange`]: the range of a device, behind its lock |
 //! | `ordered` | which stream may have what of the range at once |
 //! | `supply` | what an allocation asks of it first, and where it ends; what a shortage asks of it |
-//! | `patience` | how long is waited for other people's work |
+//! | `wait` | how long a thread waits for other people's work |
 //! | `trim` | pages that go back to the device; the wait for work of which nobody tells |
 //! | `range` | [`Range`]: allocate, free, trim, counters |
 //! | `fit` | which free span serves a request, how spans split and merge |
@@ -37,7 +37,6 @@ mod gather;
 mod handles;
 mod mapping;
 mod ordered;
-mod patience;
 #[expect(clippy::module_inception, reason = "the range proper, among what it is made of")]
 mod range;
 mod room;
@@ -49,6 +48,7 @@ mod supply;
 #[cfg(test)]
 mod tests;
 mod trim;
+mod wait;
 mod window;
 
 use crate::order::Tag;
@@ -60,11 +60,11 @@ pub(crate) use fit::RangeBlock;
 pub(crate) use gather::Limit;
 pub use ordered::RangeState;
 pub(crate) use ordered::{Carved, Obtained};
-pub use patience::Patience;
 pub(crate) use room::GrowthRoom;
 pub use shared::DeviceRange;
 pub(crate) use supply::{Reused, await_elsewhere, devices_but, give_back_elsewhere};
 pub(crate) use trim::trim_all;
+pub use wait::WaitFor;
 
 #[cfg(test)]
 use {

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, TryLockError, Weak};
 
 use super::fit::EVERY_SPAN;
 use super::ordered::{Carved, Ordered, RangeState};
-use super::patience::{LONG, SHORT, patiently};
+use super::wait::{LONG, SHORT, poll};
 use super::{GrowthRoom, Limit, Range, RangeBlock};
 use crate::base::error::Result;
 use crate::base::sync::{Mutex, MutexGuard};
@@ -84,7 +84,7 @@ impl DeviceRange {
     /// # Errors
     /// As for [`reuse`](DeviceRange::reuse).
     pub(crate) fn reuse_soon(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
-        let found = patiently(SHORT, || {
+        let found = poll(SHORT, || {
             let inner = &mut *self.inner();
             inner.look()?;
             let found = inner.reuse(stream, bytes, EVERY_SPAN)?;
@@ -124,7 +124,7 @@ impl DeviceRange {
         if stream.runs_closures() || stream.is_capturing() || self.inner().streams.pending(stream).is_none() {
             return Ok(false);
         }
-        let is_done = patiently(LONG, || {
+        let is_done = poll(LONG, || {
             let inner = &mut *self.inner();
             inner.streams.look(false)?;
             Ok(inner.streams.pending(stream).is_none().then_some(()))

@@ -3,8 +3,8 @@
 
 use super::Limit;
 use super::ordered::{CANDIDATES, Carved, Ordered, RangeState};
-use super::patience::Patience;
 use super::shared::{DeviceRange, memories};
+use super::wait::WaitFor;
 use crate::base::errand::run_user_code;
 use crate::base::error::Result;
 use crate::base::held::assert_nothing_held;
@@ -104,17 +104,17 @@ impl DeviceRange {
     /// # Errors
     /// As for [`trim`](DeviceRange::trim).
     pub fn give_back(&self, bytes: u64) -> Result<u64> {
-        let given = self.trim(self.occupancy().reserved.saturating_sub(bytes), Patience::ForUnknown)?;
-        Ok(given + if given < bytes { self.trim(0, Patience::ForUnknown)? } else { 0 })
+        let given = self.trim(self.occupancy().reserved.saturating_sub(bytes), WaitFor::UnknownWork)?;
+        Ok(given + if given < bytes { self.trim(0, WaitFor::UnknownWork)? } else { 0 })
     }
 
     /// Gives all free pages back to the device, with those of which it is found out now that no work uses them.
     ///
     /// # Errors
     /// As for [`trim`](DeviceRange::trim).
-    pub fn give_all_back(&self, patience: Patience) -> Result<u64> {
+    pub fn give_all_back(&self, wait_for: WaitFor) -> Result<u64> {
         self.end_epochs()?;
-        self.trim(0, patience)
+        self.trim(0, wait_for)
     }
 
     /// The device has no memory left: ends the epochs of all streams, so that it can be found out what they still use.
@@ -137,9 +137,9 @@ pub(crate) fn give_back_elsewhere(but: u64, bytes: u64) -> u64 {
     elsewhere(but, bytes, DeviceRange::give_back)
 }
 
-/// As [`give_back_elsewhere`], with `patience` for the work that uses pages, until so many bytes went back.
-pub(crate) fn await_elsewhere(but: u64, bytes: u64, patience: Patience) -> u64 {
-    elsewhere(but, bytes, |range, _| range.give_all_back(patience))
+/// As [`give_back_elsewhere`], with `wait_for` for the work that uses pages, until so many bytes went back.
+pub(crate) fn await_elsewhere(but: u64, bytes: u64, wait_for: WaitFor) -> u64 {
+    elsewhere(but, bytes, |range, _| range.give_all_back(wait_for))
 }
 
 fn elsewhere(but: u64, bytes: u64, give_back: impl Fn(&DeviceRange, u64) -> Result<u64>) -> u64 {

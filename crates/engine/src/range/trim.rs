@@ -6,8 +6,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::ordered::{Carve, Carved, Ordered, exhausted};
-use super::patience::{LONG, Patience, patiently};
 use super::shared::memories;
+use super::wait::{LONG, WaitFor, poll};
 use super::{DeviceRange, Range, RangeError};
 use crate::base::error::Result;
 use crate::device::{Memory, Source, Stream};
@@ -22,47 +22,47 @@ type Keepers = (bool, Option<FreeMoment>);
 
 impl DeviceRange {
     /// Gives pages in which no block lies and that no work uses back to the device, as long as `keep` bytes stay reserved,
-    /// and returns the bytes. With `patience` for the work that uses others it asks again and again, without the lock.
+    /// and returns the bytes. With `wait_for` for the work that uses others it asks again and again, without the lock.
     ///
     /// # Errors
     /// A failure of the device, or of work on it.
-    pub(crate) fn trim(&self, keep: u64, patience: Patience) -> Result<u64> {
+    pub(crate) fn trim(&self, keep: u64, wait_for: WaitFor) -> Result<u64> {
         let mut bytes = 0;
-        let is_done = patiently(LONG, || {
-            let (more, (is_of_streams, unknown)) = self.trim_settled(keep, patience)?;
+        let is_done = poll(LONG, || {
+            let (more, (is_of_streams, unknown)) = self.trim_settled(keep, wait_for)?;
             bytes += more;
-            let is_done = match patience {
-                Patience::None => true,
-                Patience::ForUnknown => unknown.is_none(),
-                Patience::Some => unknown.is_none() && !is_of_streams,
+            let is_done = match wait_for {
+                WaitFor::Nothing => true,
+                WaitFor::UnknownWork => unknown.is_none(),
+                WaitFor::AnyWork => unknown.is_none() && !is_of_streams,
             };
             Ok(is_done.then_some(()))
         })?;
-        match patience {
+        match wait_for {
             _ if is_done.is_some() => {}
-            Patience::None | Patience::ForUnknown => self.inner().streams.unknown.give_up(),
-            Patience::Some => self.inner().streams.give_up(),
+            WaitFor::Nothing | WaitFor::UnknownWork => self.inner().streams.unknown.give_up(),
+            WaitFor::AnyWork => self.inner().streams.give_up(),
         }
         Ok(bytes)
     }
 
     /// Trims once, and once more if that shows that unknown work has kept pages and is done.
-    fn trim_settled(&self, keep: u64, patience: Patience) -> Result<(u64, Keepers)> {
-        let (bytes, (is_of_streams, unknown)) = self.trim_once(keep, patience)?;
+    fn trim_settled(&self, keep: u64, wait_for: WaitFor) -> Result<(u64, Keepers)> {
+        let (bytes, (is_of_streams, unknown)) = self.trim_once(keep, wait_for)?;
         let Some(moment) = unknown else { return Ok((bytes, (is_of_streams, None))) };
         match self.settle_now(moment)? {
-            Due::Nothing => self.trim_once(keep, patience).map(|(more, left)| (bytes + more, left)),
+            Due::Nothing => self.trim_once(keep, wait_for).map(|(more, left)| (bytes + more, left)),
             Due::GiveUp => Ok((bytes, (is_of_streams, None))),
             Due::Wait | Due::Mark(..) => Ok((bytes, (is_of_streams, unknown))),
         }
     }
 
-    fn trim_once(&self, keep: u64, patience: Patience) -> Result<(u64, Keepers)> {
+    fn trim_once(&self, keep: u64, wait_for: WaitFor) -> Result<(u64, Keepers)> {
         let inner = &mut *self.inner();
         inner.streams.retire();
         let stats = inner.range.stats;
         let keep = keep.max(stats.live);
-        if !is_worth_asking(&inner.range, stats.reserved.saturating_sub(keep), patience) {
+        if !is_worth_asking(&inner.range, stats.reserved.saturating_sub(keep), wait_for) {
             return Ok((0, (false, None)));
         }
         inner.look()?;
@@ -104,7 +104,7 @@ impl DeviceRange {
     /// Waits, for a bounded time, until no unknown work uses what is free now.
     fn settle(&self) -> Result<()> {
         let moment = self.inner().streams.unknown.now();
-        let is_over = patiently(LONG, || Ok((!matches!(self.settle_now(moment)?, Due::Wait)).then_some(())))?;
+        let is_over = poll(LONG, || Ok((!matches!(self.settle_now(moment)?, Due::Wait)).then_some(())))?;
         if is_over.is_none() {
             self.inner().streams.unknown.give_up();
         }
@@ -126,8 +126,8 @@ impl DeviceRange {
 
 /// Whether a trim by so many bytes at most asks how far work is. That takes an event, and a scope looks at the range after warm entries.
 /// Who waits for work may also want memory that is no whole page.
-fn is_worth_asking(range: &Range<Source>, bytes: u64, patience: Patience) -> bool {
-    bytes > 0 && (patience != Patience::None || range.has_free_handle(bytes))
+fn is_worth_asking(range: &Range<Source>, bytes: u64, wait_for: WaitFor) -> bool {
+    bytes > 0 && (wait_for != WaitFor::Nothing || range.has_free_handle(bytes))
 }
 
 /// Gives free pages of every device's range back, as long as what `keep` says of the device stays reserved. A failure is
@@ -136,7 +136,7 @@ fn is_worth_asking(range: &Range<Source>, bytes: u64, patience: Patience) -> boo
 ///
 /// Returns the devices that nobody else has by now. Their destructors may be code of the program: the caller drops them where it holds
 /// no lock.
-pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, patience: Patience) -> Vec<Arc<Memory>> {
+pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, wait_for: WaitFor) -> Vec<Arc<Memory>> {
     let mut ended = Vec::new();
     // Not under the lock of the list, as this may take some time.
     for memory in memories() {
@@ -144,8 +144,8 @@ pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, patience: Patience) -> Vec<Arc
         // Nor under a lock of devices that keep everything.
         if keep < EVERYTHING
             && let Some(range) = memory.known_range::<DeviceRange>()
-            && let Err(error) = range.trim(keep, patience)
-            && patience == Patience::Some
+            && let Err(error) = range.trim(keep, wait_for)
+            && wait_for == WaitFor::AnyWork
         {
             range.inner().failure.get_or_insert(error);
         }

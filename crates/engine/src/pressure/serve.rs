@@ -6,11 +6,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::handlers::{self, Need};
+use super::handlers::{self, Pressure};
 use super::limits;
 use super::reclaim::{self, Holder, Idle, Releaser};
 use super::request::{Ask, Asked, Call};
-use super::steps::{Climbs, Rung};
+use super::seen::Seen;
+use super::steps::{ReclaimStats, ReclaimStep};
 use super::transit::{self, InNeed};
 use crate::base::amounts::add;
 use crate::base::error::{Error, Result};
@@ -18,7 +19,7 @@ use crate::base::held::assert_nothing_held;
 #[cfg(feature = "tracing")]
 use crate::base::subscriber::{self, TARGET};
 use crate::device::{Stream, process, softly};
-use crate::range::{DeviceRange, Patience, await_elsewhere, devices_but, give_back_elsewhere};
+use crate::range::{DeviceRange, WaitFor, await_elsewhere, devices_but, give_back_elsewhere};
 
 /// How often a request is made again while others give memory back, each time too late. With so many threads in need at once one of
 /// them still gets an error that another attempt would have spared it.
@@ -30,12 +31,26 @@ const LEAST: u64 = 2 << 20;
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 /// The steps that take what is idle, and make nobody wait: those before a soft limit is exceeded.
-const IDLE_ALONE: [Rung; 3] = [Rung::Pages, Rung::Others, Rung::Own];
+const IDLE_ALONE: [ReclaimStep; 3] = [ReclaimStep::Pages, ReclaimStep::OtherScopes, ReclaimStep::OwnScope];
 /// The steps that are taken again while others are waited for. Waiting for work beside that may take longer.
-const WHILE_PATIENT: [Rung; 6] = [Rung::Pages, Rung::Others, Rung::Own, Rung::Streams, Rung::Spill, Rung::Arenas];
+const WHILE_OTHERS_WORK: [ReclaimStep; 6] = [
+    ReclaimStep::Pages,
+    ReclaimStep::OtherScopes,
+    ReclaimStep::OwnScope,
+    ReclaimStep::OtherStreams,
+    ReclaimStep::Offload,
+    ReclaimStep::Arenas,
+];
 /// The steps that are taken again after a handler ran.
-const AFTER_HANDLER: [Rung; 7] =
-    [Rung::Pages, Rung::Others, Rung::Own, Rung::Streams, Rung::Waiting, Rung::Spill, Rung::Arenas];
+const AFTER_HANDLER: [ReclaimStep; 7] = [
+    ReclaimStep::Pages,
+    ReclaimStep::OtherScopes,
+    ReclaimStep::OwnScope,
+    ReclaimStep::OtherStreams,
+    ReclaimStep::PendingWork,
+    ReclaimStep::Offload,
+    ReclaimStep::Arenas,
+];
 
 /// Makes a request that may find no memory, and takes the reclaim steps then until it is served. A request that nothing can serve
 /// fails at once, and takes nothing from anybody. The range had freed something `frees` times before; 0 if that is not known, as to
@@ -43,10 +58,11 @@ const AFTER_HANDLER: [Rung; 7] =
 pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A::Memory> {
     assert_nothing_held();
     let (memory, seen) = (asked.stream.memory(), Seen::with(frees, 0));
-    let climb = |error| Climb { asked, ask, seen, error, counts: Climbs::default(), rung: Rung::Pages };
+    let reclaim =
+        |error| Reclaim { asked, ask, seen, error, counts: ReclaimStats::default(), step: ReclaimStep::Pages };
     if memory.meter().soft_limit() < u64::MAX && asked.bytes <= memory.most() {
         let served = match softly(|| ask.ask(false)) {
-            Err(error) if error.is_out_of_memory() => climb(error).run_softly()?,
+            Err(error) if error.is_out_of_memory() => reclaim(error).run_softly()?,
             answer => Some(answer?),
         };
         if let Some(served) = served {
@@ -54,7 +70,7 @@ pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A:
         }
     }
     match ask.ask(false) {
-        Err(error) if error.is_out_of_memory() => climb(with_own_limit(error, &asked)).run(),
+        Err(error) if error.is_out_of_memory() => reclaim(with_own_limit(error, &asked)).run(),
         answer => answer,
     }
 }
@@ -80,35 +96,8 @@ fn with_own_limit(error: Error, asked: &Asked<'_>) -> Error {
     own.unwrap_or(error)
 }
 
-/// How often memory was given back to the device, to the range, or found its place there.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
-    releases: u64,
-    frees: u64,
-    arrivals: u64,
-    undone: u64,
-}
-
-impl Seen {
-    fn with(frees: u64, undone: u64) -> Seen {
-        Seen { releases: reclaim::releases(), frees, arrivals: transit::arrivals(), undone }
-    }
-
-    /// After a call met this error. What others had counted in and did not get matters where a limit was met alone: the
-    /// device itself tells what it has, and refuses this thread too.
-    fn after(error: &Error, stream: &Stream) -> Seen {
-        let frees = DeviceRange::of(stream).map_or(0, |range| range.occupancy().frees);
-        let undone = match error.is_of_limit() {
-            true if error.is_of_process() => process::undone(),
-            true => stream.meter().undone(),
-            false => 0,
-        };
-        Seen::with(frees, undone)
-    }
-}
-
 /// A request for which the device had not enough memory.
-struct Climb<'a, A: Ask> {
+struct Reclaim<'a, A: Ask> {
     asked: Asked<'a>,
     ask: &'a A,
     /// When it was made last with all that is free.
@@ -116,19 +105,19 @@ struct Climb<'a, A: Ask> {
     /// What it met last.
     error: Error,
     /// What it did so far.
-    counts: Climbs,
+    counts: ReclaimStats,
     /// The step that what serves it is counted for.
-    rung: Rung,
+    step: ReclaimStep,
 }
 
-impl<A: Ask> Climb<'_, A> {
+impl<A: Ask> Reclaim<'_, A> {
     #[cold]
     fn run(mut self) -> Result<A::Memory> {
         let bytes = self.asked.bytes;
         let is_vain = self.error.is_beyond_all(bytes) || bytes > self.asked.stream.memory().most();
-        let served = if is_vain { Ok(None) } else { self.take_all(&Rung::ALL) };
+        let served = if is_vain { Ok(None) } else { self.take_all(&ReclaimStep::ALL) };
         match &served {
-            Ok(Some(_)) => self.counts.step(self.rung).served = 1,
+            Ok(Some(_)) => self.counts.step_mut(self.step).served = 1,
             _ => self.counts.failed = 1,
         }
         self.count();
@@ -140,7 +129,7 @@ impl<A: Ask> Climb<'_, A> {
     fn run_softly(mut self) -> Result<Option<A::Memory>> {
         let served = softly(|| self.take_all(&IDLE_ALONE))?;
         match served {
-            Some(_) => self.counts.step(self.rung).served = 1,
+            Some(_) => self.counts.step_mut(self.step).served = 1,
             None => self.counts.beyond_soft = 1,
         }
         self.count();
@@ -149,10 +138,10 @@ impl<A: Ask> Climb<'_, A> {
 
     /// Counts the request for the scope that asked and for the device.
     fn count(&self) {
-        let Climb { asked: Asked { stream, holder, .. }, counts, .. } = self;
+        let Reclaim { asked: Asked { stream, holder, .. }, counts, .. } = self;
         let is_limited = stream.meter().limit() < u64::MAX || process::limit() < u64::MAX;
-        holder.iter().for_each(|holder| holder.count_climb(counts, is_limited));
-        limits::account(stream.memory(), |account| account.climbs.add(counts));
+        holder.iter().for_each(|holder| holder.count_reclaim(counts, is_limited));
+        limits::account(stream.memory(), |account| account.reclaim.add(counts));
         #[cfg(feature = "tracing")]
         self.tell();
     }
@@ -160,60 +149,62 @@ impl<A: Ask> Climb<'_, A> {
     /// Tells a subscriber of `tracing`, once no lock is held.
     #[cfg(feature = "tracing")]
     fn tell(&self) {
-        let Climb { asked: Asked { stream, bytes, holder, .. }, counts, .. } = self;
+        let Reclaim { asked: Asked { stream, bytes, holder, .. }, counts, .. } = self;
         let served_by = match (counts.failed, counts.beyond_soft) {
-            (0, 0) => self.rung.name(),
+            (0, 0) => self.step.name(),
             (0, _) => "none, beyond the soft limit",
             _ => "none",
         };
         let (name, gave) = (holder.and_then(|holder| holder.name()), counts.gave());
         let (scope, device, freed_bytes) = (name.as_deref(), stream.memory_id(), counts.freed_bytes());
         let tell =
-            || tracing::debug!(target: TARGET, scope, device, bytes, served_by, gave, freed_bytes, "climb for memory");
+            || tracing::debug!(target: TARGET, scope, device, bytes, served_by, gave, freed_bytes, "memory reclaim");
         subscriber::tell(tell);
     }
 
     /// Begins to take these steps.
-    fn take_all(&mut self, rungs: &[Rung]) -> Result<Option<A::Memory>> {
+    fn take_all(&mut self, steps: &[ReclaimStep]) -> Result<Option<A::Memory>> {
         reclaim::tick();
-        self.take(rungs)
+        self.take(steps)
     }
 
     /// Takes these steps, one after the other, until one serves the request.
-    fn take(&mut self, rungs: &[Rung]) -> Result<Option<A::Memory>> {
-        for &rung in rungs {
-            if let Some(memory) = self.step(rung)? {
+    fn take(&mut self, steps: &[ReclaimStep]) -> Result<Option<A::Memory>> {
+        for &step in steps {
+            if let Some(memory) = self.take_step(step)? {
                 return Ok(Some(memory));
             }
         }
         Ok(None)
     }
 
-    fn reach(&mut self, rung: Rung) {
-        self.rung = rung;
-        self.counts.step(rung).tried = 1;
+    fn reach(&mut self, step: ReclaimStep) {
+        self.step = step;
+        self.counts.step_mut(step).tried = 1;
     }
 
-    fn step(&mut self, rung: Rung) -> Result<Option<A::Memory>> {
+    fn take_step(&mut self, step: ReclaimStep) -> Result<Option<A::Memory>> {
         // What is served once others were waited for, or a handler ran, is their merit: both say themselves that they are reached.
-        if !matches!(self.rung, Rung::Patience | Rung::Handlers) && !matches!(rung, Rung::Patience | Rung::Handlers) {
-            self.reach(rung);
+        if !matches!(self.step, ReclaimStep::OtherThreads | ReclaimStep::Handlers)
+            && !matches!(step, ReclaimStep::OtherThreads | ReclaimStep::Handlers)
+        {
+            self.reach(step);
         }
         let Asked { stream, holder, .. } = self.asked;
-        match rung {
-            Rung::Pages => self.ask.ask_for_free(),
-            Rung::Others => match self.release(rung, reclaim::by_age(Some(stream.memory_id()), holder))? {
+        match step {
+            ReclaimStep::Pages => self.ask.ask_for_free(),
+            ReclaimStep::OtherScopes => match self.release(step, reclaim::by_age(Some(stream.memory_id()), holder))? {
                 None if self.error.is_of_process() => self.release_elsewhere(),
                 served => Ok(served),
             },
-            Rung::Own => self.release(rung, holder),
+            ReclaimStep::OwnScope => self.release(step, holder),
             // A range has what other streams still use, which it gives to whoever insists.
-            Rung::Streams => self.retry(Patience::None, DeviceRange::of(stream).is_some()),
-            Rung::Waiting => self.retry(Patience::Some, false),
-            Rung::Spill => self.spill(),
-            Rung::Arenas => self.revoke(),
-            Rung::Patience => self.wait(),
-            Rung::Handlers => self.call_handlers(),
+            ReclaimStep::OtherStreams => self.retry(WaitFor::Nothing, DeviceRange::of(stream).is_some()),
+            ReclaimStep::PendingWork => self.retry(WaitFor::AnyWork, false),
+            ReclaimStep::Offload => self.spill(),
+            ReclaimStep::Arenas => self.revoke(),
+            ReclaimStep::OtherThreads => self.wait(),
+            ReclaimStep::Handlers => self.call_handlers(),
         }
     }
 
@@ -221,7 +212,7 @@ impl<A: Ask> Climb<'_, A> {
     /// that lies apart twice as much each time, so that few questions empty a scope.
     fn release(
         &mut self,
-        rung: Rung,
+        step: ReclaimStep,
         holders: impl IntoIterator<Item = &'static dyn Holder>,
     ) -> Result<Option<A::Memory>> {
         let (mut freed, mut least) = (0, LEAST);
@@ -231,7 +222,7 @@ impl<A: Ask> Climb<'_, A> {
                 if bytes == 0 {
                     break;
                 }
-                self.freed(rung, bytes);
+                self.freed(step, bytes);
                 add(&mut freed, bytes);
                 if let Some(memory) = self.ask.ask_for_free()? {
                     return Ok(Some(memory));
@@ -242,8 +233,8 @@ impl<A: Ask> Climb<'_, A> {
         Ok(None)
     }
 
-    fn freed(&mut self, rung: Rung, bytes: u64) {
-        add(&mut self.counts.step(rung).freed_bytes, bytes);
+    fn freed(&mut self, step: ReclaimStep, bytes: u64) {
+        add(&mut self.counts.step_mut(step).freed_bytes, bytes);
     }
 
     /// Has other devices have their idle memory back, where the process may not hold more of all of them: free pages first, then
@@ -258,16 +249,16 @@ impl<A: Ask> Climb<'_, A> {
                 return Ok(Some(memory));
             }
             let Some(holder) = holders.next() else { return Ok(None) };
-            self.freed(Rung::Others, holder.release_some(bytes.max(LEAST), Releaser::Others));
+            self.freed(ReclaimStep::OtherScopes, holder.release_some(bytes.max(LEAST), Releaser::Others));
         }
     }
 
     /// Makes the call again if memory was given back since it was made last, or there may be some that was not asked for.
-    fn retry(&mut self, patience: Patience, may_be: bool) -> Result<Option<A::Memory>> {
+    fn retry(&mut self, wait_for: WaitFor, may_be: bool) -> Result<Option<A::Memory>> {
         let stream = self.asked.stream;
         // First: what others give back while this is under way may be too late for it.
         let before = std::mem::replace(&mut self.seen, Seen::after(&self.error, stream));
-        let is_more = self.trim(patience)? > 0;
+        let is_more = self.trim(wait_for)? > 0;
         let is_worth = stream.release_reserve()? || is_more || self.seen != before || may_be;
         if !is_worth {
             return Ok(None);
@@ -282,11 +273,11 @@ impl<A: Ask> Climb<'_, A> {
     }
 
     /// Gives free pages back to the device; to others as well where the process may not hold more of all of them.
-    fn trim(&self, patience: Patience) -> Result<u64> {
+    fn trim(&self, wait_for: WaitFor) -> Result<u64> {
         let Asked { stream, bytes, .. } = self.asked;
-        let own = DeviceRange::of(stream).map_or(Ok(0), |range| range.give_all_back(patience))?;
+        let own = DeviceRange::of(stream).map_or(Ok(0), |range| range.give_all_back(wait_for))?;
         let lacks = if self.error.is_of_process() { bytes.saturating_sub(own) } else { 0 };
-        Ok(own.saturating_add(await_elsewhere(stream.memory_id(), lacks, patience)))
+        Ok(own.saturating_add(await_elsewhere(stream.memory_id(), lacks, wait_for)))
     }
 
     /// How many bytes have to leave, each by a copy, as far as the device is known to have the others; all of them if not.
@@ -307,10 +298,10 @@ impl<A: Ask> Climb<'_, A> {
             if freed == 0 {
                 return Ok(None);
             }
-            self.freed(Rung::Spill, freed);
+            self.freed(ReclaimStep::Offload, freed);
             let served = match self.ask.ask_for_free()? {
                 // The copies may be under way.
-                None => self.retry(Patience::Some, true)?,
+                None => self.retry(WaitFor::AnyWork, true)?,
                 served => served,
             };
             if served.is_some() {
@@ -325,9 +316,9 @@ impl<A: Ask> Climb<'_, A> {
         let device = Some(self.asked.stream.memory_id()).filter(|_| !self.error.is_of_process());
         let _in_need = InNeed::begin(device);
         for _ in 0..MOST_ATTEMPTS {
-            let Some(patience) = self.found() else { break };
+            let Some(wait_for) = self.found() else { break };
             transit::wait();
-            if let Some(memory) = self.retry(patience, false)? {
+            if let Some(memory) = self.retry(wait_for, false)? {
                 return Ok(Some(memory));
             }
         }
@@ -336,25 +327,25 @@ impl<A: Ask> Climb<'_, A> {
 
     /// Finds something for another attempt, and how long that waits: what became idle meanwhile goes back first, and only then are
     /// arenas taken away, on which the threads that had them may have work still.
-    fn found(&self) -> Option<Patience> {
+    fn found(&self) -> Option<WaitFor> {
         let stream = self.asked.stream;
         let own = stream.memory_id();
         let elsewhere = devices_but(own).filter(|_| self.error.is_of_process());
         for device in std::iter::once(own).chain(elsewhere) {
             if reclaim::release_idle(Idle::All, device, u64::MAX, Releaser::Others) > 0 {
-                return Some(Patience::None);
+                return Some(WaitFor::Nothing);
             }
             if reclaim::revoke(device, self.asked.bytes) > 0 {
-                return Some(Patience::Some);
+                return Some(WaitFor::AnyWork);
             }
         }
         let is_on_its_way = !transit::is_still() || Seen::after(&self.error, stream) != self.seen;
-        is_on_its_way.then_some(Patience::None)
+        is_on_its_way.then_some(WaitFor::Nothing)
     }
 
     /// Waits for other threads to drop something, as long as the program said, and looks again and again.
     fn wait(&mut self) -> Result<Option<A::Memory>> {
-        let most = limits::account(self.asked.stream.memory(), |account| account.patience);
+        let most = limits::account(self.asked.stream.memory(), |account| account.allocation_timeout);
         let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
         while !most.is_zero() {
             let left = most.saturating_sub(start.elapsed());
@@ -362,8 +353,8 @@ impl<A: Ask> Climb<'_, A> {
             if left.is_zero() {
                 break;
             }
-            self.reach(Rung::Patience);
-            if let Some(memory) = self.take(&WHILE_PATIENT)? {
+            self.reach(ReclaimStep::OtherThreads);
+            if let Some(memory) = self.take(&WHILE_OTHERS_WORK)? {
                 return Ok(Some(memory));
             }
             pause = LONGEST_PAUSE.min(2 * pause);
@@ -375,9 +366,9 @@ impl<A: Ask> Climb<'_, A> {
     fn call_handlers(&mut self) -> Result<Option<A::Memory>> {
         let Asked { stream, bytes, dims, holder } = self.asked;
         for handler in handlers::of(stream) {
-            self.reach(Rung::Handlers);
+            self.reach(ReclaimStep::Handlers);
             let scope = holder.and_then(|holder| holder.name());
-            handler.call(&Need { bytes, shape: dims, scope, freed_bytes: self.counts.freed_bytes() });
+            handler.call(&Pressure { bytes, shape: dims, scope, freed_bytes: self.counts.freed_bytes() });
             if let Some(memory) = self.take(&AFTER_HANDLER)? {
                 return Ok(Some(memory));
             }

@@ -4,15 +4,15 @@ use std::time::{Duration, Instant};
 
 use crate::base::error::Result;
 
-/// For whose work a trim waits.
+/// Which work a trim waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
-    /// Nobody's.
-    None,
+pub enum WaitFor {
+    /// None: it returns at once.
+    Nothing,
     /// Work of which nobody tells, for a bounded time.
-    ForUnknown,
+    UnknownWork,
     /// That work's and any stream's, for a bounded time.
-    Some,
+    AnyWork,
 }
 
 /// The longest wait for pages: longer than a step of most programs takes, and short enough for a thread whose stream waits, in
@@ -29,7 +29,7 @@ const SHORTEST_SLEEP: Duration = Duration::from_micros(10);
 const LONGEST_SLEEP: Duration = Duration::from_millis(2);
 
 /// Asks again and again until there is an answer, for no longer than `most`.
-pub(super) fn patiently<T>(most: Duration, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
+pub(super) fn poll<T>(most: Duration, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
     let (start, mut pause) = (Instant::now(), SHORTEST_SLEEP);
     loop {
         let answer = ask()?;
