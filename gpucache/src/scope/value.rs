@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::name;
 use super::stack::ScopeGuard;
-use crate::doctor::Diagnosis;
+use crate::diagnosis::Diagnosis;
 use crate::placed::Placement;
 use crate::stats::{Invalidated, ScopeStats, reset_peaks};
 use gpucache_engine::cache::{Recycle, Terms};
