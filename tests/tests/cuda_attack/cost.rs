@@ -1,6 +1,6 @@
-//! What a scope of many large arrays costs beside plain allocations of cudarc: printed, not judged.
+//! The cost of a scope of many large arrays, compared with plain allocations of cudarc. It is printed, not checked.
 //!
-//! `cargo test --release -p gpucache-tests --test cuda_attack -- --ignored --nocapture cost`. `GIGABYTES` asks for one size only.
+//! `cargo test --release -p gpucache-tests --test cuda_attack -- --ignored --nocapture cost`. `GIGABYTES` selects one size only.
 
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,13 @@ const ARRAYS: usize = 200;
 const ROUNDS: usize = 5;
 const NAME: &str = "many large arrays";
 
-/// Who gives the memory.
+/// The source of the memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Subject {
     Scope(Service),
-    /// The driver's pool, which by default gives its memory back at every synchronization.
+    /// The driver's pool, which by default frees its memory at every synchronization.
     Pool,
-    /// The driver's pool, which keeps all until it is trimmed.
+    /// The driver's pool, which keeps all memory until it is trimmed.
     PoolKept,
 }
 
@@ -44,7 +44,7 @@ struct Figures {
 }
 
 impl Subject {
-    /// What the pool keeps from now on.
+    /// Sets how much the pool keeps from now on.
     fn prepare(self, gpu: &Cuda) {
         let context = gpu.stream().context();
         context.bind_to_thread().unwrap();
@@ -60,7 +60,7 @@ impl Subject {
     fn entry(self, gpu: &Cuda, bytes: usize) {
         match self {
             Subject::Scope(service) => service.enter(NAME, || {
-                // SAFETY: nobody reads the arrays.
+                // SAFETY: nobody reads the arrays of the scope.
                 let new = |_| unsafe { Array::<u8, _>::uninit(gpu, bytes).unwrap() };
                 drop((0..ARRAYS).map(new).collect::<Vec<_>>());
             }),
@@ -73,13 +73,13 @@ impl Subject {
         gpu.synchronize().unwrap();
     }
 
-    /// Gives all memory back.
+    /// Frees all memory.
     fn give_back(self, gpu: &Cuda) {
         match self {
             Subject::Scope(_) => _ = invalidate(NAME),
             Subject::Pool | Subject::PoolKept => {
                 let device = gpu.stream().context().cu_device();
-                // SAFETY: the pool is the current one of a live context's device, and nothing of it is in use.
+                // SAFETY: the pool is the current one of a live context's device, and none of it is in use.
                 unsafe { sys::cuMemPoolTrimTo(get_mem_pool(device).unwrap(), 0) }.result().unwrap();
             }
         }
@@ -101,13 +101,13 @@ impl Subject {
         timed(&mut figures.growth, &|| self.entry(gpu, bytes / 10 * 11));
         timed(&mut figures.give_back, &|| self.give_back(gpu));
         figures.calls.extend(<[u64; 4]>::try_from(made).ok());
-        // What a scope's invalidation left for other scopes is nobody's time.
+        // The time for memory that an invalidation left for other scopes is not counted.
         gpucache::trim(gpu).unwrap();
         gpu.synchronize().unwrap();
     }
 }
 
-/// All subjects in turn, after one round that does not count.
+/// Measures all subjects in turn, after one round that does not count.
 fn measured(gpu: &Cuda, gigabytes: usize) -> serde_json::Value {
     let bytes = gigabytes * 1_000_000_000 / ARRAYS;
     let mut figures: Vec<Figures> = SUBJECTS.iter().map(|_| Figures::default()).collect();
@@ -149,7 +149,7 @@ fn many_large_arrays() {
         let Some(gpu) = Gpu::get() else { return };
         let free = gpu.cuda.stream().context().mem_get_info().unwrap().0;
         let sizes = number("GIGABYTES").map_or(vec![20, 60], |size| vec![size as usize]);
-        // An entry after the growth needs a tenth more, and gathering it somewhat more.
+        // An entry after the growth needs a tenth more, and gathering the memory needs somewhat more again.
         for gigabytes in sizes.into_iter().filter(|size| size * 1_150_000_000 < free) {
             println!("{}", measured(&gpu.cuda, gigabytes));
         }

@@ -1,4 +1,4 @@
-//! A home stream, a foreign one of some kind, and all that can be done with an array there.
+//! A home stream, a foreign stream of some kind, and all operations on an array there.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::bare::copy_at;
 const SIDE: usize = 64;
 pub(crate) const LEN: usize = SIDE * SIDE;
 const BYTES: usize = 4 * LEN;
-/// Longer than the host takes to go on, in microseconds.
+/// Microseconds, longer than the host needs to continue.
 const WHILE: u64 = 1500;
 
 pub(crate) type Outcome<R> = Result<R, Box<dyn Error>>;
@@ -60,7 +60,7 @@ pub(crate) const USES: [Use; 15] = [
 ];
 
 impl Use {
-    /// What is in the array after the use, if that writes.
+    /// The contents of the array after the use, if it writes.
     pub(crate) fn written(self) -> Option<f32> {
         match self {
             Use::Memset => Some(0.0),
@@ -71,29 +71,29 @@ impl Use {
     }
 }
 
-/// Which stream is the foreign one.
+/// The kind of foreign stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Foreign {
-    /// A second stream of the context object that the home stream is of.
+    /// A second stream of the home stream's context object.
     OwnContext,
-    /// A stream of another object for the same context. The home stream is the default one, alone in its object.
+    /// A stream of another object for the same context. The home stream is the default one, the only one of its object.
     SecondContext,
     /// The same, and the home stream's object has several streams.
     SecondContextOfSeveral,
-    /// A stream that somebody else made, wrapped by the home stream's context object.
+    /// A stream that other code made, wrapped by the home stream's context object.
     Borrowed,
-    /// The legacy default stream by another object for the same context.
+    /// The legacy default stream, from another object for the same context.
     LegacyDefault,
-    /// A second stream of a context object that tracks no events: whoever uses it synchronizes.
+    /// A second stream of a context object that tracks no events. The user must synchronize.
     Untracked,
 }
 
-/// A home stream, a foreign one, and what the uses need.
+/// A home stream, a foreign one, and the values for the uses.
 pub(crate) struct Place {
     kind: Foreign,
     pub(crate) home: Cuda,
     pub(crate) foreign: Arc<CudaStream>,
-    /// The foreign stream by this crate's handle.
+    /// This crate's handle of the foreign stream.
     handle: Cuda,
     slow: Kernels,
     blas: Option<CudaBlas>,
@@ -104,7 +104,7 @@ pub(crate) struct Place {
     seen: CudaSlice<f32>,
     cloned: Option<CudaSlice<f32>>,
     pinned: PinnedHostSlice<f32>,
-    /// How often memory began its next life, and how often that was seen to be at the same address.
+    /// How often memory began its next life, and how often that was at the same address.
     pub(crate) next_lives: u32,
     pub(crate) recycled: u32,
     // Dropped last: other tests of the process wait for it.
@@ -120,7 +120,7 @@ fn streams(kind: Foreign, own: &Arc<CudaContext>) -> (Arc<CudaStream>, Arc<CudaS
         Foreign::Borrowed => {
             own.bind_to_thread().unwrap();
             let raw = result::stream::create(result::stream::StreamKind::NonBlocking).unwrap();
-            // SAFETY: a stream of this context, which is current, and never destroyed.
+            // SAFETY: it is a stream of this context, which is current, and it is never destroyed.
             (own.default_stream(), unsafe { own.wrap_borrowed_stream(raw) })
         }
         Foreign::LegacyDefault => (own.new_stream().unwrap(), second().default_stream()),
@@ -151,7 +151,7 @@ impl Place {
             ones: foreign.clone_htod(&vec![1.0; SIDE]).unwrap(),
             seen: foreign.alloc_zeros(LEN).unwrap(),
             cloned: None,
-            // SAFETY: written before it is read, in `forget`.
+            // SAFETY: it is written before it is read, in `forget`.
             pinned: unsafe { foreign.context().alloc_pinned_with_flags(LEN, 0).unwrap() },
             foreign,
             next_lives: 0,
@@ -171,12 +171,12 @@ impl Place {
         Ok(())
     }
 
-    /// What a caller does between streams of which cudarc tracks nothing.
+    /// The synchronization that a caller must do between streams if cudarc tracks nothing.
     pub(crate) fn hand_over(&self) -> Outcome<()> {
         if self.kind == Foreign::Untracked { self.synchronize() } else { Ok(()) }
     }
 
-    /// Forgets what was seen before.
+    /// Forgets earlier results.
     pub(crate) fn forget(&mut self) -> Outcome<()> {
         self.synchronize()?;
         self.cloned = None;
@@ -214,19 +214,19 @@ impl Place {
             Use::WriteByCudarcsBuilder => {
                 let mut launch = foreign.launch_builder(&slow.fill);
                 launch.arg(array).arg(&seven).arg(&len).arg(&at_once);
-                // SAFETY: as above.
+                // SAFETY: the arguments are the fill kernel's, and the array has `LEN` elements.
                 unsafe { launch.launch(all) }?;
             }
             Use::ReadByTheHandlesBuilder => {
                 let mut launch = handle.launch_builder(&slow.add);
                 launch.arg(seen).array(array).arg(&zero).arg(&len).arg(&at_once);
-                // SAFETY: as above.
+                // SAFETY: the arguments are the add kernel's, and both places have `LEN` elements.
                 unsafe { launch.launch(all) }?;
             }
             Use::WriteByTheHandlesBuilder => {
                 let mut launch = handle.launch_builder(&slow.fill);
                 launch.array_mut(array).arg(&seven).arg(&len).arg(&at_once);
-                // SAFETY: as above.
+                // SAFETY: the arguments are the fill kernel's, and the written array has `LEN` elements.
                 unsafe { launch.launch(all) }?;
             }
             Use::ReadByView => foreign.memcpy_dtod(&array.as_view(), seen)?,
@@ -235,13 +235,13 @@ impl Place {
             Use::ReadAtAddress => {
                 array.announce_read(handle)?;
                 let to = seen.device_ptr(foreign).0;
-                // SAFETY: `LEN` elements each, and the array was announced to the stream.
+                // SAFETY: both have `LEN` elements, and the array's use was announced to the stream.
                 unsafe { copy_at(foreign, to, array.address(), BYTES) };
             }
             Use::WriteAtAddress => {
                 array.announce_write(handle)?;
                 let from = sevens.device_ptr(foreign).0;
-                // SAFETY: as above.
+                // SAFETY: both have `LEN` elements, and the write was announced to the stream.
                 unsafe { copy_at(foreign, array.address(), from, BYTES) };
             }
         }

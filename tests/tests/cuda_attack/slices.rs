@@ -1,5 +1,5 @@
-//! One slice of an array that is used on two streams, and work by address beside a slice. Slow work makes every wrong order
-//! show in the contents.
+//! One slice of an array that two streams use, and work by address in addition to a slice. Slow work makes every wrong order visible in the
+//! contents.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{Tally, by_service};
 
 const LEN: usize = 1 << 18;
 const BYTES: usize = 4 * LEN;
-/// Longer than the host takes to go on, in microseconds.
+/// Microseconds, longer than the host needs to continue.
 const WHILE: u64 = 3000;
 
 fn wrong(values: &[u32], expected: u32) -> bool {
@@ -50,7 +50,7 @@ impl Three {
         self.home.stream().context().synchronize().unwrap();
     }
 
-    /// An array of ones, after which the slow stream is busy for a while.
+    /// An array of ones. The slow stream is then busy for a while.
     fn begin(&self) -> Array<u32, Cuda> {
         let array = full(&self.home, 1);
         self.synchronize();
@@ -58,7 +58,7 @@ impl Three {
         array
     }
 
-    /// Whether the slow reader saw something else than ones.
+    /// Whether the slow reader saw anything else than ones.
     fn is_late_wrong(&self) -> bool {
         self.synchronize();
         wrong(&self.slowly.clone_dtoh(&self.late).unwrap(), 1)
@@ -126,7 +126,8 @@ fn a_view_that_is_written_on_two_streams_is_behind_both() {
         let Some(mut three) = Three::get() else { return };
         let mut tally = Tally::default();
         let sevens = three.slowly.clone_htod(&vec![7u32; LEN]).unwrap();
-        // One `CudaViewMut` that is read on two streams and then written forgets the first, by cudarc's own events: a limit.
+        // One `CudaViewMut` that two streams read and that is then written forgets the first reader, because of cudarc's own events. This
+        // is a limit.
         by_service(&mut tally, "an array read slowly, its view written", || {
             let mut array = three.begin();
             three.slowly.memcpy_dtod(&array, &mut three.late).unwrap();
@@ -161,7 +162,7 @@ const LENT: [(&str, Lend); 4] = [
     ("a write elsewhere", |array, stream| stream.memset_zeros(array).unwrap()),
 ];
 
-/// The array's own stream is in order with all other uses by what it is given to do, address or not.
+/// The array's own stream is in order with all other uses by its work, with or without an address.
 #[test]
 fn work_by_address_is_in_order_with_a_slice() {
     alone(60, || {
@@ -187,7 +188,7 @@ fn work_by_address_is_in_order_with_a_slice() {
                 if is_announced {
                     array.announce_read(&three.home).unwrap();
                 }
-                // SAFETY: `LEN` elements each, both of this stream.
+                // SAFETY: both have `LEN` elements and belong to this stream.
                 unsafe { copy_at(&own, sink_at, array.address(), BYTES) };
                 other.memset_zeros(&mut array).unwrap();
                 three.synchronize();
@@ -198,7 +199,7 @@ fn work_by_address_is_in_order_with_a_slice() {
                 if is_announced {
                     array.announce_write(&three.home).unwrap();
                 }
-                // SAFETY: as above.
+                // SAFETY: both have `LEN` elements, and this stream writes the array in order.
                 unsafe { copy_at(&own, array.address(), ones_at, BYTES) };
                 other.memcpy_dtod(&array, &mut seen).unwrap();
                 three.synchronize();

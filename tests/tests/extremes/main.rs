@@ -1,7 +1,7 @@
-//! Sizes, limits and counts at the ends of what numbers say: an array or an error, in every build, and never a panic. Test programs
-//! are built with checks of overflow; where this file is built without them, its first test says so.
+//! Sizes, limits and counts near the largest numbers: the result is an array or an error, in every build, and never a panic. Test programs
+//! are built with overflow checks. If this file is built without them, its first test says so.
 //!
-//! The tests take turns, as limits and scopes are of the whole process. `PROGRAMS=10000 cargo test -p gpucache-tests --test extremes`
+//! The tests take turns, since limits and scopes belong to the whole process. `PROGRAMS=10000 cargo test -p gpucache-tests --test extremes`
 //! runs as many random programs.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
@@ -24,7 +24,7 @@ fn arithmetic_is_checked_in_this_build() {
     assert!(sum.is_err(), "build tests with overflow checks: the dev profile has them");
 }
 
-/// In one scope nearly as many bytes are in use as a number says.
+/// One scope has nearly as many bytes in use as a `u64` holds.
 #[test]
 fn a_scope_that_had_all_there_is_in_use_goes_on() {
     let _turn = turn();
@@ -44,7 +44,7 @@ fn a_scope_that_had_all_there_is_in_use_goes_on() {
     }
 }
 
-/// No number would say what several devices have in use together for one scope: it is refused, and the sums stay right.
+/// Several devices together would have more in use for one scope than a `u64` holds. The request is refused, and the sums stay right.
 #[test]
 fn a_scope_holds_no_more_than_a_number_says() {
     let _turn = turn();
@@ -62,7 +62,7 @@ fn a_scope_holds_no_more_than_a_number_says() {
     let _ = scope.invalidate();
 }
 
-/// What a scope was served in all is more than a number says.
+/// The bytes that a scope was served in all are more than a `u64` holds.
 #[test]
 fn totals_stay_at_the_most_that_a_number_says() {
     let _turn = turn();
@@ -85,7 +85,7 @@ fn totals_stay_at_the_most_that_a_number_says() {
     }
 }
 
-/// A dry run of huge arrays goes on for as long as it likes.
+/// A dry run of huge arrays may last any time.
 #[test]
 fn addresses_of_arrays_of_no_scope_serve_again() {
     let _turn = turn();
@@ -100,7 +100,7 @@ fn addresses_of_arrays_of_no_scope_serve_again() {
     }
 }
 
-/// Each entry asks for four times as much as the one before, which a plan takes for its own sizes.
+/// Each entry requests four times as much as the previous one, so each size seems to belong to a plan.
 #[test]
 fn sizes_that_grow_for_ever_end_in_an_error() {
     let _turn = turn();

@@ -1,8 +1,8 @@
-//! Scopes on thread pools and on threads that come and go: each thread has its own cache of a name, arrays go where they
-//! like, and what is asked from outside (statistics, invalidation) sees all threads.
+//! Scopes on thread pools and on threads that come and go. Each thread has its own cache of a name, and arrays move to any thread. Calls
+//! from outside (statistics, invalidation) include all threads.
 //!
-//! Every array has contents of its own, so that one that is recycled while it lives fails the test; what a scope served
-//! is counted exactly; at the end the device must have everything back.
+//! Every array has its own contents, so an array that is recycled while it lives fails the test. The allocations that a scope served are
+//! counted exactly. At the end all memory must be back at the device.
 #![allow(clippy::unwrap_used)]
 
 mod counted;
@@ -23,7 +23,7 @@ fn served(name: &str) -> u64 {
     stats.allocations()
 }
 
-/// Gives back what the scopes have, and fails if anything is left, or still counted as in use.
+/// Frees the memory of the scopes. Fails if any is left, or still counts as in use.
 fn assert_all_back(device: &Faulty, names: &[&str]) {
     for name in names {
         assert_eq!(invalidate(name).busy_blocks, 0, "arrays of `{name}` are in use");

@@ -1,8 +1,8 @@
-//! Two scopes of one thread that together need more than the limit, entered in turn: nobody is refused, no more is held than the
-//! limit, and pages are not mapped anew at each turn.
+//! Two scopes of one thread that together need more than the limit, entered in turn. No request is refused, the limit is kept, and pages
+//! are not mapped anew at each turn.
 //!
-//! `IN_TURN_ENTRIES` says how many entries the host makes, 20 by default; `--nocapture` shows how long they take, which means
-//! something in a release build.
+//! `IN_TURN_ENTRIES` sets how many entries the host makes, 20 by default. `--nocapture` shows how long they take, which is meaningful in a
+//! release build.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ fn entry<D: Device>(device: &D, name: &str, recycle: Recycle) {
     assert!(device.memory().bytes <= LIMIT);
 }
 
-/// So many entries of some scopes in turn: the time of one.
+/// Makes `entries` entries of some scopes in turn. Returns the time of one.
 fn in_turn<D: Device>(device: &D, names: &[String], recycle: Recycle, entries: usize) -> Duration {
     let start = Instant::now();
     names.iter().cycle().take(entries).for_each(|name| entry(device, name, recycle));

@@ -1,9 +1,9 @@
-//! Too little memory: what is given back for a request, who waits, and when an error is true. One program, whose tests take turns
-//! (`gpucache_tests::turn`).
+//! Too little memory: which memory is freed for a request, which thread waits, and when an error is true. This is one program, whose tests
+//! take turns (`gpucache_tests::turn`).
 //!
-//! | file | what it asks |
+//! | file | its question |
 //! |---|---|
-//! | `given_back` | whether all that is idle or about to be goes back before an allocation fails |
+//! | `given_back` | whether all memory that is idle or about to be is freed before an allocation fails |
 //! | `false_shortage` | whether an out-of-memory error is true, by random programs beside a model |
 //! | `reclaimed` | whether the reclaim steps are counted for scopes and devices |
 //! | `in_turn` | two scopes of one thread that need more than the limit, in turn |

@@ -1,28 +1,28 @@
-//! Arrays under way, which know what they contain.
+//! Arrays that travel between threads, and know their contents.
 
 use gpucache::device::Virtual;
 use gpucache::prelude::{Array, Host};
 use gpucache::{Result, uncached};
 use gpucache_tests::Marked;
 
-/// An array that threads hand on.
+/// An array that threads pass on.
 pub(super) enum Load {
     Words(Row),
     /// On a stream of the host, of any type.
     Typed(Marked<Host>),
-    /// Without contents: its device knows whether it is anybody else's.
+    /// Without contents: its device knows whether it overlaps another array.
     Addresses(Array<u8, Virtual>),
 }
 
-/// On a stream of the host, where each element is one more than the one before.
+/// An array on a stream of the host. Each element is one more than the previous one.
 pub(super) struct Row {
     array: Array<u32, Host>,
     first: u32,
-    /// Whether its stream does work later, and so other streams' work can have it.
+    /// Whether its stream does work later, so work of other streams can use it.
     is_late: bool,
 }
 
-/// What a row of words that begins with `first` contains.
+/// The contents of a row of words that begins with `first`.
 fn row(first: u32, len: usize) -> impl Iterator<Item = u32> {
     (0..len as u32).map(move |place| first.wrapping_add(place))
 }
@@ -44,7 +44,7 @@ impl Row {
         Ok(Row { array, first, is_late })
     }
 
-    /// Lets work on `stream`, or on its own stream where others cannot have it, raise every word by one.
+    /// Adds one to every word, with work on `stream`, or on its own stream if others cannot use it.
     fn raise_on(&mut self, stream: &Host) -> Result<()> {
         let (own, before) = (self.array.device().clone(), self.first);
         self.first = before.wrapping_add(1);
@@ -72,7 +72,7 @@ impl Load {
         }
     }
 
-    /// Another one with the same contents; of words from the scope, of others from the device.
+    /// Another one with the same contents: words come from the scope, others from the device.
     pub(super) fn another(&self) -> Result<Load> {
         Ok(match self {
             Load::Words(Row { array, first, is_late }) => {
@@ -83,7 +83,7 @@ impl Load {
         })
     }
 
-    /// Gives it another shape, and other contents where that is as quick.
+    /// Gives it another shape, and other contents if that is as quick.
     pub(super) fn reshape(self) -> Result<Load> {
         Ok(match self {
             Load::Words(Row { array, first, is_late }) => {
@@ -102,7 +102,7 @@ impl Load {
         })
     }
 
-    /// Lets work raise every word by one, on `stream` if it can have them.
+    /// Adds one to every word, with work on `stream` if it can use them.
     pub(super) fn raise_on(&mut self, stream: &Host) -> Result<()> {
         match self {
             Load::Words(row) => row.raise_on(stream),

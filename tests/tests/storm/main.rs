@@ -1,10 +1,9 @@
-//! Threads that come and go enter shared and own scopes of all kinds; allocate on the host, on its streams and on a device of
-//! addresses; write, check, reshape, copy, lend, hand on and drop arrays; and invalidate, trim and ask meanwhile.
+//! Threads come and go. They enter shared and own scopes of all kinds. They allocate on the host, on its streams and on a device of
+//! addresses. They write, check, reshape, copy, lend, pass on and drop arrays. They also invalidate, trim and read statistics.
 //!
-//! Who meets whom is up to the machine. Every element is checked whenever an array goes, the device of addresses
-//! checks every block, and in the end nothing may be in use and all memory can be given back. That is what the test
-//! itself sees; it is made for the sanitizers, which see more (`tests/sanitize.sh`). `STORM_SECONDS` says how long it takes,
-//! `STORM_SEED` what the threads do.
+//! The machine decides which threads meet. Every element is checked whenever an array is dropped, and the device of addresses checks every
+//! block. In the end nothing may be in use, and all memory can be freed. The test itself checks this. It is made for the sanitizers, which
+//! check more (`tests/sanitize.sh`). `STORM_SECONDS` sets how long it takes, and `STORM_SEED` the actions of the threads.
 #![allow(clippy::unwrap_used)]
 
 mod life;
@@ -28,36 +27,36 @@ const KINDS: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recy
 const THREADS: usize = 6;
 const STREAMS: usize = 3;
 
-/// What the threads share.
+/// The state that the threads share.
 struct Storm {
     host: Host,
     streams: Vec<Host>,
     device: Virtual,
     inboxes: Vec<Sender<Load>>,
-    /// Gives each array a mark of its own.
+    /// Gives each array its own mark.
     marks: AtomicU32,
     end: Instant,
 }
 
 impl Storm {
-    /// The scope of a kind: one of all threads, or of one place.
+    /// The scope of a kind: for all threads, or for one place.
     fn name(kind: usize, place: Option<usize>) -> String {
         format!("storm {kind} {place:?}")
     }
 
-    /// One thread after the other in the same place, each of which goes on with the caches of one that ended.
+    /// One thread after the other in the same place. Each adopts the caches of one that ended.
     fn lives(&self, place: usize, seed: u64, mut inbox: Receiver<Load>) -> Receiver<Load> {
         let mut seeds = fastrand::Rng::with_seed(seed ^ place as u64);
         while Instant::now() < self.end {
             let (seed, inbox) = (seeds.u64(..), &mut inbox);
-            // A scope of threads does not wait for the end of their locals, but a join does.
+            // A scope of threads does not wait until their local values are dropped, but a join does.
             thread::scope(|threads| threads.spawn(move || Life::run(self, place, seed, inbox)).join().unwrap())
                 .unwrap();
         }
         inbox
     }
 
-    /// Nothing is in use any more, and all memory goes back.
+    /// Checks that nothing is in use any more, and that all memory is returned.
     fn check_end(&self) {
         self.streams.iter().for_each(|stream| stream.synchronize().unwrap());
         for (kind, place) in (0..KINDS.len()).flat_map(|kind| (0..=THREADS).map(move |place| (kind, place))) {
@@ -68,13 +67,13 @@ impl Storm {
         let _ = invalidate_all();
         assert_emptied(&self.device);
         assert_emptied(&self.host);
-        // Streams without a handle may have work to do.
+        // Streams without a handle may still have work.
         assert_emptied(&self.streams[0]);
         self.device.synchronize().unwrap();
     }
 }
 
-/// Trims until the device has everything back, which may take as long as late work does.
+/// Trims until the device has all memory back, which may take as long as late work does.
 fn assert_emptied<D: Device>(device: &D) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while device.memory().bytes > 0 {
@@ -84,7 +83,7 @@ fn assert_emptied<D: Device>(device: &D) {
     }
 }
 
-/// A number that the environment gives.
+/// The number in an environment variable.
 fn asked(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|number| number.parse().ok())
 }

@@ -1,8 +1,8 @@
-//! Programs whose entries are all alike, drawn at random and on a grid: each array of an entry has a size and a fate, and both are
-//! the same in every entry. Once warm, such a program must not touch the heap at all.
+//! Programs whose entries are all alike, at random and on a grid. Each array of an entry has a size and a fate, which are the same in every
+//! entry. Once warm, such a program must not use the heap at all.
 //!
-//! A program counts as cold if it allocates on the heap in each of [`WINDOWS`] stretches of entries. One stretch alone may do so, since the
-//! range may still meet a larger number of free stretches than ever, or grow.
+//! A program counts as cold if it allocates on the heap in each of [`WINDOWS`] stretches of entries. A single stretch may do so, since the
+//! range may still grow, or have more free stretches than ever before.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,30 +15,30 @@ use gpucache_tests::seeds;
 
 use super::programs::Elsewhere;
 
-/// Entries until a program is warm: some thousand are enough, as an order is learned within tens and plans are tried anew within
-/// hundreds.
+/// The entries until a program is warm. Some thousand are enough: an order is learned within tens of entries, and plans are tried again
+/// within hundreds.
 const WARMING: usize = 2_000;
 const WINDOWS: usize = 4;
 /// Longer than the turns of a ring and the queues below.
 const WINDOW: usize = 150;
-/// Random programs that allocated in each entry: a scope and a scope within took memory from each other, so that a ring or an arena was
-/// made anew, or the range was trimmed, in each of them.
+/// Random programs that once allocated in each entry. A scope and a scope within it took memory from each other, so a ring or an arena was
+/// made again, or the range was trimmed, in each entry.
 const FOUND: [u64; 13] = [708, 1452, 4409, 4975, 5163, 5219, 5955, 6092, 7465, 7864, 9130, 9245, 10142];
-/// Random programs in the gate, beside these.
+/// The number of random programs in the gate, in addition to these.
 const PROGRAMS: u64 = 300;
 
 /// When an array is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Once the next array of this fate is there.
+    /// Once the next array with this fate exists.
     Next,
     /// At the end of its entry.
     End,
-    /// Once the array of the next entry in its place is there.
+    /// Once the array of the next entry in its place exists.
     Replaced,
-    /// Before the array of the next entry in its place is asked for.
+    /// Before the array of the next entry in its place is requested.
     Taken,
-    /// So many entries later.
+    /// This many entries later.
     Queued(usize),
     /// Between its entry and the next one.
     Between,
@@ -53,21 +53,21 @@ struct Kind {
     fate: Fate,
 }
 
-/// What all entries do.
+/// The actions of all entries.
 struct Entries {
     arrays: Vec<Kind>,
     recycle: Recycle,
-    /// From this array up to that one a scope within serves, which may be the same one.
+    /// An inner scope serves the arrays from the first of these places to the second. It may be the same scope.
     inner: Option<(usize, usize, bool)>,
 }
 
 type Slot = Option<Array<u8, Virtual>>;
 
-/// A program under way. The arrays that are alive have slots, so that the program itself does not touch the heap.
+/// A running program. Its live arrays have slots, so the program itself does not use the heap.
 struct Alive {
     device: Virtual,
     next: Slot,
-    /// By place: a ring of the arrays of the last entries.
+    /// For each place, a ring of the arrays of the last entries.
     kept: Vec<Vec<Slot>>,
     thread: Option<Elsewhere<u8, Virtual>>,
 }
@@ -104,9 +104,9 @@ impl Entries {
         }
     }
 
-    /// Says what it still does on the heap once it is warm, if it does.
+    /// Returns a description of its heap use once it is warm, if there is any.
     fn cold(&self) -> Option<String> {
-        // A name that served several devices would have its invalidation trim the devices of all tests.
+        // If one name served several devices, its invalidation would trim the devices of all tests.
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
         let device = Virtual::unchecked(1 << 46);
@@ -153,7 +153,7 @@ impl Alive {
         if fate == Fate::Taken {
             slots[before] = None;
         }
-        // SAFETY: never read.
+        // SAFETY: it is never read.
         #[allow(unsafe_code)]
         let new = unsafe { Array::uninit(&self.device, bytes).unwrap() };
         match fate {
@@ -171,7 +171,7 @@ impl Alive {
     }
 }
 
-/// Arrays of so many sizes in turn, so many of which replace those of the entry before, spread over the entry.
+/// Arrays of `sizes` sizes in turn. `replaced` of them, spread over the entry, replace those of the previous entry.
 fn on_the_grid(replaced: usize, sizes: usize, recycle: Recycle, unit: usize) -> Entries {
     let fate = |place: usize| if place * 13 % 32 < replaced { Fate::Replaced } else { Fate::Next };
     let arrays = (0..32).map(|place| Kind { bytes: (1 + place % sizes) * unit, fate: fate(place) }).collect();
