@@ -1,4 +1,5 @@
-//! Threads that come and go: each continues with the cache that an earlier one left, and any thread can get memory that nobody uses.
+//! Threads that come and go. Each goes on with the memory that the one before left, and all threads can get memory that nobody
+//! uses.
 //!
 //! The tests take turns, since a shortage on one device takes the idle memory of all scopes of the process.
 #![allow(clippy::unwrap_used)]
@@ -13,12 +14,12 @@ use gpucache_tests::{Faulty, supplied, turn};
 
 const MIB: usize = 1 << 20;
 
-/// Runs `act` on a new thread, and waits for the end of the thread.
+/// Runs `act` on a thread of its own, to the very end of the thread.
 fn on_a_thread<R: Send>(act: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|threads| threads.spawn(act).join().unwrap())
 }
 
-/// A step whose arrays overlap in time, so that a plan is useful.
+/// A step whose arrays overlap, so that a plan is worth having.
 fn step<D: Device>(device: &D, name: &str) {
     cache_scope!(name = name, {
         let mut last = None;
@@ -47,7 +48,7 @@ fn threads_in_turn_share_a_plan() {
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// Two scopes and a changing order of threads, so a new thread has had neither scope's cache.
+/// Two scopes, and an order of threads that changes. So the new thread has never had a cache of either scope.
 #[test]
 fn a_scope_finds_its_cache_whoever_comes() {
     let _turn = turn();
@@ -87,7 +88,7 @@ fn an_orphans_idle_memory_serves_another_scope() {
     }
 }
 
-/// Orphans, under every policy, of more scopes than a small device has room for.
+/// Orphans of more scopes than a small device has room for, of every kind.
 #[test]
 fn a_small_device_does_not_run_out() {
     let _turn = turn();
@@ -110,7 +111,7 @@ fn a_small_device_does_not_run_out() {
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// Threads with a stream each: only the last stream is kept, and only its blocks.
+/// Each thread has a stream of its own. Only the last stream and its blocks are kept.
 #[test]
 fn a_stream_for_every_thread() {
     let _turn = turn();
@@ -131,7 +132,7 @@ fn a_stream_for_every_thread() {
     device.assert_clean();
 }
 
-/// Each of them learns its own plan, and only the last device is kept.
+/// Each thread learns a plan of its own. Only the last device is kept.
 #[test]
 fn a_device_for_every_thread() {
     let _turn = turn();
@@ -151,7 +152,7 @@ fn a_device_for_every_thread() {
     let _ = invalidate(name);
 }
 
-/// The thread ends in the middle of a planned entry, with live arrays, and so leaves the scope.
+/// The thread leaves the scope by ending, in the middle of a planned entry, with live arrays.
 #[test]
 fn an_end_within_a_planned_entry() {
     use gpucache::{Recycle, Scope};
@@ -175,8 +176,8 @@ fn an_end_within_a_planned_entry() {
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// Arrays that thread-local values drop, before and after the thread's stack of scopes is gone. They return to the cache for the next
-/// thread, whether it is inside the scope already or not.
+/// Thread-locals drop arrays before and after the thread's own stack of scopes is gone. The arrays return home for the next thread,
+/// which may be inside the scope already.
 #[test]
 fn thread_locals_that_end_late() {
     thread_local! {
@@ -200,7 +201,7 @@ fn thread_locals_that_end_late() {
     }
 }
 
-/// Threads that run at the same time, in many rounds: there are as many caches as threads at one time.
+/// Threads at once, again and again: there are as many caches as threads at one time.
 #[test]
 fn threads_at_once_and_again() {
     let _turn = turn();

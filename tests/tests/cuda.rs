@@ -18,7 +18,7 @@ const LEN: usize = 5000;
 
 #[test]
 fn a_gpu_that_is_not_there_is_unavailable() {
-    // A process asks once whether there is a driver, and this may be its first test.
+    // A process looks for the driver only once, and this may be its first test.
     let _gpu = Gpu::get();
     for ordinal in [99, i32::MAX as usize, 1 << 32, usize::MAX] {
         match Cuda::new(ordinal) {
@@ -114,7 +114,7 @@ fn arrays_are_copied_by_cudarc() {
 fn pinned_memory_may_be_changed_after_a_copy() {
     let Some(gpu) = Gpu::get() else { return };
     let len = 1 << 22;
-    // SAFETY: it is written before it is read.
+    // SAFETY: the memory is written before it is read.
     let mut pinned = unsafe { gpu.cuda.stream().context().alloc_pinned::<u32>(len).unwrap() };
     pinned.as_mut_slice().unwrap().copy_from_slice(&pattern(6, len));
     let mut array = Array::<u32, _>::zeros(&gpu.cuda, len).unwrap();
@@ -179,7 +179,7 @@ fn an_array_becomes_a_slice() {
     let Some(gpu) = Gpu::get() else { return };
     let before = gpu.cuda.memory().bytes;
     let array = gpucache::cache_scope!("becomes a slice", { patterned(&gpu.cuda, LEN, 7).unwrap() });
-    // This copies: the memory of the scope belongs to the range, and no slice can free it.
+    // A copy: the scope's memory belongs to the range, and no slice can free it.
     let slice = CudaSlice::try_from(array).unwrap();
     assert_eq!(stats("becomes a slice").unwrap().busy_blocks, 0);
     let other = gpucache::cache_scope!("becomes a slice", { patterned(&gpu.cuda, LEN, 8).unwrap() });
@@ -223,14 +223,14 @@ fn arrays_without_elements_are_converted_too() {
         drop(CudaSlice::try_from(array).unwrap());
     }
     no_error_was_kept(&gpu);
-    // A driver may refuse to allocate zero bytes. There is no such slice then.
+    // A driver may refuse to allocate 0 bytes. Then there is no such slice.
     if let Ok(slice) = gpu.cuda.stream().null::<f32>() {
         drop(Array::try_from(slice).unwrap());
         no_error_was_kept(&gpu);
     }
 }
 
-/// cudarc returns later what a drop could not report. There must be no such failure.
+/// cudarc returns a failure later that a drop could not report. There must be none.
 fn no_error_was_kept(gpu: &Gpu) {
     gpu.cuda.stream().context().check_err().unwrap();
     gpu.cuda.synchronize().unwrap();
@@ -280,7 +280,7 @@ fn the_per_thread_stream_is_each_threads_own() {
     let _ = invalidate("per thread");
 }
 
-/// Runs `act` on a thread that never used CUDA.
+/// Runs `act` on a thread that has never touched CUDA.
 fn elsewhere<R: Send>(act: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|threads| threads.spawn(act).join().unwrap())
 }

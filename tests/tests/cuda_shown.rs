@@ -1,5 +1,5 @@
-//! Streams that cudarc passes to this crate and that have no handle, of any context object. Slices and views that are used on streams of
-//! which the crate is not told. Failures that cudarc keeps.
+//! Streams that cudarc shows but that have no handle, of any context object; slices and views that are used on streams which nobody
+//! announces; and failures that cudarc keeps.
 #![cfg(feature = "cuda")]
 #![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
@@ -36,7 +36,7 @@ fn another_context() -> Arc<CudaContext> {
     CudaContext::new(0).unwrap()
 }
 
-/// Reads by `stream`, which is late, see the contents of this life and not of the next one.
+/// Late reads by `stream` see this life and not the next one.
 fn late_reads_see_their_life(gpu: &Gpu, stream: &Arc<CudaStream>, name: &'static str) {
     let Some(kernels) = gpu.kernels() else { return };
     let mut load = Load::new(gpu, &kernels);
@@ -76,12 +76,12 @@ fn a_stream_of_the_same_context_object_is_waited_for() {
     late_reads_see_their_life(&gpu, &stream, "the same object");
 }
 
-/// A stream of another library, in a context object that has made none. cudarc records no events for it.
+/// A stream that another library made, in a context object that has made no stream. cudarc records no events for it.
 #[test]
 fn a_borrowed_stream_is_waited_for() {
     let Some(gpu) = Gpu::get() else { return };
     let (owner, borrower) = (another_context().new_stream().unwrap(), another_context());
-    // SAFETY: the owner lives longer, and puts no work on it.
+    // SAFETY: the owner lives longer, and puts no work on the stream.
     let stream = unsafe { borrower.wrap_borrowed_stream(owner.cu_stream()) };
     {
         let array = patterned(&gpu.cuda, LEN, 1).unwrap();
@@ -118,7 +118,7 @@ fn writes_on_such_a_stream_are_in_order() {
     }
 }
 
-/// One view and one slice. Two streams read each, the slow one first.
+/// A view and a slice, each read on two streams. The slow stream comes first.
 #[test]
 fn a_view_remembers_all_its_readers() {
     let Some(gpu) = Gpu::get() else { return };
@@ -151,7 +151,7 @@ fn a_view_remembers_all_its_readers() {
     let _ = invalidate("all its readers");
 }
 
-/// Work by address on the array's own stream is in order with other work, even after the array has slices.
+/// Work by address on the array's own stream is in order with other work, also once the array has slices.
 #[test]
 fn work_by_address_is_in_order_with_others() {
     let Some(gpu) = Gpu::get() else { return };
@@ -163,7 +163,7 @@ fn work_by_address_is_in_order_with_others() {
     let mut load = Load::new(&gpu, &kernels);
     let (sink, ones) = (own.alloc_zeros::<u32>(LEN).unwrap(), own.clone_htod(&vec![1u32; LEN]).unwrap());
     let (sink_at, ones_at) = (sink.device_ptr(own).0, ones.device_ptr(own).0);
-    // SAFETY: both are arrays of this many elements.
+    // SAFETY: both arrays have as many elements.
     let copy = |to, from| unsafe { result::memcpy_dtod_async(to, from, 4 * LEN, own.cu_stream()).unwrap() };
     for (round, stream) in [known.stream(), &passing, known.stream(), &passing].into_iter().enumerate() {
         let mut array = Array::full(&a, LEN, 5u32).unwrap();
@@ -182,14 +182,14 @@ fn work_by_address_is_in_order_with_others() {
     }
 }
 
-/// A use of an array's slice on a stream of another object comes after the work of the array's own stream.
+/// A slice of an array that is used on a stream of another object comes behind the work of the array's own stream.
 #[test]
 fn a_slice_is_behind_the_arrays_own_stream() {
     let Some(gpu) = Gpu::get() else { return };
     let Some(kernels) = gpu.kernels() else { return };
     let stream = another_context().new_stream().unwrap();
     let mut array = Array::<u32, _>::zeros(&gpu.cuda, LEN).unwrap();
-    // Shows the stream to this crate.
+    // This call shows the stream.
     drop(stream.clone_dtod(&array).unwrap());
     for value in 1..4 {
         kernels.fill_on(&gpu.cuda, &mut array, value, SLOWLY);
@@ -197,7 +197,7 @@ fn a_slice_is_behind_the_arrays_own_stream() {
     }
 }
 
-/// An array that was made from a slice still has the slice's memory after an announcement that another stream writes it.
+/// An array that was made from a slice, and is announced to be written elsewhere, still has the slice's memory.
 #[test]
 fn an_adopted_array_is_written_elsewhere() {
     let Some(gpu) = Gpu::get() else { return };
@@ -206,13 +206,13 @@ fn an_adopted_array_is_written_elsewhere() {
     let mut array = Array::try_from(slice).unwrap();
     array.announce_write(&other).unwrap();
     gpu.cuda.synchronize().unwrap();
-    // The driver's pool would hand out this memory again.
+    // Otherwise the driver's pool would return the memory again.
     let others = [(); 4].map(|()| gpu.cuda.stream().clone_htod(&pattern(9, LEN)).unwrap());
     assert_pattern(&array, 1);
     drop(others);
 }
 
-/// A failure that cudarc kept is reported once, by the next call that can return it, and by no call about something else.
+/// A failure that cudarc kept is returned once, by the next call that can return it, and not by a call that checks something else.
 #[test]
 fn a_kept_failure_is_told_once() {
     let Some(gpu) = Gpu::get() else { return };
@@ -228,7 +228,7 @@ fn a_kept_failure_is_told_once() {
     assert!(error.is_deferred() && error.to_string().contains("kept"), "{error}");
     let array = scope!("kept", { Array::<u8, _>::zeros(&stream, 1 << 20).unwrap() });
     keep();
-    // A use on another stream is ordered in spite of the failure.
+    // A use on another stream is ordered nonetheless.
     drop(gpu.cuda.stream().clone_dtod(&array).unwrap());
     drop(array);
     assert!(stream.synchronize().is_err() && stream.synchronize().is_ok());

@@ -1,4 +1,4 @@
-//! Entries within many open ones: their cost and their effects, whatever the order in which guards are dropped.
+//! The cost and the effect of entries within many open entries, in whatever order guards are dropped.
 #![allow(clippy::unwrap_used)]
 
 use std::hint::black_box;
@@ -8,10 +8,10 @@ use fastrand::Rng;
 use gpucache::device::Virtual;
 use gpucache::{Placed, Placement, Recycle, Scope, ScopeGuard, prelude::*, stats};
 
-/// Open entries, as in a program that forgets a guard in each of this many requests.
+/// The number of open entries. A program has so many if it forgets a guard in each of that many requests.
 const MANY: usize = 100_000;
-/// If an entry within [`MANY`] others looked at each of them, it would take 260 times as long as one alone. The test takes the shortest of
-/// several times, so a busy machine does not matter.
+/// If an entry within [`MANY`] others looked at each of them, it would take 260 times as long as an entry alone. The test takes the
+/// shortest of several times, so that a busy machine does not matter.
 const FACTOR: u32 = 20;
 const ROUNDS: usize = 15;
 
@@ -49,7 +49,7 @@ fn an_entry_takes_no_longer_within_many_others() {
             let within = shortest(|| entries(inner));
             assert!(within < FACTOR * alone, "`{inner}` within {MANY} {what}: {within:?}, alone {alone:?}");
         }
-        // Another thread too must be as fast as if they had been forgotten.
+        // As if they were forgotten, and on another thread too.
         drop(guards);
         let after = shortest(|| entries("alone"));
         assert!(after < FACTOR * alone, "after {MANY} {what}: {after:?}, before {alone:?}");
@@ -68,12 +68,12 @@ fn guards_are_dropped_in_any_order_at_one_price() {
     let newest_first = drop_all(|guards| guards.reverse());
     let oldest_first = drop_all(|_| {});
     let shuffled = drop_all(|guards| Rng::with_seed(1).shuffle(guards));
-    // If each of them looked at all others, this would take as long as some thousand of them.
+    // If each of them looked at all others, this would take as long as some thousand.
     let most = 30 * newest_first.max(Duration::from_millis(10));
     assert!(oldest_first.max(shuffled) < most, "{newest_first:?}, {oldest_first:?}, {shuffled:?}");
 }
 
-/// The settings of an open entry. An entry outside of all scopes has no scope.
+/// The settings of an open entry. The scope is `None` for an entry outside of all scopes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Said {
     scope: Option<usize>,
@@ -99,7 +99,7 @@ impl Said {
     }
 }
 
-/// Finds out which of the scopes serves, where arrays rest, and whether the limit holds.
+/// The scope that serves, the setting for where arrays rest, and whether the limit applies.
 fn seen(device: &Virtual) -> Said {
     let served = || NAMES.map(|name| stats(name).map_or(0, |stats| stats.allocations()));
     let before = served();
@@ -114,7 +114,7 @@ fn expected(open: &[Said]) -> Said {
     open.last().copied().unwrap_or(Said { scope: None, placement: None, is_limited: false })
 }
 
-/// The settings of a scope that is entered now. Without a placement of its own it has that of the enclosing scope.
+/// The settings in a scope that is entered now. If it has no placement of its own, it has that of the scope around it.
 fn entered(said: Said, open: &[Said]) -> Said {
     let inherited = if said.scope.is_some() { expected(open).placement } else { None };
     Said { placement: said.placement.or(inherited), ..said }

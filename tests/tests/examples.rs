@@ -1,8 +1,9 @@
 //! Every public item of the crate has an example in its documentation: types, traits, functions, methods and macros.
 //!
-//! An item is public if its module is public, or re-exports it. This includes all items that `lib.rs` and the public modules declare or
-//! name with `pub use`, their public methods, and the methods of a trait. A name is enough to find an item, since no two public items share
-//! one. The tests of the documentation check that the examples compile; this test counts their code blocks.
+//! An item is public if its module is, or if the module re-exports it. The test checks the items that `lib.rs` and the public
+//! modules declare or name by `pub use`, with their public methods, and the methods of traits. No two public items have the same
+//! name, so a name alone identifies an item. The tests of the documentation compile the examples; this test only counts their
+//! fences.
 //!
 //! `cargo test -p gpucache-tests --test examples -- --nocapture` prints how many there are.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
@@ -12,7 +13,7 @@ use std::path::Path;
 
 use syn::{Attribute, ImplItem, Item, TraitItem, UseTree, Visibility};
 
-/// The crate's files as one list of items, with the public names.
+/// The crate's files as one list of items, with the names of the public ones.
 #[derive(Default)]
 struct Crate {
     /// The items of each file, by its path below `src`.
@@ -20,7 +21,7 @@ struct Crate {
     public: BTreeSet<String>,
 }
 
-/// The number of checked items, and the items without an example.
+/// The checked items, and those without an example.
 #[derive(Default)]
 struct Found {
     all: usize,
@@ -38,14 +39,14 @@ fn doc(attributes: &[Attribute]) -> String {
             syn::Lit::Str(line) => line.value() + "\n",
             _ => String::new(),
         },
-        // `hidden`, or a file that contains the code block.
+        // `hidden`, or a file whose fences are beside it.
         syn::Meta::List(list) => format!("({})", list.tokens),
         _ => String::new(),
     })
     .collect()
 }
 
-/// Whether an item is hidden from the documentation, because only the macros use it.
+/// Whether an item is hidden from the documentation, since only the macros need it.
 fn is_hidden(attributes: &[Attribute]) -> bool {
     let docs = attributes.iter().filter(|attribute| attribute.path().is_ident("doc"));
     docs.filter_map(|attribute| attribute.parse_args::<syn::Ident>().ok()).any(|argument| argument == "hidden")
@@ -108,7 +109,7 @@ impl Crate {
                     Some((_, items)) => self.collect_names(items, names),
                     None => names.extend(self.names_of(&self.file_of(&item.ident.to_string()))),
                 },
-                // Other items of a public module are found by their names too.
+                // Other items of a public module are checked by name too.
                 item => names.extend(declared(item).filter(|item| item.0).map(|item| item.1)),
             }
         }
@@ -171,7 +172,7 @@ impl Found {
     }
 }
 
-/// The items of the macro crate that a public module re-exports. They have no examples there, because those need this crate.
+/// The items that a public module re-exports from the crate of macros. That crate has no examples, since they need this crate.
 fn look_at_macros(path: &str, item: &Item, found: &mut Found) {
     if let Item::Use(item) = item
         && let UseTree::Path(from) = &item.tree
@@ -190,7 +191,7 @@ fn trait_method(item: &TraitItem) -> Option<&syn::TraitItemFn> {
     }
 }
 
-/// Whether an item is public in its place, its name, and its attributes; `None` for items without an example of their own.
+/// Whether an item is public in its module, its name, and its attributes. `None` for an item that needs no example.
 fn declared(item: &Item) -> Option<(bool, String, &[Attribute])> {
     let (is_public, name, attributes) = match item {
         Item::Struct(item) => (is_public(&item.vis), &item.ident, &item.attrs),

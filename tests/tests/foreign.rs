@@ -1,7 +1,7 @@
-//! Programs that allocate with cudarc inside gpucache's scopes (`tests/foreign`), over a made-up driver (`tests/driver`). They are built as
-//! for use: linked against the driver or loading it, with two linkers, with and without link-time optimization.
+//! Programs that allocate through cudarc inside gpucache's scopes (`tests/foreign`), over a made-up driver (`tests/driver`). They
+//! are built as for real use: linked against the driver and loading it, with two linkers, with and without link-time optimization.
 //!
-//! Cargo builds both here, into a folder below the workspace's own target folder.
+//! Cargo builds both here, in a folder below the workspace's own target folder.
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use gpucache_tests::madeup;
 use serde_json::Value;
 
-/// The features of every build, besides its mode.
+/// The features of every build, beside those of its mode.
 const FEATURES: &str = "foreign";
 
-/// The runs over the unchanged driver: each has a program, and the environment variables for the driver.
+/// The runs over the unchanged driver: a program, and its environment variables for the driver.
 const RUNS: [(&str, &[(&str, &str)]); 27] = [
     ("empty", &[]),
     ("empty", &[("MADEUP_PAGES", "0")]),
@@ -48,12 +48,12 @@ const RUNS: [(&str, &[(&str, &str)]); 27] = [
     ("storm", &[("MADEUP_BYTES", "16777216"), ("MADEUP_PATIENCE", "0")]),
 ];
 
-/// A device with so little memory that streams claim memory which others still use.
+/// A device so short of memory that streams claim memory which others still use.
 const SHORT: &[(&str, &str)] = &[("MADEUP_BYTES", "16777216"), ("MADEUP_PATIENCE", "0")];
 /// A device whose memory comes in chunks.
 const CHUNKS: &[(&str, &str)] = &[("MADEUP_PAGES", "0")];
 
-/// Far longer than any program takes.
+/// Far more than any program takes.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// How cudarc finds the driver.
@@ -68,7 +68,7 @@ enum Mode {
 struct Build {
     mode: Mode,
     is_release: bool,
-    /// The linker, if it is not the compiler's default.
+    /// The linker, if it is not the compiler's own choice.
     linker: Option<&'static str>,
 }
 
@@ -76,7 +76,7 @@ fn target() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("foreign")
 }
 
-/// The folder with the driver, under the names that linkers and loaders search for.
+/// The folder with the driver, under the names that linkers and loaders ask for.
 fn driver() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| madeup::driver(&target()))
@@ -85,7 +85,7 @@ fn driver() -> &'static Path {
 impl Build {
     /// Builds the programs, and returns their path.
     fn make(self) -> PathBuf {
-        // Builds of two modes write their programs to the same path.
+        // Builds of two modes put their programs in the same place.
         static ONE: Mutex<()> = Mutex::new(());
         let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let mode = if self.mode == Mode::Linked { "linked" } else { "loaded" };
@@ -97,7 +97,7 @@ impl Build {
         let mut variables = vec![("FOREIGN_DRIVER", driver().as_os_str())];
         variables.extend(self.linker.map(|linker| ("FOREIGN_LINKER", OsStr::new(linker))));
         madeup::build("foreign/Cargo.toml", &target(), &arguments, variables);
-        // The next build with other features writes its programs to the same path.
+        // The next build with other features puts its programs in the same place.
         let profile = if self.is_release { "release" } else { "debug" };
         let program = target().join(format!("{mode}-{profile}"));
         std::fs::copy(target().join(profile).join("foreign"), &program).unwrap();
@@ -118,7 +118,7 @@ impl Build {
         self.test_without_driver(&program);
     }
 
-    /// Without a driver, the program ends as one that uses only cudarc does.
+    /// Without a driver, the program ends as a program of plain cudarc does.
     fn test_without_driver(self, program: &Path) {
         let output = run(program, "no_driver", None, &[]);
         let words = String::from_utf8_lossy(&output.stderr);
@@ -145,7 +145,7 @@ fn run(program: &Path, name: &str, driver: Option<&Path>, variables: &[(&str, &s
     }
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
     let start = Instant::now();
-    // It writes a few lines at most, which the pipes hold until somebody reads them.
+    // The program writes only a few lines. The pipes take them before anybody reads.
     while child.try_wait().unwrap().is_none() {
         if start.elapsed() > LIMIT {
             child.kill().unwrap();
@@ -184,7 +184,7 @@ fn loaded_and_optimized_as_a_whole() {
     Build { mode: Mode::Loaded, is_release: true, linker: None }.test();
 }
 
-/// Runs a program that loads the driver in a folder.
+/// Runs a program that loads the driver of a folder.
 fn loaded(name: &str, folder: &Path, variables: &[(&str, &str)]) {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| {
@@ -242,7 +242,7 @@ fn chunks_are_used_behind_their_allocation() {
     loaded("streams", driver(), CHUNKS);
 }
 
-/// `cuStreamGetId` exists since CUDA 12.0.
+/// `cuStreamGetId` came with CUDA 12.0.
 #[test]
 fn an_older_driver_serves() {
     let folder = madeup::driver_without(&target(), "cuStreamGetId");

@@ -1,6 +1,6 @@
-//! Streams of the host, whose work is done late and in order: what the work may touch, and who waits for it.
+//! Streams of the host, whose work is done late and in order: which memory it may touch, and who waits for it.
 //!
-//! Gates delay work until a test opens them, so every wrong order becomes visible, independent of timing.
+//! Gates hold work back until a test opens them. So every wrong order shows, whatever the timing.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -12,13 +12,13 @@ use gpucache::device::OrderUse;
 use gpucache::prelude::*;
 use gpucache::{cache_scope, invalidate_all, trim};
 
-/// The streams share one memory whose calls are counted, so one test runs at a time.
+/// The streams share one memory, whose calls are counted. So one test runs at a time.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Delays the stream's work until it is opened or dropped.
+/// Holds the stream's work back until the gate is opened or dropped.
 struct Gate(#[allow(dead_code)] Sender<()>);
 
 fn gate(stream: &Host) -> Gate {
@@ -120,7 +120,7 @@ fn arrays_are_lent_to_other_streams() {
     assert_eq!(by_default[..], [4, 1, 1]);
 }
 
-/// Returns all memory of the streams, once the work of streams without a handle is done as well.
+/// Gives all memory of the streams back, after the work of streams without a handle is done too.
 fn empty(stream: &Host) {
     let _ = invalidate_all();
     while stream.memory().bytes > 0 {
@@ -129,14 +129,14 @@ fn empty(stream: &Host) {
     }
 }
 
-/// Memory that `first` freed while late work used it serves `second` once the work is done. Until then neither the caller nor the stream of
-/// `second` waits, and other memory serves it.
+/// `second` gets memory that `first` freed under late work only once that work is done. Until then it gets other memory, and
+/// neither its caller nor its stream waits.
 #[test]
 fn freed_memory_is_not_touched_before_late_work_is_done() {
     let _turn = turn();
     let (first, second) = (Host::new_stream().unwrap(), Host::new_stream().unwrap());
     let (len, seen) = (64 << 10, Arc::new(Mutex::new(Vec::new())));
-    // Nothing is left of other tests, and both streams are known, so only this test makes calls from now on.
+    // Nothing is left of other tests, and both streams are known. So all calls from now on belong to this test.
     empty(&first);
     let _known =
         cache_scope!(known_streams, { [&first, &second].map(|stream| Array::<u32, _>::zeros(stream, 1).unwrap()) });
@@ -179,13 +179,13 @@ fn freed_memory_is_not_touched_before_late_work_is_done() {
     drop(closed);
     first.synchronize().unwrap();
     assert_eq!(*seen.lock().unwrap(), [true; 3], "late work found what it left");
-    // Live arrays keep the other memory, so only this memory is left.
+    // The array that is alive keeps the other memory, so only this memory is left.
     let (_last, same_place) = use_second();
     second.synchronize().unwrap();
     assert_eq!(same_place.load(SeqCst), place, "the memory changed hands");
 }
 
-/// A scope that runs far ahead of its stream, so late work is on each place of its plan when the place is used.
+/// A scope runs far ahead of its stream. Each place of its plan is used while late work still uses it.
 #[test]
 fn a_plan_runs_ahead_of_its_stream() {
     let _turn = turn();
@@ -258,7 +258,7 @@ fn arrays_move_into_work_and_go_there() {
     assert_eq!(gpucache::stats("moved_arrays").unwrap().busy_blocks, 0);
 }
 
-/// Work may read arrays of its own stream while nothing is queued behind it. Otherwise it gets an error.
+/// Work may read arrays of its own stream if nothing is queued behind it. Otherwise it gets an error.
 #[test]
 fn work_does_not_wait_for_its_own_stream() {
     let _turn = turn();
@@ -304,7 +304,7 @@ fn streams_end_while_memory_remembers_them() {
     }
     let arrays: Vec<_> =
         (0..40).map(|_| cache_scope!(after_them, { Array::full(&stays, 5000, 2u32).unwrap() })).collect();
-    // No page of their work is returned, which would end the process. Memory that nobody uses may be returned.
+    // Pages under running work do not go back, since that would end the process. Pages that nobody uses may go.
     trim(&stays).unwrap();
     assert_eq!(trim(&stays).unwrap(), 0);
     assert_eq!(done.load(SeqCst), 0);
@@ -317,7 +317,7 @@ fn streams_end_while_memory_remembers_them() {
     assert_eq!(done.load(SeqCst), 20);
 }
 
-/// The actions of one thread: it fills and checks arrays on random streams, and lets others use their memory.
+/// The work of one thread: it fills and checks arrays on random streams, and lets other threads get their memory.
 fn work_at_random(streams: &[Host], seed: u64, wrong: &Arc<AtomicUsize>) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut kept: Vec<(Array<u32, Host>, u32)> = Vec::new();

@@ -1,4 +1,4 @@
-//! `invalidate_all` reaches every scope of the process, so this test has its own process.
+//! `invalidate_all` reaches every scope of the process, so this test has a process of its own.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::mpsc;
@@ -45,7 +45,7 @@ fn every_scope_of_every_thread_and_device_gives_its_memory_back() {
     }
 }
 
-/// The bytes, and the blocks in use, of all scopes.
+/// The bytes and the busy blocks of all scopes.
 fn all() -> (u64, u64) {
     let Invalidated { bytes, busy_blocks: busy, .. } = invalidate_all();
     (bytes, busy)

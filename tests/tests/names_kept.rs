@@ -1,7 +1,7 @@
-//! Names that come and go. A new name for every request does not make the process grow without limit, and nothing is forgotten of a name
-//! that is in use.
+//! Names that come and go. A new name for each request does not make the process grow without end, and a name in use keeps
+//! everything.
 //!
-//! `NAMES` sets how many names are served, 4,000 by default. Sizes are those of the whole process, so the tests take turns.
+//! `NAMES` sets the number of names, 4,000 by default. The tests take turns, because they measure the size of the whole process.
 #![allow(clippy::unwrap_used)]
 
 use gpucache::device::{Device, Host, Virtual};
@@ -15,10 +15,10 @@ use gpucache_tests::turn;
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The bytes that a name may occupy permanently: its text, and its counters on one thread.
+/// The most bytes that a name may take for good: its text, and its counters on one thread.
 const A_NAME: usize = 750;
 
-/// A name for each request. Little is kept of names that are never entered again, and none of their cached memory.
+/// A new name for each request: a name that is never entered again leaves little memory, and none of its cached memory.
 #[test]
 fn names_that_never_come_again_do_not_add_up() {
     let _turn = turn();
@@ -41,12 +41,12 @@ fn names_that_never_come_again_do_not_add_up() {
     assert!(is_little, "{names} names: {heap} bytes on the heap, {grown} resident");
 }
 
-/// The arrays of a name keep their memory, however many names come after it, and nobody else gets that memory.
+/// The arrays of a name stay its own, however many names come after it, and nobody else gets their memory.
 #[test]
 fn a_name_with_an_array_in_use_is_not_forgotten() {
     const KEPT: usize = 50;
     let _turn = turn();
-    // This device checks that no memory in use is handed out.
+    // The device checks that live memory is not handed out.
     let device = Virtual::new(1 << 40);
     let names = Names::new(KEPT);
     let make = |number| {

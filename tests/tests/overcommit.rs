@@ -1,7 +1,7 @@
-//! Linux grants more memory than there is, and kills the process that uses it. Here a request that the machine cannot serve is an error
-//! that names the requested bytes, wherever it is made. Later requests are served.
+//! Linux grants more memory than the machine has, and kills processes that use it. So a request that the machine cannot serve must
+//! fail wherever it is made, with an error that names its bytes. Later requests must succeed.
 //!
-//! No test touches memory before it has seen that a request of this kind is refused.
+//! No test touches memory before it has seen that such a request fails.
 #![allow(unsafe_code, clippy::unwrap_used, clippy::panic)]
 
 use gpucache::device::{Device, Host, Virtual};
@@ -11,7 +11,7 @@ use gpucache_tests::turn;
 
 const POLICIES: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off];
 
-/// Where a request is made: outside, in `uncached!`, or in a scope.
+/// Where a request is made: outside scopes, in `uncached!`, or in a scope.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Outside,
@@ -34,7 +34,7 @@ impl Place {
 }
 
 fn uninit<D: Device>(device: &D, bytes: usize) -> Result<Array<u8, D>> {
-    // SAFETY: it is never read.
+    // SAFETY: nobody reads the elements.
     unsafe { Array::uninit(device, bytes) }
 }
 
@@ -44,7 +44,7 @@ fn names_the_request(error: Option<Error>, bytes: usize, what: &str) {
     assert!(error.to_string().contains(&bytes.to_string()), "{what}: a request of {bytes} bytes, {error}");
 }
 
-/// Checks that all of these requests are refused, and that small ones before and after them are served.
+/// Checks that all of these requests fail, and that small ones before and after them succeed.
 fn refuses(device: &Host, place: Place) {
     const TEBIBYTE: usize = 1 << 40;
     let what = format!("{place:?} on {device:?}");
@@ -61,7 +61,7 @@ fn refuses(device: &Host, place: Place) {
     names_the_request(Array::full(device, TEBIBYTE, 7u8).err(), TEBIBYTE, &what);
     names_the_request(Array::full(device, [1 << 8, 1 << 30], 0.5f32).err(), TEBIBYTE, &what);
     drop(small(3));
-    // More bytes than addresses.
+    // More than the address space.
     names_the_request(uninit(device, TEBIBYTE << 20).err(), TEBIBYTE << 20, &what);
     drop(small(4));
 }
@@ -88,7 +88,7 @@ fn more_than_there_is_on_a_stream_of_the_host() {
     everywhere(Place::all(), |place| refuses(&Host::new_stream().unwrap(), place));
 }
 
-/// Requests that fit one by one, but not together. Scopes share a range, which knows its reserved bytes.
+/// Requests that fit one by one but not together. Scopes share a range, which knows how much it holds.
 #[cfg(target_os = "linux")]
 fn adds_up(device: &Host, recycle: Recycle) {
     use gpucache_tests::process::of_machine;
@@ -99,7 +99,7 @@ fn adds_up(device: &Host, recycle: Recycle) {
     let mut held = Vec::new();
     let mut granted = 0;
     let refused = loop {
-        // With different sizes, which no earlier array can serve.
+        // Each size is new, so that no earlier allocation can serve it.
         let bytes = piece as usize + 4096 * held.len();
         match uninit(device, bytes) {
             Ok(array) => held.push(array),
@@ -146,7 +146,7 @@ fn many_that_fit_add_up_on_a_stream_of_the_host() {
     });
 }
 
-/// The error names the program's request, even if the device was asked for other pages or pieces.
+/// However the device is asked for a request, in pages or pieces, the error is about the request.
 #[test]
 fn errors_name_the_request_on_a_virtual_device() {
     const PAGE: usize = 2 << 20;
@@ -158,7 +158,7 @@ fn errors_name_the_request_on_a_virtual_device() {
             names_the_request(uninit(&device, bytes).err(), bytes, &what);
             let held = uninit(&device, 3 * PAGE).unwrap();
             names_the_request(Array::<u8, _>::zeros(&device, bytes).err(), bytes, &what);
-            // Most of it would fit.
+            // Most of the request would fit.
             names_the_request(uninit(&device, 6 * PAGE - 100).err(), 6 * PAGE - 100, &what);
             drop(held);
             drop(uninit(&device, 7 * PAGE).unwrap());

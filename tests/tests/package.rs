@@ -1,7 +1,7 @@
-//! The files that a registry gets are complete: links and pictures of the pages lead to files in the package.
+//! Checks that the package reads well at a registry: links and pictures of its pages lead to files in the package.
 //!
-//! The README of the package is that of the workspace, except for links, which begin in the package's own folder. It is a separate file,
-//! since registries and code hosting sites do not resolve relative links through a symbolic link.
+//! The README of the package is the README of the workspace, except that its links begin in the package's own folder. It is a
+//! separate file, since neither a registry nor a forge follows a symbolic link to find what a link is relative to.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The packages that a registry gets, with their folders.
+/// The packages for a registry, with their folders.
 const PACKAGES: [(&str, &str); 5] = [
     ("gpucache", "gpucache"),
     ("gpucache-engine", "crates/engine"),
@@ -38,7 +38,7 @@ fn packaged(package: &str) -> BTreeSet<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(|line| line.replace('\\', "/")).collect()
 }
 
-/// A page without its code.
+/// A page without code blocks.
 fn prose(page: &str) -> String {
     let outside_fences = page.split("```").step_by(2);
     outside_fences.flat_map(|part| part.split('`').step_by(2)).collect()
@@ -52,7 +52,7 @@ fn links(page: &str) -> Vec<String> {
     after.filter_map(|rest| rest.split([')', '"', '\n', ' ']).next()).map(str::to_string).collect()
 }
 
-/// The names of a page's headings in links.
+/// The anchors of a page's headings.
 fn anchors(page: &str) -> BTreeSet<String> {
     let headings = page.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     let letters =
@@ -60,7 +60,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
     headings.map(letters).map(|name: String| name.to_lowercase().replace(' ', "-")).collect()
 }
 
-/// The reason why a link of a packaged page leads nowhere.
+/// Why a link of a packaged page leads nowhere.
 fn fault(link: &str, path: &str, page: &str, files: &BTreeSet<String>) -> Option<&'static str> {
     let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
     if let Some(place) = link.strip_prefix(PAGES) {
@@ -103,13 +103,13 @@ fn pages_that_links_name_are_in_the_documentation() {
     assert!(names.iter().all(|name| crate_root.contains(&format!("pub mod {name} {{}}"))), "{names:?}");
 }
 
-/// The files that a source includes, as its text names them.
+/// The files that a source includes, by the names in its text.
 fn included(text: &str) -> Vec<&str> {
     let begins = ["include_str!(\"", "include_bytes!(\"", "include!(\"", "#[path = \""];
     begins.iter().flat_map(|begin| text.split(begin).skip(1)).filter_map(|rest| rest.split('"').next()).collect()
 }
 
-/// A path without upward steps.
+/// A path without its `..` components.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -118,7 +118,7 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// A package then builds as the workspace does, although the gate builds none from its packed files.
+/// So a package builds as the workspace does, although the gate builds no packed package.
 #[test]
 fn packages_have_the_files_that_their_sources_include() {
     let mut count = 0;

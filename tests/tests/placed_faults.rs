@@ -1,4 +1,5 @@
-//! Every call of every move between a device and the host fails, one at a time, on either side. Nothing may panic, leak or be lost.
+//! Failures while arrays move between a device and the host, at every call of every move, on both sides. Nothing may panic,
+//! leak or be lost.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::mpsc::channel;
@@ -9,9 +10,9 @@ use gpucache_tests::faulty::{Call, Failure, Fault};
 use gpucache_tests::{Faulty, turn};
 
 const PAGE: usize = 2 << 20;
-/// The elements of an array, which has its own chunk on either side.
+/// Elements of an array. Each array is a chunk of its own on both sides.
 const LEN: usize = PAGE / 4;
-/// The number of arrays that may be on the device at once.
+/// The number of arrays that fit the device at once.
 const ROOM: u64 = 3;
 
 /// An array and its contents.
@@ -21,7 +22,7 @@ struct Known {
 }
 
 impl Known {
-    /// The contents are zeros until it is written.
+    /// The elements are zeros before the first write.
     fn write(&mut self, seed: u32) -> Result<()> {
         self.array.fetch_mut()?.copy_from_slice(&vec![seed; LEN])?;
         self.seed = seed;
@@ -34,7 +35,7 @@ impl Known {
     }
 }
 
-/// The arrays of a program, and its errors.
+/// The arrays of a program, and the failures that it met.
 #[derive(Default)]
 struct Run {
     alive: Vec<Known>,
@@ -46,8 +47,7 @@ impl Run {
         answer.map_err(|error| self.errors.push(error)).ok()
     }
 
-    /// Makes more arrays than there is room for, and causes every kind of move: arrays are written, read, moved by placement in both
-    /// directions, cloned, and taken.
+    /// More arrays than fit, in all kinds of moves: they are written, read, evicted and fetched by placement, cloned, and converted.
     fn program(&mut self, device: &Faulty) {
         for seed in 1..=4 {
             if let Some(array) = self.note(Placed::zeros(device, LEN)) {
@@ -79,7 +79,7 @@ impl Run {
     }
 }
 
-/// Repeats a call until it reports no earlier failure.
+/// Repeats a call until it no longer returns an earlier failure.
 fn settled<T>(mut call: impl FnMut() -> Result<T>) -> T {
     for _ in 0..100 {
         match call() {
@@ -90,7 +90,7 @@ fn settled<T>(mut call: impl FnMut() -> Result<T>) -> T {
     panic!("there is no end to earlier failures");
 }
 
-/// On a device that failed repeatedly, memory that work may still use is never used again, and counts as reserved.
+/// On a device that keeps failing, memory that work may still use belongs to nobody, and counts as held.
 fn assert_nothing_is_left(device: &Faulty, was_lost: bool, when: &str) {
     settled(|| device.synchronize());
     settled(|| trim(device));
@@ -103,7 +103,7 @@ fn assert_nothing_is_left(device: &Faulty, was_lost: bool, when: &str) {
     assert_eq!((device.memory().bytes, stats.host_bytes, stats.resident_bytes), (held[0], held[1], 0), "{when}");
 }
 
-/// Runs the program once for every call that it makes of a side, with a fault at that call. Returns how many calls there are.
+/// Runs the program once for every call on one side, with a fault at that call. Returns the number of calls.
 fn at_every_call(of_host: bool, for_ever: bool, failure: Failure) -> u64 {
     let make = |at| if for_ever { Fault::for_ever(at, failure) } else { Fault::once(at, failure) };
     for at in 1.. {
@@ -122,7 +122,7 @@ fn at_every_call(of_host: bool, for_ever: bool, failure: Failure) -> u64 {
         }
         assert!(device.memory().bytes <= ROOM * PAGE as u64);
         if for_ever {
-            // All memory may have been lost by then.
+            // All of the memory may have been lost meanwhile.
             limit(&device, u64::MAX);
         }
         run.alive.iter().for_each(|known| settled(|| known.check()));
@@ -154,7 +154,7 @@ fn whatever_call_of_the_host_side_fails_no_contents_are_lost() {
     }
 }
 
-/// Arrays of one page, with contents.
+/// Arrays of one page with contents.
 fn arrays(device: &Faulty, seeds: std::ops::RangeInclusive<u32>) -> Vec<Known> {
     let make = |seed| {
         let mut known = Known { array: Placed::zeros(device, LEN)?, seed };
@@ -177,12 +177,12 @@ fn a_host_without_room_leaves_arrays_where_they_are() {
     let stats = placed_stats(&device);
     assert_eq!((stats.host_bytes, stats.resident_bytes), (2 * PAGE as u64, 2 * PAGE as u64));
     four.iter().for_each(|known| known.check().unwrap());
-    // A device that is full of arrays which cannot leave refuses more.
+    // The device is full of arrays that cannot leave, so it refuses more.
     limit(&device, device.memory().bytes);
     let error = Array::<u32, _>::zeros(&device, 4 * LEN).unwrap_err();
     assert!(error.is_out_of_memory(), "{error}");
     four.iter().for_each(|known| settled(|| known.check()));
-    // With room again, they leave as requested.
+    // With room on the host they leave, as they were told before.
     limit_host(&device, u64::MAX);
     limit(&device, u64::MAX);
     four.iter_mut().for_each(|known| known.write(known.seed + 10).unwrap());
@@ -192,7 +192,7 @@ fn a_host_without_room_leaves_arrays_where_they_are() {
     assert_nothing_is_left(&device, false, "a host without room");
 }
 
-/// If no array can leave, the allocation reports the failure that prevented it, and not a shortage.
+/// If no array can leave because of a failure, the allocation returns that failure, and not a shortage.
 #[test]
 fn a_device_that_fails_to_copy_is_no_shortage() {
     let _turn = turn();
@@ -203,7 +203,7 @@ fn a_device_that_fails_to_copy_is_no_shortage() {
     let error = Array::<u32, _>::zeros(&device, LEN).unwrap_err();
     device.disarm();
     assert!(error.is_device_failure(), "{error}");
-    // If one array fails to leave, others may leave. The next call reports the failure.
+    // Other arrays may leave when one fails. The next call returns the failure.
     device.arm(Fault::once(1, Failure::Device).only(Call::Copy));
     let array = Array::<u32, _>::zeros(&device, LEN).unwrap();
     assert!(device.synchronize().is_err_and(|error| error.is_device_failure() && error.is_deferred()));
@@ -238,7 +238,7 @@ fn an_array_is_usable_after_a_panic_under_its_guard() {
     assert_nothing_is_left(&device, false, "panics");
 }
 
-/// Its copies wait in a queue behind work that does not end, and so does an array that is dropped meanwhile.
+/// Copies wait in a queue behind work that does not end, and so do arrays that are dropped meanwhile.
 #[test]
 fn an_array_that_is_dropped_while_it_is_copied_leaves_others_alone() {
     let _turn = turn();
@@ -254,7 +254,7 @@ fn an_array_that_is_dropped_while_it_is_copied_leaves_others_alone() {
         let (go, waits) = channel::<()>();
         let mut busy = host.zeros::<u32>(1).unwrap();
         host.launch(&mut busy, move |_| _ = waits.recv()).unwrap();
-        // It leaves after the work, and returns after that.
+        // The copy out waits for the work, and the copy in for the copy out.
         first.set_placement(Placement::Host).unwrap();
         second.set_placement(Placement::Host).unwrap();
         if round % 2 == 0 {
@@ -283,7 +283,7 @@ fn guards_that_leaked_keep_their_own_arrays_only() {
         });
         leaks.join().unwrap();
     });
-    // Both stay: the third one makes room for the others.
+    // Both arrays stay: the third one makes room for the others.
     let others = arrays(&device, 4..=6);
     others.iter().for_each(|known| known.check().unwrap());
     [&three[0], &three[2]].iter().for_each(|known| known.check().unwrap());

@@ -7,7 +7,7 @@ use cudarc::driver::{CudaFunction, DriverError, sys::CUresult};
 use cudarc::nvrtc::{CompileError, compile_ptx, result::NvrtcError, sys::nvrtcResult};
 use gpucache::{Error, prelude::*};
 
-/// All of them in one function. It compiles, and no machine without a GPU calls it.
+/// Uses all of them in one function. This compiles everywhere, and runs only on machines with a GPU.
 fn prepared(gpu: &Cuda, source: &str) -> gpucache::Result<(CudaFunction, CudaBlas)> {
     let function = gpu.stream().context().load_module(compile_ptx(source)?)?.load_function("kernel")?;
     let mut copy = Array::<f32, _>::zeros(gpu, 4)?;

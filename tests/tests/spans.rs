@@ -1,5 +1,5 @@
-//! The spans and events for a subscriber of `tracing`. There is a span for each entry of a scope. There is an event if a plan is learned,
-//! an entry deviates, memory is short, or arrays move or are dropped.
+//! The spans and events for a subscriber of `tracing`: a span for each entry of a scope, and events when a plan is learned, an
+//! entry deviates, memory is short, and arrays move or go.
 #![cfg(feature = "tracing")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -15,10 +15,10 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// One span or event.
+/// One message to the subscriber.
 #[derive(Clone, Debug, PartialEq)]
 struct Told {
-    /// The scopes whose spans the thread was in, the innermost one last.
+    /// The scopes whose spans the thread was in. The innermost is last.
     inside: Vec<String>,
     /// `+` and `-` for a span that was entered or left, or the message of an event.
     what: String,
@@ -41,7 +41,7 @@ impl Told {
 
 type Act = fn();
 
-/// Notes what it receives, and then acts.
+/// A subscriber that writes all messages down, and then does something.
 struct Collector {
     told: Arc<Mutex<Vec<Told>>>,
     spans: Mutex<Vec<String>>,
@@ -113,7 +113,7 @@ impl Subscriber for Collector {
     }
 }
 
-/// The spans and events while a body runs. The subscriber acts on each of them.
+/// The messages while a body runs. The subscriber does something for each.
 fn told_to(act: Act, body: impl FnOnce()) -> Vec<Told> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let (spans, open, calls) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
@@ -126,7 +126,7 @@ fn told(body: impl FnOnce()) -> Vec<Told> {
     told_to(|| {}, body)
 }
 
-/// The events among them.
+/// The events among the messages.
 fn events(body: impl FnOnce()) -> Vec<Told> {
     told(body).into_iter().filter(|told| !told.is_scope()).collect()
 }
@@ -137,7 +137,7 @@ fn only<'a>(told: &'a [Told], what: &str) -> &'a Told {
     found[0]
 }
 
-/// One entry, whose second array may have another length.
+/// One entry. Its second array may have another length.
 fn step<D: Device>(device: &D, name: &str, second: usize) {
     cache_scope!(name = name, {
         let first = Array::<f32, _>::zeros(device, [32, 64]).unwrap();
@@ -222,7 +222,7 @@ fn a_ring_that_grows_is_told() {
     let seen = events(|| {
         let mut state = host.zeros::<f32>(1000).unwrap();
         for _ in 0..10 {
-            // It is alive when its successor is allocated.
+            // The state is alive when its successor is born.
             state = cache_scope!(spans_ring, { state.try_clone().unwrap() });
         }
     });
@@ -301,7 +301,7 @@ fn an_invalidation_is_told() {
     drop(kept);
 }
 
-/// A subscriber may enter scopes and allocate, even in the same scope.
+/// A subscriber may enter scopes and allocate, even in the scope of the message.
 #[test]
 fn a_subscriber_may_allocate() {
     let _turn = turn();
@@ -330,7 +330,7 @@ fn a_subscriber_may_allocate() {
     assert_eq!(gpucache::stats("spans_heard").unwrap().busy_blocks, 0);
 }
 
-/// A subscriber may fetch the very array whose move it is told of.
+/// A subscriber may fetch the very array that moves.
 #[test]
 fn a_subscriber_may_fetch() {
     let _turn = turn();

@@ -1,5 +1,4 @@
-//! Arrays as values: a device allocates them, and they are compared, iterated over, kept across a panic, and used in structs without
-//! bounds.
+//! Arrays as values: allocated by their device, compared, iterated over, kept across a panic, and in structs without bounds.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
@@ -7,7 +6,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
 use gpucache::device::{Device, Host};
 use gpucache::{Allocate, Array, Element};
 
-/// A struct of a program without bounds for the elements and devices of its arrays.
+/// A struct of a program without bounds on its arrays' elements and devices.
 struct Pair<T, D> {
     first: Array<T, D>,
     second: Array<T, D>,
@@ -124,7 +123,7 @@ fn arrays_and_devices_survive_panics() {
 #[test]
 fn a_device_says_what_it_cannot_allocate() {
     assert!(Host::new().zeros::<f64>(usize::MAX).unwrap_err().is_invalid_shape());
-    // SAFETY: there is no element to write.
+    // SAFETY: the array has no elements.
     #[allow(unsafe_code)]
     let empty = unsafe { Host::new().uninit::<f32>(0) };
     assert!(empty.unwrap().is_empty());

@@ -1,4 +1,4 @@
-//! Futures that never finish: their arrays return to the cache, and no thread stays inside their scope.
+//! Futures that never finish: their arrays return home, and no thread stays inside their scope.
 
 use std::future::{Future, pending, poll_fn};
 use std::task::Poll;
@@ -23,7 +23,7 @@ async fn forever(device: &Faulty, name: &str, seed: u32) -> Result<()> {
     Ok(())
 }
 
-/// Fails if an array of a cancelled future is still in use, or if its memory does not serve the next entry.
+/// Fails if anything of a cancelled future is still in use, or if its memory does not serve the next entry.
 fn assert_home_again(device: &Faulty, name: &str) {
     assert_outside(device, name);
     let (stats, before) = (stats_of(name), device.memory().times_taken());
@@ -99,7 +99,7 @@ fn a_future_dropped_inside_a_scope() {
             let mut other = Box::pin(other);
             poll_fn(|context| Poll::Ready(other.as_mut().poll(context).is_pending())).await;
         }
-        // Memory of the other future may be handed out again at once, but no memory of a live array.
+        // The other future's memory may serve again at once, but no memory of live arrays.
         let next = [patterned(device, 40, 6)?, patterned(device, 40, 7)?];
         yield_now().await;
         assert_pattern(&mine, 5);
@@ -116,7 +116,7 @@ fn a_future_dropped_inside_a_scope() {
     assert_all_back(&device, &["dropped", "drops"]);
 }
 
-/// A panic in a poll, which the runtime catches. It leaves the scope, and arrays of the future return to the cache.
+/// A panic in a poll, which the runtime catches. The panic leaves the scope, and the arrays of the future return home.
 #[test]
 fn a_panic_in_a_poll() {
     #[cache_scope(name = name)]
@@ -161,7 +161,7 @@ async fn gives(device: Faulty, seed: u32, out: mpsc::UnboundedSender<(u32, Words
     Ok(())
 }
 
-/// Other threads abort tasks at any time. Arrays that the tasks sent away stay unchanged.
+/// Other threads abort tasks at any point. Arrays that the tasks gave away stay as they were.
 #[test]
 fn arrays_survive_the_tasks_that_made_them() {
     let device = Faulty::new();
@@ -187,7 +187,7 @@ fn arrays_survive_the_tasks_that_made_them() {
     assert_all_back(&device, &["gives"]);
 }
 
-/// A runtime that ends drops its waiting futures, in any state.
+/// A runtime that ends drops all tasks that wait on it, in whatever state they are.
 #[test]
 fn the_end_of_a_runtime() {
     for workers in [1, 4] {
@@ -205,7 +205,7 @@ fn the_end_of_a_runtime() {
     }
 }
 
-/// A future is polled here and dropped there: its arrays return from another thread.
+/// A future is polled here and dropped on another thread. Its arrays return home from there.
 #[test]
 fn a_future_dropped_on_another_thread() {
     let device = Faulty::new();

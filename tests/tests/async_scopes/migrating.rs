@@ -1,5 +1,5 @@
-//! Futures that one thread polls, and then another. The cache of the polling thread serves each poll, and arrays return to the cache that
-//! they came from.
+//! Futures that one thread polls and then another. The cache of the polling thread serves each poll, and arrays return to the cache
+//! that served them.
 
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{ThreadId, current};
@@ -14,7 +14,7 @@ use tokio::task::{JoinSet, block_in_place, spawn_blocking, yield_now};
 
 use super::{Words, assert_all_back, assert_outside, served, threads, work};
 
-/// Occupies both workers of a runtime until each is released. It occupies one after the other: tokio may take two tasks from its queue at
+/// Occupies both workers of a runtime until each is released. One after the other: tokio may take two tasks out of its queue at
 /// once, and the second would wait behind the first.
 fn occupy(runtime: &Runtime) -> [(ThreadId, Sender<()>); 2] {
     [(); 2].map(|()| {
@@ -22,14 +22,14 @@ fn occupy(runtime: &Runtime) -> [(ThreadId, Sender<()>); 2] {
         runtime.spawn(async move {
             let (go, may_go) = channel::<()>();
             held.send((current().id(), go)).unwrap();
-            // This is an error once the other end is gone.
+            // An error, once the other end is gone.
             let _ = may_go.recv();
         });
         worker.recv().unwrap()
     })
 }
 
-/// The signals for a future's next step, and the threads on which it ran.
+/// A future's next step, and the thread that ran it.
 type Hops = (mpsc::Receiver<()>, Sender<ThreadId>);
 
 #[cache_scope(hops)]
@@ -50,8 +50,8 @@ async fn hop(device: Faulty, (mut go, at): Hops) -> Result<()> {
     Ok(())
 }
 
-/// Both workers are occupied. The one on which the future was not polled last is released, so the future must change threads at every step.
-/// The worker that it left must be outside its scope; the next task there would show the opposite.
+/// Both workers are occupied, and then the one that did not poll the future last is released. So the future has to change threads
+/// at every step. The worker that it left must be outside its scope, which its next task would show.
 #[test]
 fn at_every_step_to_another_thread() {
     const STEPS: u64 = 60;
@@ -83,7 +83,7 @@ fn at_every_step_to_another_thread() {
 #[cache_scope(blocking)]
 async fn blocking(device: Faulty) -> Result<()> {
     let kept = patterned(&device, 40, 1)?;
-    // The worker passes its tasks to another thread, and stays inside the scope itself.
+    // The worker hands its tasks to another thread, and stays inside the scope itself.
     block_in_place(|| {
         touch::<u32, _>(&device, 40)?;
         let beside = device.clone();
@@ -109,19 +109,19 @@ async fn blocking(device: Faulty) -> Result<()> {
     Ok(())
 }
 
-/// Threads in addition to the workers: those that replace a worker that blocks, and those that may block.
+/// Threads beside the workers: those that take over from a worker that blocks, and those that may block.
 #[test]
 fn threads_that_may_block() {
     let device = Faulty::new();
     let runtime = threads(2);
     runtime.block_on(runtime.spawn(blocking(device.clone()))).unwrap().unwrap();
-    // The task's own array, `touch`, and the last one; `spawn_blocking` made a plain array.
+    // An array of its own, `touch`, and the last array. `spawn_blocking` made a plain array.
     assert_eq!(served("blocking"), 3);
     drop(runtime);
     assert_all_back(&device, &["blocking"]);
 }
 
-/// The channels and the number of a task in the crowd.
+/// The channels of a task of the crowd: where to send arrays, and where they come from.
 struct Member {
     number: u32,
     senders: Vec<mpsc::UnboundedSender<(u32, Words)>>,
@@ -154,7 +154,7 @@ impl Member {
     }
 }
 
-/// Tasks of all scopes exchange arrays on four workers, while the scopes are invalidated. Every tenth task is aborted.
+/// Tasks of all scopes exchange arrays, on four workers, while the scopes are invalidated. Every tenth task is aborted.
 #[test]
 fn a_crowd() {
     let device = Faulty::new();
@@ -187,7 +187,7 @@ fn a_crowd() {
     assert_all_back(&device, &NAMES);
 }
 
-/// Tasks that wait in a queue and not on a thread: one worker polls the sender, and another one the receiver.
+/// The tasks wait in a queue and not on a thread: one worker polls the sender, and another the receiver.
 #[test]
 fn arrays_that_are_dropped_where_they_were_not_made() {
     #[cache_scope(produced)]

@@ -1,4 +1,4 @@
-//! The cost of a scope of many large arrays, compared with plain allocations of cudarc. It is printed, not checked.
+//! The cost of a scope with many large arrays beside plain allocations of cudarc. The figures are printed, and not checked.
 //!
 //! `cargo test --release -p gpucache-tests --test cuda_attack -- --ignored --nocapture cost`. `GIGABYTES` selects one size only.
 
@@ -24,7 +24,7 @@ const NAME: &str = "many large arrays";
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Subject {
     Scope(Service),
-    /// The driver's pool, which by default frees its memory at every synchronization.
+    /// The driver's pool. By default it gives its memory back at every synchronization.
     Pool,
     /// The driver's pool, which keeps all memory until it is trimmed.
     PoolKept,
@@ -33,7 +33,7 @@ enum Subject {
 const SUBJECTS: [Subject; 4] =
     [Subject::Scope(Service::Planned), Subject::Scope(Service::Ranged), Subject::Pool, Subject::PoolKept];
 
-/// The times of one round, and the device calls of a scope.
+/// The times of one round, and a scope's device calls.
 #[derive(Default)]
 struct Figures {
     first: Vec<Duration>,
@@ -60,7 +60,7 @@ impl Subject {
     fn entry(self, gpu: &Cuda, bytes: usize) {
         match self {
             Subject::Scope(service) => service.enter(NAME, || {
-                // SAFETY: nobody reads the arrays of the scope.
+                // SAFETY: nobody reads the arrays.
                 let new = |_| unsafe { Array::<u8, _>::uninit(gpu, bytes).unwrap() };
                 drop((0..ARRAYS).map(new).collect::<Vec<_>>());
             }),
@@ -73,13 +73,13 @@ impl Subject {
         gpu.synchronize().unwrap();
     }
 
-    /// Frees all memory.
+    /// Gives all memory back.
     fn give_back(self, gpu: &Cuda) {
         match self {
             Subject::Scope(_) => _ = invalidate(NAME),
             Subject::Pool | Subject::PoolKept => {
                 let device = gpu.stream().context().cu_device();
-                // SAFETY: the pool is the current one of a live context's device, and none of it is in use.
+                // SAFETY: the pool is the current one of a live context's device, and none of its memory is in use.
                 unsafe { sys::cuMemPoolTrimTo(get_mem_pool(device).unwrap(), 0) }.result().unwrap();
             }
         }
@@ -101,13 +101,13 @@ impl Subject {
         timed(&mut figures.growth, &|| self.entry(gpu, bytes / 10 * 11));
         timed(&mut figures.give_back, &|| self.give_back(gpu));
         figures.calls.extend(<[u64; 4]>::try_from(made).ok());
-        // The time for memory that an invalidation left for other scopes is not counted.
+        // Memory that a scope's invalidation left for other scopes goes back outside of the measured times.
         gpucache::trim(gpu).unwrap();
         gpu.synchronize().unwrap();
     }
 }
 
-/// Measures all subjects in turn, after one round that does not count.
+/// All subjects in turn, after one round that does not count.
 fn measured(gpu: &Cuda, gigabytes: usize) -> serde_json::Value {
     let bytes = gigabytes * 1_000_000_000 / ARRAYS;
     let mut figures: Vec<Figures> = SUBJECTS.iter().map(|_| Figures::default()).collect();
@@ -149,7 +149,7 @@ fn many_large_arrays() {
         let Some(gpu) = Gpu::get() else { return };
         let free = gpu.cuda.stream().context().mem_get_info().unwrap().0;
         let sizes = number("GIGABYTES").map_or(vec![20, 60], |size| vec![size as usize]);
-        // An entry after the growth needs a tenth more, and gathering the memory needs somewhat more again.
+        // An entry after the growth needs a tenth more memory, and gathering it somewhat more.
         for gigabytes in sizes.into_iter().filter(|size| size * 1_150_000_000 < free) {
             println!("{}", measured(&gpu.cuda, gigabytes));
         }

@@ -1,7 +1,7 @@
-//! Rules that must hold on a GPU under unusual but allowed use: contexts with several objects, streams of other code, captures while other
-//! threads work, streams that wait for the host, and nearly full devices.
+//! Unusual but allowed uses of a GPU: contexts of several objects, streams of others, captures beside other threads, streams that
+//! wait for the host, a device that is nearly full.
 //!
-//! A violation can lose the context, hang or end the process, so each test runs in its own process.
+//! A failure can lose the context, hang, or end the process, so each test runs in a process of its own.
 #![cfg(all(feature = "cuda", target_os = "linux"))]
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, unsafe_code)]
 
@@ -19,7 +19,7 @@ mod watchdog;
 
 use gpucache::{cache_scope as scope, invalidate, uncached};
 
-/// The service that an allocation uses.
+/// The part that serves an allocation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Service {
     Planned,
@@ -48,12 +48,12 @@ impl Service {
     }
 }
 
-/// The failures of several attempts, for one answer at the end.
+/// The failures of several attempts, for one result at the end.
 #[derive(Default)]
 struct Tally(Vec<String>);
 
 impl Tally {
-    /// Makes `rounds` attempts, each of which returns whether it went wrong, and reports how many did.
+    /// Makes `rounds` attempts, each of which reports whether it went wrong. Counts those that did.
     fn count(&mut self, what: &str, rounds: usize, mut goes_wrong: impl FnMut() -> bool) {
         let wrong = (0..rounds).filter(|_| goes_wrong()).count();
         if wrong > 0 {
@@ -67,7 +67,7 @@ impl Tally {
     }
 }
 
-/// Counts the rounds that go wrong with each service, once it is warm.
+/// Counts the rounds that go wrong with each service, once the service is warm.
 fn by_service(tally: &mut Tally, what: &str, mut round: impl FnMut() -> bool) {
     for service in Service::ALL {
         let name = format!("{what}, {service:?}");

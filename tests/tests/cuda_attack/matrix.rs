@@ -1,5 +1,5 @@
-//! Every kind of use of an array on a foreign stream, for every kind of stream and of service. First a slow use elsewhere and then the
-//! memory's next life at home; then slow work at home and a use elsewhere.
+//! Every kind of use of an array on a foreign stream, with every kind of stream and service: a slow use elsewhere and then the
+//! memory's next life at home, and slow work at home and then a use elsewhere.
 
 use gpucache::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::place::{Foreign, LEN, Outcome, Place, USES, Use};
 use gpucache_tests::alone::alone;
 
 const ROUNDS: usize = 3;
-/// One round, slow or not. Returns whether all results are right.
+/// One round, slow or not. Returns whether all observed contents are right.
 type Round = fn(&mut Place, Use, bool) -> Outcome<bool>;
 
 const DIRECTIONS: [(&str, Round); 2] = [("foreign first", foreign_first), ("home first", home_first)];

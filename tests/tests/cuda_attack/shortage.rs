@@ -1,6 +1,7 @@
-//! An out-of-memory error is true, on a device with idle memory somewhere, and on one whose memory is nearly all in use.
+//! An out-of-memory error is true, on a device whose memory is idle somewhere, or nearly all in use.
 //!
-//! `OPERATIONS` sets how many operations the long tests make, 8,000 by default and 2,400 over the made-up driver. `SEED` selects them.
+//! `OPERATIONS` sets how many operations the long tests make, 8,000 by default and 2,400 over the made-up driver. `SEED` selects
+//! which ones.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -27,7 +28,7 @@ fn free(gpu: &Cuda) -> usize {
     gpu.stream().context().mem_get_info().unwrap().0
 }
 
-/// Memory that plain arrays freed stays in the driver's pool until a thread synchronizes. Requests must get it anyway.
+/// Memory that plain arrays freed lies in the driver's pool until somebody synchronizes. It must be available all the same.
 #[test]
 fn what_plain_arrays_freed_is_to_be_had() {
     alone(120, || {
@@ -81,7 +82,7 @@ fn what_scopes_freed_is_to_be_had_by_plain_arrays() {
     });
 }
 
-/// A thread is inside a scope and has no live array. Others can get the memory that its cache keeps.
+/// A thread is inside a scope and has nothing alive. Others can get the memory that its cache keeps.
 #[test]
 fn what_is_idle_inside_a_scope_is_to_be_had() {
     alone(120, || {
@@ -115,29 +116,28 @@ fn what_is_idle_inside_a_scope_is_to_be_had() {
     });
 }
 
-/// The services whose idle memory others can get while a thread is inside the scope. Keyed lists are not among them, which is a limit of
-/// theirs.
+/// While a thread is inside a scope, others cannot get the idle memory in its keyed lists. So these services are left out.
 const HAD_BY_OTHERS: [Service; 2] = [Service::Planned, Service::Ranged];
 
 const PAGE: u64 = 2 << 20;
-/// Arrays that live at the same time in all threads.
+/// The number of arrays that live at once in all threads.
 const ALIVE: usize = 28;
 /// This share of the free memory may be lost to pages that nobody uses.
 ///
-/// Pages are mapped by handles of 1/1024 of the high-water mark, and a handle that contains an array cannot be unmapped. Each end of an
-/// array leaves at most a part of one handle. So 28 arrays and the request leave 58 parts: less than 1/16. That share also covers page
-/// tables of the driver, and pools of some megabytes.
+/// Pages are mapped by handles of 1/1024 of the peak, and a handle that contains part of an array cannot go back. Each end of an
+/// array wastes at most a part of one handle, so 28 arrays and the request waste 58 parts: less than 1/16. The share also covers
+/// the driver's page tables, and pools of some megabytes.
 const MARGIN: u64 = 16;
 const LONGEST: Duration = Duration::from_secs(200);
 
-/// The life of an array, from its allocation to its drop, in ticks of the model.
+/// An array, from the request to the drop, in ticks of the model.
 struct Life {
     address: u64,
     bytes: u64,
     end: Option<u64>,
 }
 
-/// The arrays and the pending requests of all threads.
+/// The arrays and the open requests of all threads.
 #[derive(Default)]
 struct Model {
     lives: Vec<Life>,
@@ -149,7 +149,7 @@ struct Model {
 }
 
 impl Model {
-    /// Notes that the thread requests memory, and forgets the lives that ended before all pending requests.
+    /// Notes a request of the thread. Arrays that ended before all open requests began do not matter any more.
     fn ask(&mut self, thread: usize, bytes: u64) {
         self.tick += 1;
         self.requests += 1;
@@ -167,11 +167,11 @@ impl Model {
         self.tick += 1;
         let tick = self.tick;
         let mut alive = self.lives.iter_mut().filter(|life| life.address == address && life.end.is_none());
-        // The thread that got the memory since then was noted later.
+        // A thread that got this memory since then is noted later.
         alive.next().unwrap().end = Some(tick);
     }
 
-    /// Notes a failed request, if there was enough memory all the time that it took, whatever the other threads did.
+    /// Notes a failed request, if there was enough memory all the time that it took, whatever the others did.
     fn refused(&mut self, thread: usize, capacity: u64, error: &gpucache::Error) {
         self.shortages += 1;
         let Some((begun, bytes)) = self.asking.remove(&thread) else { return };
@@ -187,7 +187,7 @@ impl Model {
         }
     }
 
-    /// The pages that were touched by arrays which lived at that tick or later.
+    /// The pages of arrays that lived at that tick or later.
     fn pages_since(&self, tick: u64) -> u64 {
         let is_of_interest = |life: &&Life| life.end.is_none_or(|end| end >= tick);
         let pages = |life: &Life| (life.address / PAGE, (life.address + life.bytes - 1) / PAGE + 1);
@@ -202,7 +202,7 @@ impl Model {
     }
 }
 
-/// Three of four sizes are a large part of the device, the others are small.
+/// Three of four sizes are a good part of the device, and the others are small.
 fn size(rng: &mut Rng, capacity: u64) -> u64 {
     match rng.u8(..4) {
         0 => 1 << rng.u64(8..26),
@@ -256,7 +256,7 @@ fn churn(gpu: &Cuda, model: &Mutex<Model>, thread: usize, threads: usize, capaci
 
 fn nearly_full(threads: usize) {
     let Some(gpu) = Gpu::get() else { return };
-    // Memory that the driver keeps permanently after its first use is not free.
+    // Memory that the driver keeps for good after its first use is not free.
     Service::Ranged.enter("first", || drop(Bytes::zeros(&gpu.cuda, (1 << 30).min(free(&gpu.cuda) / 2)).unwrap()));
     let _ = invalidate("first");
     gpucache::trim(&gpu.cuda).unwrap();

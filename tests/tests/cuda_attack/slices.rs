@@ -1,5 +1,5 @@
-//! One slice of an array that two streams use, and work by address in addition to a slice. Slow work makes every wrong order visible in the
-//! contents.
+//! One slice of an array that is used on two streams, and work by address beside a slice. Slow work makes every wrong order show in
+//! the contents.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{Tally, by_service};
 
 const LEN: usize = 1 << 18;
 const BYTES: usize = 4 * LEN;
-/// Microseconds, longer than the host needs to continue.
+/// Longer than the host takes to go on, in microseconds.
 const WHILE: u64 = 3000;
 
 fn wrong(values: &[u32], expected: u32) -> bool {
@@ -24,7 +24,7 @@ fn full(stream: &Cuda, value: u32) -> Array<u32, Cuda> {
     Array::full(stream, LEN, value).unwrap()
 }
 
-/// Three streams of one context: the home stream, one with slow work, and one with fast work.
+/// Three streams of one context: the home stream, a stream with slow work, and a stream with fast work.
 struct Three {
     home: Cuda,
     slowly: Arc<CudaStream>,
@@ -58,7 +58,7 @@ impl Three {
         array
     }
 
-    /// Whether the slow reader saw anything else than ones.
+    /// Whether the slow reader saw anything but ones.
     fn is_late_wrong(&self) -> bool {
         self.synchronize();
         wrong(&self.slowly.clone_dtoh(&self.late).unwrap(), 1)
@@ -126,8 +126,7 @@ fn a_view_that_is_written_on_two_streams_is_behind_both() {
         let Some(mut three) = Three::get() else { return };
         let mut tally = Tally::default();
         let sevens = three.slowly.clone_htod(&vec![7u32; LEN]).unwrap();
-        // One `CudaViewMut` that two streams read and that is then written forgets the first reader, because of cudarc's own events. This
-        // is a limit.
+        // A known limit of cudarc's own events: one `CudaViewMut` that is read on two streams and then written forgets the first.
         by_service(&mut tally, "an array read slowly, its view written", || {
             let mut array = three.begin();
             three.slowly.memcpy_dtod(&array, &mut three.late).unwrap();
@@ -162,7 +161,7 @@ const LENT: [(&str, Lend); 4] = [
     ("a write elsewhere", |array, stream| stream.memset_zeros(array).unwrap()),
 ];
 
-/// The array's own stream is in order with all other uses by its work, with or without an address.
+/// The array's own stream is in order with all other uses, with or without the address.
 #[test]
 fn work_by_address_is_in_order_with_a_slice() {
     alone(60, || {
@@ -188,7 +187,7 @@ fn work_by_address_is_in_order_with_a_slice() {
                 if is_announced {
                     array.announce_read(&three.home).unwrap();
                 }
-                // SAFETY: both have `LEN` elements and belong to this stream.
+                // SAFETY: both have `LEN` elements, and both belong to this stream.
                 unsafe { copy_at(&own, sink_at, array.address(), BYTES) };
                 other.memset_zeros(&mut array).unwrap();
                 three.synchronize();
@@ -199,7 +198,7 @@ fn work_by_address_is_in_order_with_a_slice() {
                 if is_announced {
                     array.announce_write(&three.home).unwrap();
                 }
-                // SAFETY: both have `LEN` elements, and this stream writes the array in order.
+                // SAFETY: as above.
                 unsafe { copy_at(&own, array.address(), ones_at, BYTES) };
                 other.memcpy_dtod(&array, &mut seen).unwrap();
                 three.synchronize();

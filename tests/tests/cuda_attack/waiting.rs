@@ -1,5 +1,5 @@
-//! No thread waits for work that may wait for that thread: callbacks that drop arrays, streams that wait for the host, streams with long
-//! work.
+//! No call waits for work that may wait for this call: callbacks that drop arrays, streams that wait for the host, streams with
+//! long work.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ type Values = Array<u32, Cuda>;
 type Call = Box<dyn FnOnce() + Send>;
 
 unsafe extern "C" fn run(call: *mut c_void) {
-    // SAFETY: `call_back` made it from a box, for this one run.
+    // SAFETY: `call_back` made the pointer from a box, for this one run.
     let call = unsafe { Box::from_raw(call.cast::<Call>()) };
     call();
 }
 
-/// Makes the driver call `call` once the stream has come to this point.
+/// Lets the driver make a call once the stream has reached this point.
 fn call_back(stream: &CudaStream, call: impl FnOnce() + Send + 'static) {
     let call: Box<Call> = Box::new(Box::new(call));
     stream.context().bind_to_thread().unwrap();
@@ -32,7 +32,7 @@ fn call_back(stream: &CudaStream, call: impl FnOnce() + Send + 'static) {
     unsafe { result::stream::launch_host_function(stream.cu_stream(), run, Box::into_raw(call).cast()) }.unwrap();
 }
 
-/// Callbacks drop arrays while this thread makes calls that may wait for the stream.
+/// Callbacks drop arrays while this thread does something that may wait for the stream.
 fn dropped_by_callbacks(what: &'static str, act: fn(&Cuda, usize)) {
     let Some(gpu) = Gpu::get() else { return };
     let Some(slow) = gpu.kernels() else { return };
@@ -75,7 +75,7 @@ fn a_gather_beside_a_callback_that_drops() {
     alone(60, || dropped_by_callbacks("a gather beside a callback that drops", gather));
 }
 
-/// Arrays that are longer than any free stretch, of a plan whose entries differ, so pages move.
+/// Arrays longer than any free stretch, of a plan whose entries differ, so that pages move.
 fn gather(stream: &Cuda, i: usize) {
     let len = (4 << 20) + 300_000 * (i % 5);
     Service::Planned.enter("gathers", || drop(Array::full(stream, len, 1u32).unwrap()));
@@ -84,7 +84,7 @@ fn gather(stream: &Cuda, i: usize) {
     }
 }
 
-/// A callback may enter scopes, allocate and drop. If memory is not available there, it gets an error. Nothing hangs, and nothing is lost.
+/// A callback may enter scopes, allocate and drop. A refused request is an error; nothing hangs, and nothing is lost.
 #[test]
 fn callbacks_that_allocate_end() {
     alone(60, || {
@@ -134,7 +134,7 @@ impl Gate {
         gpu.cuda.stream().context().bind_to_thread().unwrap();
         // SAFETY: the context is current, and the memory is never freed.
         let place = unsafe { result::malloc_host(4096, sys::CU_MEMHOSTALLOC_DEVICEMAP) }.unwrap().cast::<u32>();
-        // SAFETY: it is a page of this process's memory.
+        // SAFETY: a page of this process's memory.
         unsafe { place.write_volatile(0) };
         Gate(place)
     }
@@ -147,7 +147,7 @@ impl Gate {
     }
 
     fn open(&self) {
-        // SAFETY: it is the page that `new` allocated, which is never freed.
+        // SAFETY: as in `new`.
         unsafe { self.0.write_volatile(1) };
     }
 }
@@ -162,7 +162,7 @@ fn entry(service: Service, stream: &Cuda) -> Duration {
     start.elapsed()
 }
 
-/// A stream waits for the host, and a warm scope on another stream continues.
+/// A stream waits for the host, and a warm scope on another stream gets through.
 #[test]
 fn a_stream_that_waits_for_the_host_holds_nobody_up() {
     alone(60, || {
@@ -172,7 +172,7 @@ fn a_stream_that_waits_for_the_host_holds_nobody_up() {
             let gate = Gate::new(&gpu);
             let on_b = |len| service.enter("on the other stream", || drop(Array::<u32, _>::zeros(&b, len).unwrap()));
             (0..50).for_each(|_| _ = entry(service, &a));
-            // A miss on the other stream takes the block of the six arrays.
+            // A miss elsewhere takes the block of the six arrays.
             on_b(3 << 20);
             gpu.cuda.stream().context().synchronize().unwrap();
             let watchdog = Watchdog::over("a scope beside a stream that waits for the host");
@@ -188,7 +188,7 @@ fn a_stream_that_waits_for_the_host_holds_nobody_up() {
     });
 }
 
-/// The same for calls that free memory. They may leave pages mapped, but do not wait.
+/// The same for calls that give memory back: they may leave pages where they are, but do not wait.
 #[test]
 fn giving_back_does_not_wait_for_the_host() {
     alone(60, || {
@@ -211,11 +211,12 @@ fn giving_back_does_not_wait_for_the_host() {
 
 const KERNEL: Duration = Duration::from_millis(200);
 const LONGEST_ENTRY: Duration = Duration::from_millis(1);
-/// One of this many entries may take longer on a GPU, if the system makes the thread wait for a processor. None takes as long as a kernel.
+/// One in this many entries may take longer on a GPU, if the system makes the thread wait for a processor, but never as long as a
+/// kernel.
 const RARE: usize = 10_000;
 
-/// Entries while kernels of 200 ms run on another stream. The first ones after memory changed its owner do not wait for a kernel. Warm ones
-/// take a millisecond at most, except for delays of the system.
+/// Entries beside kernels of 200 ms on another stream. The first entries after memory changed hands do not wait for a kernel. Warm
+/// entries take at most a millisecond, apart from delays by the system.
 #[test]
 fn entries_do_not_wait_for_kernels_elsewhere() {
     alone(120, || {
@@ -227,7 +228,7 @@ fn entries_do_not_wait_for_kernels_elsewhere() {
             let (mut first, mut warm) = (Vec::new(), Vec::new());
             (0..50).for_each(|_| _ = entry(service, &a));
             for round in 0..12 {
-                // In the first rounds, the other stream takes memory of the six arrays.
+                // In the first rounds the other stream takes memory that the six arrays had.
                 let len = if round < 4 { (3 + round) << 20 } else { 3 << 20 };
                 let on_b = || Array::<u32, _>::zeros(&b, len).unwrap();
                 service.enter("on the other stream", || drop(on_b()));
@@ -238,7 +239,7 @@ fn entries_do_not_wait_for_kernels_elsewhere() {
                 let mut times = Vec::new();
                 while start.elapsed() < KERNEL * 3 / 4 {
                     times.push(entry(service, &a));
-                    // At most as much work as the driver queues without waiting.
+                    // Not more work than the driver queues without waiting.
                     a.synchronize().unwrap();
                 }
                 if round < 4 { first.extend(times) } else { warm.extend(times) }
@@ -253,7 +254,7 @@ fn entries_do_not_wait_for_kernels_elsewhere() {
             println!("{service:?}: half of them take {:?} at most", median(warm));
             assert!(first < KERNEL / 2, "{service:?}: an entry waited: {first:?}");
             assert!(longest < KERNEL / 2, "{service:?}: a warm entry waited: {longest:?}");
-            // The streams of the made-up driver use the same processors.
+            // The streams of the made-up driver run on the same processors.
             assert!(
                 is_made_up() || long <= warm_entries / RARE + 1,
                 "{service:?}: {long} of {warm_entries} warm entries took {longest:?}"

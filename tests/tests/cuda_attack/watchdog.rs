@@ -3,7 +3,7 @@
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// Ends the process and reports what hangs, unless it is dropped within ten seconds.
+/// Ends the process and names the hanging part, unless it is dropped within ten seconds.
 pub(crate) struct Watchdog {
     _alive: Sender<()>,
 }

@@ -1,4 +1,4 @@
-//! A program that shares its device limits how much its scopes may keep idle.
+//! A program that shares its device limits how much idle memory its scopes keep.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use gpucache::device::Virtual;
@@ -12,7 +12,7 @@ fn arrays(device: &Virtual, pages: &[usize]) -> Result<Vec<Array<u8, Virtual>>> 
     pages.iter().map(|pages| Array::zeros(device, pages * PAGE)).collect()
 }
 
-/// The reserved pages after each of many entries in which these arrays lived.
+/// The memory held after each of many entries in which these arrays lived.
 fn held(device: &Virtual, policy: &str, pages: &[usize]) -> Vec<usize> {
     let entry = || match policy {
         "auto" => cache_scope!("kept, auto", { arrays(device, pages).map(drop) }),

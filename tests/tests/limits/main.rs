@@ -1,5 +1,5 @@
-//! Limits in bytes: how much may be reserved, what is freed first, and what is refused. This is one program, whose tests take turns
-//! (`gpucache_tests::turn`).
+//! Limits in bytes: what a limit allows, which memory is reclaimed first, and which requests fail. All files are one program, whose
+//! tests take turns (`gpucache_tests::turn`).
 //!
 //! | file | the limit |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `limit_idle` | of idle memory on a device |
 //! | `process_limit` | of all devices together |
 //! | `scope_limits` | of a scope on each thread |
-//! | `soft_limits` | limits that refuse nothing, and shares of a device |
+//! | `soft_limits` | soft limits, which refuse nothing, and fractions of a device |
 
 mod device_limits;
 mod limit_idle;

@@ -1,5 +1,5 @@
-//! Arrays in thread-locals, which are dropped before or after the caches of the thread's scopes. Their home is then open, closed, or on a
-//! thread that is inside the scope. The scopes have plans, so these arrays lie in a plan's block.
+//! Arrays in thread-locals, which are dropped before or after the thread's caches are closed. Their home cache is open, closed,
+//! or on a thread that is inside the scope. The scopes have plans, so these arrays lie in a plan's block.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -25,7 +25,7 @@ impl Drop for Watched {
     }
 }
 
-/// Learns a plan of three arrays, and returns one that the plan has served.
+/// Learns a plan of three arrays, and returns an array that the plan has served.
 fn planned(device: &Faulty, name: &str, seed: u32) -> Result<Watched> {
     let entry = |seed, keeps: bool| -> Result<Option<Words>> {
         cache_scope!(name = name, {
@@ -61,7 +61,7 @@ fn assert_none_left(device: &Faulty, name: &str) {
     assert_all_back(device, &[name]);
 }
 
-/// Made before the thread's first scope: it is destroyed after the stack of scopes, which closes its caches.
+/// Made before the thread's first scope, so it is destroyed after the thread's stack of scopes, which closes its caches.
 #[test]
 fn a_local_that_goes_last() {
     let device = device();
@@ -73,7 +73,7 @@ fn a_local_that_goes_last() {
     assert_none_left(&device, "goes last");
 }
 
-/// Made after it: it is destroyed while the caches are open.
+/// Made after the first scope, so it is destroyed while the caches are open.
 #[test]
 fn a_local_that_goes_first() {
     let device = device();
@@ -84,7 +84,7 @@ fn a_local_that_goes_first() {
     assert_none_left(&device, "goes first");
 }
 
-/// Both at once, several of them, and nested scopes that are never left.
+/// Several of both at once, and nested scopes that are never left.
 #[test]
 fn locals_on_both_sides() {
     let device = device();
@@ -106,7 +106,7 @@ fn locals_on_both_sides() {
     assert_none_left(&device, "both sides");
 }
 
-/// Threads end with arrays of another thread in their locals, while that thread is inside the scope.
+/// Arrays of a thread that continues, in thread-locals of others that end while it is inside the scope.
 #[test]
 fn locals_with_arrays_of_others() {
     let device = device();
@@ -127,7 +127,7 @@ fn locals_with_arrays_of_others() {
     assert_none_left(&device, "others");
 }
 
-/// The home ends first, and then a later thread uses the same cache. In the end the array returns to that thread.
+/// The home thread ends first, and a later thread works in the same cache. The array finally returns to that cache.
 #[test]
 fn arrays_that_outlive_their_home() {
     let device = device();

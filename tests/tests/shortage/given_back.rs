@@ -1,4 +1,4 @@
-//! Too little memory: memory that is idle or waits to be released, anywhere, is freed before an allocation fails.
+//! Too little memory: before an allocation fails, all memory goes back that is idle anywhere or waits to be released.
 //!
 //! The tests take turns, since a shortage on one device takes the idle memory of all scopes of the process.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
@@ -103,7 +103,7 @@ fn what_a_thread_inside_its_scope_holds_is_left_alone() {
     device.assert_clean();
 }
 
-/// Requests also get memory of invalidated blocks that still wait for their thread.
+/// Invalidated blocks that still wait for their thread are available memory, too.
 #[test]
 fn invalidated_memory_of_an_outer_scope() {
     let _turn = turn();
@@ -120,7 +120,7 @@ fn invalidated_memory_of_an_outer_scope() {
     device.assert_clean();
 }
 
-/// They also get memory of blocks that other threads dropped and that no list keeps.
+/// Blocks that other threads dropped, and that no list keeps, are available too.
 #[test]
 fn returned_memory_of_an_outer_scope() {
     let _turn = turn();
@@ -136,7 +136,7 @@ fn returned_memory_of_an_outer_scope() {
     device.assert_clean();
 }
 
-/// An out-of-memory that passes: the second attempt succeeds, and idle memory stays where it is.
+/// A shortage that passes: the second attempt succeeds, and idle memory stays where it is.
 #[test]
 fn a_passing_shortage_is_no_error_and_takes_nothing() {
     let _turn = turn();
@@ -154,7 +154,7 @@ fn a_passing_shortage_is_no_error_and_takes_nothing() {
     device.assert_clean();
 }
 
-/// Several threads run out of memory at the same time. There is enough for all of them, whichever thread frees the idle memory.
+/// Several threads run out of memory at once. There is enough for all of them, whoever gives the idle memory back.
 #[test]
 fn threads_in_need_at_once() {
     let _turn = turn();
