@@ -13,7 +13,7 @@ pub const SCOPES: usize = 3;
 /// Slots of each scope.
 const SLOTS: u32 = 1000;
 
-/// The kind of programs.
+/// The properties of random programs.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     /// The style of their entries.
