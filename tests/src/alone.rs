@@ -1,4 +1,4 @@
-//! Tests in their own processes. If such a test loses a context, hangs or ends the process, no other test is affected.
+//! Tests in processes of their own: what they break (a lost context, a hang, the process) is theirs alone.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 
 /// Set in a process that runs one test.
 const CHILD: &str = "GPUCACHE_TEST_ALONE";
-/// The status of a process whose test ended. A process that ran no test has another status.
+/// The status of a process whose test came to its end. A process that ran no test has another one.
 const DONE: i32 = 42;
 
-/// Bytes of the made-up driver's device. It writes all requested memory, so a larger device would make shortages slow.
+/// Bytes of the made-up driver's device: it writes all memory that is asked for, and shortages take their time.
 const BYTES: &str = "268435456";
 
-/// Builds a driver, and returns its folder.
+/// Builds a driver, and answers its folder.
 pub type Driver = fn(&Path) -> PathBuf;
 
-/// Runs the closure of a test in its own process, and fails if it does not end within `seconds`. From its start, the process has the driver
-/// that [`gpu::device`](crate::gpu::device) finds.
+/// Runs the closure of a test in a process of its own, and fails if that does not come to its end within `seconds`. The process has
+/// the driver that [`gpu::device`](crate::gpu::device) finds, from its start.
 ///
-/// The closure must be written in the test itself: the test's path is the beginning of the closure's name.
+/// The closure is written in the test itself, whose path is the front of the closure's name.
 ///
 /// # Panics
 /// If the test fails or hangs.
@@ -26,7 +26,7 @@ pub fn alone<F: FnOnce()>(seconds: u64, body: F) {
     run::<F>(seconds, body, crate::madeup::folder_unless_there_is_another);
 }
 
-/// Like [`alone`], but always over a made-up driver.
+/// As [`alone`], over a made-up driver, whatever else there is.
 ///
 /// # Panics
 /// As [`alone`].
@@ -44,7 +44,7 @@ fn run<F: FnOnce()>(seconds: u64, body: F, driver: impl FnOnce() -> Option<PathB
     let mut command = Command::new(std::env::current_exe().expect("the program has a path"));
     command.args([name, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]).env(CHILD, "1");
     let driver = driver();
-    // Each process has its own made-up device, but all processes share a real one.
+    // Each process has a made-up device of its own, and all share a real one.
     let _turn = driver.is_none().then(crate::turn);
     if let Some(folder) = driver {
         command.env("LD_LIBRARY_PATH", folder).env("MADEUP_BYTES", BYTES);

@@ -1,7 +1,8 @@
-//! The properties that every device must have. Each is one function, generic over the device.
+//! What has to hold on every device, written once: a function per property, generic over the device.
 //!
-//! A property uses only the public API. Its names belong to it alone. It is also checked after its end: once its scopes are invalidated,
-//! the device reserves exactly as many bytes as before. [`conformance!`](crate::conformance!) makes a test of each property for one device.
+//! A property uses what a program can use and nothing else. It gets names that no other property has, and is checked
+//! after it ended as well: once its scopes are invalidated, the device holds what it held before, to the byte.
+//! [`conformance!`](crate::conformance!) makes a test of each property for one device.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,8 +24,8 @@ pub mod scopes;
 pub mod shapes;
 pub mod threads;
 
-/// The tests of one device: `conformance!(host, host_device)` beside a `fn host_device() -> Option<D>`, which returns `None` if there is no
-/// such device.
+/// The tests of one device: `conformance!(host, host_device)` beside a `fn host_device() -> Option<D>`, which returns
+/// `None` where there is no such device.
 #[macro_export]
 macro_rules! conformance {
     ($module:ident, $device:ident) => {
@@ -63,7 +64,7 @@ macro_rules! conformance {
     };
 }
 
-/// The implementation of [`conformance!`](crate::conformance!).
+/// What [`conformance!`](crate::conformance!) is made of.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_tests {
@@ -81,7 +82,7 @@ macro_rules! conformance_tests {
     };
 }
 
-/// The exact figures of a device. On devices whose memory comes in pages or chunks, they equal any others.
+/// What a device holds, to the byte; equal to anything on devices whose memory comes in pages or chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// See [`gpucache::device::MemoryUse`].
@@ -90,7 +91,7 @@ pub struct Held {
     pub allocations: Exactly,
 }
 
-/// A number that is known, or that is not compared.
+/// A number that is known, or not to be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exactly(Option<u64>);
 
@@ -102,7 +103,7 @@ impl std::ops::Add<u64> for Exactly {
     }
 }
 
-/// The present figures of the device.
+/// What the device holds now.
 pub fn memory<D: Device>(device: &D) -> Held {
     let now = device.memory();
     let known = |number| Exactly(crate::faulty::is_faulty(device).then_some(number));
@@ -112,7 +113,7 @@ pub fn memory<D: Device>(device: &D) -> Held {
 /// A property, as a plain function.
 pub type Property<D> = fn(&D, &Context) -> Result<()>;
 
-/// Makes the tests of one device run one after the other, so they can compare the device's numbers.
+/// Lets the tests of one device run one after the other, so that they can compare the device's numbers.
 pub struct Turn {
     device: &'static str,
     running: Mutex<()>,
@@ -124,7 +125,7 @@ impl Turn {
         Turn { device, running: Mutex::new(()) }
     }
 
-    /// Checks a property, and that it leaves nothing behind.
+    /// Checks a property, and that nothing is left of it.
     ///
     /// # Panics
     /// If it does not hold.
@@ -139,12 +140,12 @@ impl Turn {
         if let Err(error) = property(&device, &context) {
             panic!("{}::{name}: {error}", self.device);
         }
-        // Memory that late work uses stays reserved until that work is done.
+        // Memory that late work uses stays until that is done.
         device.synchronize().expect("no failure was kept");
         context.invalidate_all();
         let after = device.memory().bytes;
         let kept = context.kept.load(Relaxed);
-        // Pages have more bytes than the blocks in them.
+        // Pages hold more than the blocks in them.
         let exactly = kept == 0 || crate::faulty::is_faulty(&device);
         assert!(
             after == before + kept || !exactly && after >= before,
@@ -154,7 +155,7 @@ impl Turn {
     }
 }
 
-/// The names and figures of one property.
+/// What a property gets besides the device.
 #[derive(Default)]
 pub struct Context {
     prefix: String,
@@ -163,14 +164,14 @@ pub struct Context {
 }
 
 impl Context {
-    /// A scope name that only this property uses.
+    /// A scope name that only this property has.
     pub fn name(&self, name: &str) -> String {
         let name = format!("{}::{name}", self.prefix);
         self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
         name
     }
 
-    /// Notes that `bytes` bytes stay allocated permanently.
+    /// Says that as many bytes stay allocated for good.
     pub fn keeps(&self, bytes: usize) {
         self.kept.fetch_add(bytes as u64, Relaxed);
     }
@@ -182,7 +183,7 @@ impl Context {
     }
 }
 
-/// The statistics of a scope; all zero if it was never entered.
+/// The statistics of a scope, all zero where it was never entered.
 pub fn stats_of(name: &str) -> ScopeStats {
     stats(name).unwrap_or_default()
 }
@@ -199,12 +200,12 @@ pub fn busy_and_idle(name: &str) -> (u64, u64) {
     (stats.busy_blocks, stats.idle_blocks)
 }
 
-/// Elements that contain a `seed` and their places.
+/// Elements that tell a `seed` and their places.
 pub fn pattern(seed: u32, len: usize) -> Vec<u32> {
     (0..len as u32).map(|place| seed.wrapping_mul(0x9E37_79B9) ^ place.wrapping_mul(0x85EB_CA6B)).collect()
 }
 
-/// An array with the [`pattern`] of `seed`.
+/// An array of the [`pattern`] of `seed`.
 ///
 /// # Errors
 /// As for [`Array::from_slice`].

@@ -1,11 +1,11 @@
-//! An allocator that counts the heap calls of each thread, so neither the test harness nor another test disturbs. A program that counts
-//! sets it as its own: `#[global_allocator] static COUNTING: Counting = Counting;`.
+//! An allocator that counts what each thread does on the host's heap, so that neither the test harness nor a test beside
+//! disturbs. A program that counts makes it its own: `#[global_allocator] static COUNTING: Counting = Counting;`.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator with counters.
+/// The system's allocator, counted.
 pub struct Counting;
 
 thread_local! {
@@ -14,7 +14,7 @@ thread_local! {
     static BYTES: Cell<u64> = const { Cell::new(0) };
 }
 
-// At the end of a thread the cells no longer exist, and nobody reads them.
+// The cells are not there any more at the end of a thread, when nobody asks.
 fn count_allocation(bytes: usize) {
     let _ = ALLOCATIONS.try_with(|number| number.set(number.get() + 1));
     let _ = BYTES.try_with(|held| held.set(held.get().wrapping_add(bytes as u64)));
@@ -25,45 +25,45 @@ fn count_free(bytes: usize) {
     let _ = BYTES.try_with(|held| held.set(held.get().wrapping_sub(bytes as u64)));
 }
 
-// SAFETY: all calls go to the system's allocator, with the same arguments and the same contract.
+// SAFETY: all calls go to the system's allocator, with the arguments and the contract they came with.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_allocation(layout.size());
-        // SAFETY: the caller's contract for `alloc` is the system's.
+        // SAFETY: as above.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count_allocation(layout.size());
-        // SAFETY: the caller's contract for `alloc_zeroed` is the system's.
+        // SAFETY: as above.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count_allocation(size);
         let _ = BYTES.try_with(|held| held.set(held.get().wrapping_sub(layout.size() as u64)));
-        // SAFETY: the caller's contract for `realloc` is the system's.
+        // SAFETY: as above.
         unsafe { System.realloc(memory, layout, size) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         count_free(layout.size());
-        // SAFETY: the caller's contract for `dealloc` is the system's.
+        // SAFETY: as above.
         unsafe { System.dealloc(memory, layout) }
     }
 }
 
-/// The number of this thread's allocations so far; 0 if the program uses another allocator.
+/// How often this thread allocated so far; 0 where the allocator is another one.
 pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
-/// The number of this thread's frees so far.
+/// How often this thread freed so far.
 pub fn frees() -> u64 {
     FREES.get()
 }
 
-/// The bytes that this thread allocated and did not free, minus those that it freed for others.
+/// The bytes that this thread allocated and did not free, less those that it freed for others.
 pub fn held_bytes() -> i64 {
     BYTES.get() as i64
 }

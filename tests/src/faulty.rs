@@ -1,8 +1,9 @@
 //! A device over host memory that counts every call, fails on demand, and checks what the engine does with memory.
 //!
-//! [`Faulty::new`] makes a separate device: its memory, calls and faults are independent of all others. New memory is filled with garbage,
-//! so nothing is zero by chance. Freed memory is overwritten. A free that is made to fail still frees, as [`Backend::free`] says. Arrays
-//! that leave the device are copied to the host's memory, which is a separate machine: [`Faulty::host_side`].
+//! [`Faulty::new`] makes a device of its own: its memory, calls and faults are independent of every other one. Memory is
+//! filled with garbage when it is allocated, so that nothing is zero by luck, and wiped when it is freed. A free that is
+//! made to fail frees all the same, as [`Backend::free`] says. The host's memory, to which arrays are copied that leave it, is a
+//! machine of its own: [`Faulty::host_side`].
 #![allow(unsafe_code)]
 
 mod ledger;
@@ -20,9 +21,9 @@ use self::ledger::{ALIGNMENT, Ledger, Place};
 pub use self::ledger::{Call, Calls, Failure, Fault};
 use crate::sync::{Mutex, MutexGuard};
 
-/// The contents of memory before its first use.
+/// What memory contains before its first use.
 const GARBAGE: u8 = 0xA5;
-/// The contents of memory after its last use.
+/// What memory contains after its last use.
 const WIPED: u8 = 0xDD;
 
 /// A handle of one stream of a device that can be made to fail.
@@ -30,24 +31,24 @@ const WIPED: u8 = 0xDD;
 #[repr(transparent)]
 pub struct Faulty(Stream);
 
-/// One device: the state that its streams share.
+/// One device: what its streams share.
 struct Machine {
     ledger: Mutex<Ledger>,
     streams: AtomicU64,
-    /// Whether events do not complete at present.
+    /// Whether events do not complete for now.
     lags: AtomicBool,
     memory: Arc<Memory>,
-    /// Its host side, once it was requested.
+    /// Its other side, once it was asked for.
     host: OnceLock<Arc<Machine>>,
 }
 
-/// One stream of a device. It needs no order, since every call is done when it returns.
+/// One stream of a device. It keeps no order, since every call is done when it returns.
 struct FaultyMemory {
     machine: Arc<Machine>,
     stream: u64,
 }
 
-/// An event. It is complete when it is recorded, unless the device lags.
+/// An event, complete when it is recorded, unless the device lags.
 struct FaultyEvent {
     machine: Arc<Machine>,
 }
@@ -64,7 +65,7 @@ impl Faulty {
         Faulty::on(ledger, Arc::default())
     }
 
-    /// A new device whose range consists of chunks, as on a GPU without virtual memory management.
+    /// A new device whose range is made of chunks, as on a GPU without virtual memory management.
     pub fn with_chunks(limit: usize) -> Faulty {
         let (mut ledger, memory) = (Ledger::new(limit), Memory::with_chunks().into());
         ledger.is_shared = true;
@@ -75,7 +76,7 @@ impl Faulty {
         Faulty::over(Machine::new(ledger, memory))
     }
 
-    /// The host's side, with its own calls, faults and blocks. Copies between the two sides are calls of the device.
+    /// The host's side, with calls, faults and blocks of its own. Copies between both are calls of the device.
     pub fn host_side(&self) -> Faulty {
         Faulty::over(self.memory_of_this().machine.host().clone())
     }
@@ -87,7 +88,7 @@ impl Faulty {
 
     fn over(machine: Arc<Machine>) -> Faulty {
         let memory = machine.memory.clone();
-        // SAFETY: both belong to one machine, whose memory is this process's.
+        // SAFETY: both are of one machine, whose memory is this process's.
         Faulty(unsafe { Stream::new(memory, FaultyMemory::new(machine)) })
     }
 
@@ -99,17 +100,17 @@ impl Faulty {
         self.memory_of_this().machine.ledger()
     }
 
-    /// Makes calls fail as `fault` says, counted from now. Replaces an earlier fault.
+    /// Lets calls fail as `fault` says, counted from now. Replaces an earlier fault.
     pub fn arm(&self, fault: Fault) {
         self.ledger().arm(fault);
     }
 
-    /// While the device lags, no event completes, as if work were still running.
+    /// While it lags, no event completes, as if work were still under way.
     pub fn set_lagging(&self, lags: bool) {
         self.memory_of_this().machine.lags.store(lags, Relaxed);
     }
 
-    /// Makes nothing fail any more.
+    /// Nothing fails any more.
     pub fn disarm(&self) {
         self.ledger().disarm();
     }
@@ -124,17 +125,17 @@ impl Faulty {
         self.ledger().calls()
     }
 
-    /// The number of calls that a fault made to fail so far. Failures of the limit do not count.
+    /// How many calls were made to fail so far, by a fault and not by the limit.
     pub fn failures(&self) -> u64 {
         self.ledger().failures()
     }
 
-    /// The bytes of each block that was allocated and not freed.
+    /// The bytes of each block that is allocated and not freed.
     pub fn live(&self) -> Vec<usize> {
         self.ledger().live()
     }
 
-    /// The engine's violations of the contract of [`Backend`].
+    /// What the engine did that the contract of [`Backend`] forbids.
     pub fn violations(&self) -> Vec<String> {
         self.ledger().violations().to_vec()
     }
@@ -147,7 +148,7 @@ impl Faulty {
     }
 }
 
-/// Whether a device is a `Faulty`. These have no range, so they reserve exactly the bytes of their blocks.
+/// Whether a device is one of these, which have no range and so hold their blocks' bytes and no more.
 pub fn is_faulty<D: Device>(device: &D) -> bool {
     device.stream_handle().backend::<FaultyMemory>().is_some()
 }
@@ -158,14 +159,14 @@ impl Default for Faulty {
     }
 }
 
-// SAFETY: `Faulty` is a transparent struct around a `Stream`, and both methods pass this stream on unchanged.
+// SAFETY: a transparent struct around a `Stream`, which both methods pass on as it is.
 unsafe impl Device for Faulty {
     fn stream_handle(&self) -> &Stream {
         &self.0
     }
 
     unsafe fn from_stream_handle(stream: &Stream) -> &Faulty {
-        // SAFETY: `Faulty` is a transparent struct around a `Stream`, and the caller's stream is that of a `Faulty`.
+        // SAFETY: `Faulty` is a transparent struct around a `Stream`, and the caller's stream is one's.
         unsafe { &*from_ref(stream).cast() }
     }
 }
@@ -213,7 +214,7 @@ impl Machine {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call, and fails if a fault says so.
+    /// Counts a call, and fails if it is to fail.
     fn call(&self, call: Call, operation: &'static str, bytes: usize) -> Result<()> {
         match self.ledger().call(call) {
             None => Ok(()),
@@ -239,7 +240,7 @@ impl FaultyMemory {
         FaultyMemory { machine, stream }
     }
 
-    /// Whether memory is on the host's side of the device, which its queues for copies reach.
+    /// Whether memory is the host's side of the device, which its queues for copies reach.
     fn is_beside(&self, place: Place) -> bool {
         self.machine.host.get().is_some_and(|host| host.ledger().holds(place))
     }
@@ -248,7 +249,7 @@ impl FaultyMemory {
         self.machine.call(call, operation, bytes)
     }
 
-    /// Counts a call on memory that must lie within live blocks. If it does not, the memory must not be touched.
+    /// Counts a call on memory that has to lie within live blocks; where it does not, there is nothing to touch.
     fn call_on(&self, call: Call, operation: &'static str, ranges: &[(u64, usize)]) -> Result<()> {
         self.call(call, operation, ranges[0].1)?;
         let mut ledger = self.machine.ledger();
@@ -269,7 +270,7 @@ fn pointer(address: u64) -> *mut u8 {
     with_exposed_provenance_mut(address as usize)
 }
 
-// SAFETY: memory comes from the global allocator, which hands out no memory twice, and only `free` returns it.
+// SAFETY: memory comes from the global allocator, which hands nothing out twice, and goes back to it in `free` alone.
 unsafe impl Backend for FaultyMemory {
     fn allocate(&self, bytes: usize) -> Result<u64> {
         self.call(Call::Allocate, "an allocation", bytes)?;
@@ -277,7 +278,7 @@ unsafe impl Backend for FaultyMemory {
         if !ledger.has_room_for(bytes) {
             return Err(Error::out_of_memory("faulty", bytes, "the limit of the test"));
         }
-        // SAFETY: the engine never requests zero bytes; the ledger notes a violation.
+        // SAFETY: the engine never asks for zero bytes, and the ledger notes where it does.
         let memory = unsafe { alloc(layout(bytes.max(1))) };
         assert!(!memory.is_null(), "the host has no {bytes} bytes");
         // SAFETY: `bytes` bytes were just allocated.
@@ -290,7 +291,7 @@ unsafe impl Backend for FaultyMemory {
     unsafe fn free(&self, address: u64, bytes: usize) -> Result<()> {
         let answer = self.call(Call::Free, "a free", bytes);
         if self.machine.ledger().freed(Place { address, bytes }, self.stream) {
-            // SAFETY: the ledger says that this block was live with these bytes, and that it no longer is.
+            // SAFETY: the ledger says that this block was live with these bytes, and it is not any more.
             unsafe {
                 pointer(address).write_bytes(WIPED, bytes);
                 dealloc(pointer(address), layout(bytes));
@@ -318,14 +319,14 @@ unsafe impl Backend for FaultyMemory {
 
     unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
         self.call_on(Call::Write, "a copy to the device", &[(to, bytes)])?;
-        // SAFETY: the caller promises `bytes` readable bytes at `from`. The ledger says that `bytes` bytes are live at `to`.
+        // SAFETY: the caller gives `bytes` readable bytes at `from`; the ledger says that as many are live at `to`.
         unsafe { copy(from, pointer(to), bytes) };
         Ok(())
     }
 
     unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
         self.call_on(Call::Read, "a copy from the device", &[(from, bytes)])?;
-        // SAFETY: the ledger says that `bytes` bytes are live at `from`. The caller promises `bytes` writable bytes at `to`.
+        // SAFETY: the ledger says that `bytes` bytes are live at `from`; the caller gives as many writable ones at `to`.
         unsafe { copy(with_exposed_provenance(from as usize), to, bytes) };
         Ok(())
     }

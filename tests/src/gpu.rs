@@ -1,8 +1,7 @@
-//! The GPU of the CUDA tests: a real one, or else that of the made-up driver. Tests take turns on it, since the number of live streams is a
-//! property of the context and concerns all of them.
+//! The GPU of the CUDA tests: a real one, or else the made-up driver's. Tests take turns on it, since how many streams live is the
+//! context's affair and so concerns all of them.
 //!
-//! A test without a GPU, or without a feature that it needs, says SKIPPED and passes. With [`REQUIRED`] set it fails, and the made-up
-//! driver is not used.
+//! A test that has no GPU, or not what it needs of one, says SKIPPED and passes. With [`REQUIRED`] set it fails, and nothing is made up.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -12,10 +11,10 @@ use cudarc::driver::{
 use cudarc::nvrtc::{Ptx, compile_ptx};
 use gpucache::prelude::{Array, Cuda};
 
-/// Set to 1 on a machine with a GPU. A test that finds no GPU then fails.
+/// Set to 1 where there is a GPU: then a test that has none fails.
 pub const REQUIRED: &str = "GPUCACHE_REQUIRE_GPU";
 
-/// Nanoseconds that are enough for the host's calls while a kernel runs.
+/// Nanoseconds that are long enough for the host to do what a test wants done meanwhile.
 pub const SLOWLY: u64 = 60_000_000;
 
 /// `tests/driver` has the same kernels.
@@ -51,17 +50,17 @@ pub struct Gpu {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Kernels over elements of four bytes. Each first waits for a given time.
+/// Kernels over elements of four bytes, each of which takes its time first.
 pub struct Kernels {
-    /// Takes the address of the sums, the address of the inputs, the value to add, the number of elements, and nanoseconds.
+    /// Takes the place of the sums, the place of what is added to, the value, the number of elements, and nanoseconds.
     pub add: CudaFunction,
-    /// Takes the address, the value, the number of elements, and nanoseconds.
+    /// Takes the place, the value, the number of elements, and nanoseconds.
     pub fill: CudaFunction,
     hold: CudaFunction,
     _module: Arc<CudaModule>,
 }
 
-/// Prints on stderr that a test does nothing, and why.
+/// A word on the error output that a test does nothing, and why.
 ///
 /// # Panics
 /// If a GPU is required.
@@ -82,7 +81,7 @@ pub fn is_made_up() -> bool {
     return false;
 }
 
-/// GPU 0, or that of the made-up driver if there is none. `None` if there is neither; it has then printed why.
+/// GPU 0, the made-up driver's where there is none, or nothing: then it was said.
 ///
 /// # Panics
 /// If there is one and it does not work, or if there is none and it is required.
@@ -102,7 +101,7 @@ pub fn device() -> Option<Cuda> {
 }
 
 impl Gpu {
-    /// The GPU. `None` if there is none; it has then printed so on stderr.
+    /// The GPU, or a word on the error output that there is none.
     ///
     /// # Panics
     /// As [`device`].
@@ -113,7 +112,7 @@ impl Gpu {
         Some(Gpu { cuda, _turn: turn })
     }
 
-    /// The GPU. `None` if nothing can be captured here; it has then printed so on stderr.
+    /// The GPU, or a word on the error output that nothing can be captured here.
     ///
     /// # Panics
     /// As [`device`].
@@ -126,19 +125,19 @@ impl Gpu {
         Some(gpu)
     }
 
-    /// The kernels. `None` if they cannot be compiled here; it has then printed so on stderr.
+    /// The kernels, or a word on the error output that they cannot be compiled here.
     pub fn kernels(&self) -> Option<Kernels> {
         Kernels::load(self.cuda.stream().context())
     }
 
-    /// A new stream, with its handle.
+    /// A stream of its own, with its handle.
     pub fn new_stream(&self) -> Cuda {
         let stream = self.cuda.stream().context().new_stream().expect("a stream");
         Cuda::with_stream(stream).expect("an ordinary stream")
     }
 }
 
-/// Waits for the work of earlier tests, and frees their memory and streams. Threads that have ended may still be about to drop theirs.
+/// Waits for the work of earlier tests, and lets go of their memory and streams. Threads that have ended may still be about to drop theirs.
 fn let_go_of_what_was_before(cuda: &Cuda) {
     let context = cuda.stream().context();
     for _ in 0..100 {
@@ -151,10 +150,10 @@ fn let_go_of_what_was_before(cuda: &Cuda) {
     }
 }
 
-/// Whether one of CUDA's libraries can be loaded, by its name: `NVRTC` or `cuBLAS`.
+/// Whether one of CUDA's libraries can be loaded, by a name that says which: `NVRTC` or `cuBLAS`.
 #[allow(unsafe_code)]
 pub fn library_is_there(name: &str) -> bool {
-    // SAFETY: both load a library, whose initialisers any process may run, and call nothing in it.
+    // SAFETY: both load a library, whose initialisers are made to be run by any process, and call nothing in it.
     let is_there = unsafe {
         match name {
             "NVRTC" => cudarc::nvrtc::sys::is_culib_present(),
@@ -168,10 +167,10 @@ pub fn library_is_there(name: &str) -> bool {
 }
 
 impl Kernels {
-    /// The kernels for a context's object. `None` if they cannot be compiled here; it has then printed so on stderr.
+    /// The kernels by an object for a context, or a word on the error output that they cannot be compiled here.
     pub fn load(context: &Arc<CudaContext>) -> Option<Kernels> {
         let code = match is_made_up() {
-            // The made-up driver has the kernels, and reads no code.
+            // It has the kernels, and reads no code.
             true => Ptx::from_src("made up"),
             false if library_is_there("NVRTC") => compile_ptx(KERNELS).expect("the kernels compile"),
             false => return None,
@@ -182,7 +181,7 @@ impl Kernels {
         Some(Kernels { add, fill, hold, _module: module })
     }
 
-    /// Keeps a stream busy for this many microseconds.
+    /// Keeps a stream busy for so many microseconds.
     #[allow(unsafe_code)]
     pub fn hold(&self, stream: &CudaStream, microseconds: u64) {
         let nanoseconds = 1000 * microseconds;
@@ -193,7 +192,7 @@ impl Kernels {
         unsafe { launch.launch(one) }.expect("launched");
     }
 
-    /// `out = input + value` on `stream`, after this many nanoseconds.
+    /// `out = input + value` on `stream`, after so many nanoseconds.
     #[allow(unsafe_code)]
     pub fn add(
         &self,
@@ -211,7 +210,7 @@ impl Kernels {
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
-    /// Like [`add`](Kernels::add), into a slice of cudarc.
+    /// As [`add`](Kernels::add), into a slice of cudarc's.
     #[allow(unsafe_code)]
     pub fn add_to_slice(
         &self,
@@ -225,11 +224,11 @@ impl Kernels {
         let len = input.len() as u32;
         let mut launch = stream.launch_builder(&self.add);
         launch.arg(out).arg(input).arg(&value).arg(&len).arg(&nanoseconds);
-        // SAFETY: the arguments are those that the kernel declares, and it stays within `len` elements of the slice and the array.
+        // SAFETY: as in `add`.
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
-    /// Like [`add`](Kernels::add), with this crate's own builder.
+    /// As [`add`](Kernels::add), by this crate's own builder.
     #[allow(unsafe_code)]
     pub fn add_on(
         &self,
@@ -243,41 +242,41 @@ impl Kernels {
         let len = out.len() as u32;
         let mut launch = stream.launch_builder(&self.add);
         launch.array_mut(out).array(input).arg(&value).arg(&len).arg(&nanoseconds);
-        // SAFETY: the arguments are those that the kernel declares, and it stays within `len` elements of both of these arrays.
+        // SAFETY: as in `add`.
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
-    /// Like [`add`](Kernels::add), from a bare address. Only its announcement orders the use.
+    /// As [`add`](Kernels::add), from a bare address: only what was announced orders it.
     #[allow(unsafe_code)]
     pub fn add_at(&self, stream: &CudaStream, out: &mut Array<u32, Cuda>, input: u64, value: u32, nanoseconds: u64) {
         let len = out.len() as u32;
         let mut launch = stream.launch_builder(&self.add);
         launch.arg(out).arg(&input).arg(&value).arg(&len).arg(&nanoseconds);
-        // SAFETY: the arguments are those that the kernel declares. The caller's address is that of an array of at least `len` elements.
+        // SAFETY: as in `add`; the caller's address is that of an array as long.
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
-    /// Like [`fill`](Kernels::fill), with this crate's own builder.
+    /// As [`fill`](Kernels::fill), by this crate's own builder.
     #[allow(unsafe_code)]
     pub fn fill_on(&self, stream: &Cuda, out: &mut Array<u32, Cuda>, value: u32, nanoseconds: u64) {
         let len = out.len() as u32;
         let mut launch = stream.launch_builder(&self.fill);
         launch.array_mut(out).arg(&value).arg(&len).arg(&nanoseconds);
-        // SAFETY: the arguments are those that the kernel declares, and it stays within the array's `len` elements.
+        // SAFETY: as in `fill`.
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
-    /// Like [`fill`](Kernels::fill), for a slice of cudarc.
+    /// As [`fill`](Kernels::fill), for a slice of cudarc's.
     #[allow(unsafe_code)]
     pub fn fill_slice(&self, stream: &CudaStream, out: &mut CudaSlice<u32>, value: u32, nanoseconds: u64) {
         let len = out.len() as u32;
         let mut launch = stream.launch_builder(&self.fill);
         launch.arg(out).arg(&value).arg(&len).arg(&nanoseconds);
-        // SAFETY: the arguments are those that the kernel declares, and it stays within `len` elements of the slice.
+        // SAFETY: as in `fill`.
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
-    /// `out = value` on `stream`, after this many nanoseconds.
+    /// `out = value` on `stream`, after so many nanoseconds.
     #[allow(unsafe_code)]
     pub fn fill(&self, stream: &CudaStream, out: &mut Array<u32, Cuda>, value: u32, nanoseconds: u64) {
         let len = out.len() as u32;
@@ -288,7 +287,7 @@ impl Kernels {
     }
 }
 
-/// The address of an array.
+/// Where an array lies.
 pub fn address(array: &Array<u32, Cuda>) -> u64 {
     array.device_ptr(array.device().stream()).0
 }

@@ -1,4 +1,4 @@
-//! Work that runs late, on streams of the host and of a GPU: it may still use an old life of memory when the next life begins.
+//! Work that runs late, on streams of the host and of a GPU: what an old life of memory still does when the next begins.
 
 use gpucache::prelude::{Array, Device, Host};
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ pub trait Late {
     /// The handle of a stream.
     type Device: Device;
 
-    /// A new stream.
+    /// A stream of its own.
     fn new_stream(&self) -> Self::Device;
 
-    /// Writes `value` to all elements, with work on `stream` that waits first if it is `slow`.
+    /// Writes `value` to all elements, by work on `stream`, after a while if it is `slow`.
     fn fill(&self, stream: &Self::Device, array: &mut Array<u32, Self::Device>, value: u32, slow: bool);
 
-    /// Copies `input` to `out`, with work on `stream` that waits first if it is `slow`.
+    /// Copies `input` to `out`, by work on `stream`, after a while if it is `slow`.
     fn copy(
         &self,
         stream: &Self::Device,
@@ -23,17 +23,17 @@ pub trait Late {
         slow: bool,
     );
 
-    /// The address of the array. Does not wait.
+    /// Where the array lies; waits for nothing.
     fn address(&self, array: &Array<u32, Self::Device>) -> u64;
 }
 
-/// Streams of the host, with work on bare addresses. Only announcements order it.
+/// Streams of the host, with work on bare addresses: only what was announced orders it.
 pub struct LateHost;
 
-/// Longer than a test needs for its calls meanwhile.
+/// Longer than a test takes to do what it wants done meanwhile.
 const WHILE: Duration = Duration::from_micros(400);
 
-/// A bare address, and the number of elements there.
+/// A bare address, and the elements there.
 #[derive(Clone, Copy)]
 struct Bare(usize, usize);
 
@@ -42,16 +42,16 @@ impl Bare {
         Bare(LateHost.address(array) as usize, array.len())
     }
 
-    /// It does not use slices: work that overlapped by mistake would make them alias, which is not what the test looks for.
+    /// Not by slices: work that overlapped wrongly would have them alias, which is not what is to be seen.
     #[allow(unsafe_code)]
     fn write(self, value: impl Fn(usize) -> u32) {
-        // SAFETY: these are elements of an array whose use was announced to the stream that does this.
+        // SAFETY: elements of an array that was announced to the stream that does this.
         (0..self.1).for_each(|i| unsafe { self.element(i).write_volatile(value(i)) });
     }
 
     #[allow(unsafe_code)]
     fn read(self, i: usize) -> u32 {
-        // SAFETY: the array's use was announced to the stream that reads this element.
+        // SAFETY: as above.
         unsafe { self.element(i).read_volatile() }
     }
 
@@ -102,7 +102,7 @@ impl Late for LateHost {
     }
 }
 
-/// Streams of a GPU, with kernels that wait first. This crate's builder launches them, or cudarc's.
+/// Streams of a GPU, with kernels that wait first: launched by this crate's builder, or by cudarc's.
 #[cfg(feature = "cuda")]
 pub struct LateGpu {
     gpu: crate::gpu::Gpu,

@@ -1,6 +1,6 @@
-//! Helpers that the tests of the workspace share: a device that counts, checks and fails on demand, and the suite of properties that every
-//! device must have.
-// A test helper reports failures by panicking.
+//! What the tests of the workspace share: a device that counts, checks and fails on demand, and the suite of properties
+//! that every device has to have.
+// A test helper reports by panicking.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 #[cfg(all(feature = "cuda", target_os = "linux"))]
@@ -32,13 +32,13 @@ use gpucache::ScopeStats;
 
 use self::sync::{Mutex, MutexGuard};
 
-/// Allocations that no list of the scope served. Whether they were recycled or missed depends on the process's other uses of the device, if
-/// it has a range.
+/// Allocations that a scope had nothing for. Whether they were recycled or missed depends on what else the process did on the
+/// device, where that has a range.
 pub fn supplied(stats: ScopeStats) -> u64 {
     stats.recycled + stats.misses
 }
 
-/// Makes the tests of a process run one after the other, if each takes this guard first.
+/// Lets the tests of a process run one after the other, where each gets the guard first.
 pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! Builds the made-up driver (`tests/driver`) where programs find it.
+//! The made-up driver (`tests/driver`), built where programs find it.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The file names under which linkers and loaders search for a driver.
+/// The names by which linkers and loaders ask for a driver.
 pub const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
-/// The folder in which the tests of a workspace build the driver.
+/// Where the tests of a workspace have the driver built.
 ///
 /// # Panics
-/// If this program is not where Cargo puts tests.
+/// If this program does not lie where Cargo puts tests.
 pub fn target() -> PathBuf {
     let program = std::env::current_exe().expect("the program has a path");
     program.ancestors().nth(3).expect("it lies in `target/debug/deps`").join("tmp/driver")
@@ -21,17 +21,17 @@ pub fn target() -> PathBuf {
 /// The folder of the made-up driver, unless this process finds another driver.
 ///
 /// # Panics
-/// If it cannot be built.
+/// If it is not built.
 pub fn folder_unless_there_is_another() -> Option<PathBuf> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOLDER.get_or_init(|| open(c"libcuda.so.1").is_none().then(|| driver(&target()))).clone()
 }
 
-/// Loads the made-up driver into this process, unless it finds another one. Once it is open, cudarc finds it under the name `libcuda.so.1`.
-/// If scopes are to serve a program's own allocations (`foreign`), the program needs its driver from its start.
+/// Lets this process have the made-up driver, unless it finds another one: once it is open, it is what cudarc finds by the name of
+/// `libcuda.so.1`. A program whose own allocations are to be served (`foreign`) needs its driver from its start.
 ///
 /// # Panics
-/// If it cannot be built or opened.
+/// If it is not built, or does not open.
 pub fn load_unless_there_is_another() {
     if let Some(folder) = folder_unless_there_is_another() {
         let path = CString::new(folder.join(NAMES[0]).as_os_str().as_bytes()).expect("a path");
@@ -45,20 +45,20 @@ unsafe extern "C" {
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// Opens a library by its name or path. It stays open.
+/// A library by its name or path; it stays open.
 #[allow(unsafe_code)]
 fn open(name: &CStr) -> Option<*mut c_void> {
     const NOW: c_int = 2;
-    // SAFETY: the name is a C string, and any process may run a driver's initialisers.
+    // SAFETY: the name is a text that ends with a zero; a driver's initialisers are made to be run by any process.
     let library = unsafe { dlopen(name.as_ptr(), NOW) };
     (!library.is_null()).then_some(library)
 }
 
-/// The function of the made-up driver that counts the calls of another function.
+/// The function of the made-up driver that tells how often another one was called.
 #[allow(unsafe_code)]
 fn counter() -> Option<extern "C" fn(*const c_char) -> u64> {
     let driver = open(c"libcuda.so.1")?;
-    // SAFETY: the library is open, and the name is a C string.
+    // SAFETY: the library is open, and the name a text that ends with a zero.
     let found = unsafe { dlsym(driver, c"madeup_calls".as_ptr()) };
     // SAFETY: no other driver has a function of this name, and it has this type.
     (!found.is_null())
@@ -70,7 +70,7 @@ pub fn is_loaded() -> bool {
     counter().is_some()
 }
 
-/// The number of calls of a function of the made-up driver.
+/// How often the made-up driver's function of some name was called.
 ///
 /// # Panics
 /// If the driver is not the made-up one.
@@ -78,10 +78,10 @@ pub fn calls(name: &CStr) -> u64 {
     counter().expect("the made-up driver is loaded")(name.as_ptr())
 }
 
-/// Builds a package of the repository into a folder that all such builds share. `manifest` is the path from here.
+/// Builds a package of the repository, by its manifest's path from here, into a folder that all such builds share.
 ///
 /// # Panics
-/// If it cannot be built.
+/// If it is not built.
 pub fn build<'a>(
     manifest: &str,
     target: &Path,
@@ -92,23 +92,23 @@ pub fn build<'a>(
     let mut command = Command::new(env!("CARGO"));
     command.args(["build", "--quiet", "--locked", "--manifest-path"]).arg(&manifest).arg("--target-dir").arg(target);
     command.args(arguments).envs(variables);
-    // Cargo sets this for a test, and a build script would take it for its own.
+    // Cargo's own for a test would be taken for a build script's.
     command.env_remove("CARGO_MANIFEST_DIR");
     let built = command.output().expect("Cargo starts");
     assert!(built.status.success(), "{manifest:?}: {}", String::from_utf8_lossy(&built.stderr));
 }
 
-/// Builds the driver into `target`, and returns the folder that contains it under a driver's names.
+/// Builds the driver into `target`, and answers the folder where it has a driver's names.
 ///
 /// # Panics
-/// If it cannot be built or found.
+/// If it is not built, or not found.
 pub fn driver(target: &Path) -> PathBuf {
     build("driver/Cargo.toml", target, &[], []);
     let built = std::fs::read(target.join("debug/libmadeup_driver.so")).expect("the driver is built");
     folder(&target.join("driver"), &built)
 }
 
-/// Like [`driver`], without one of the functions, as in drivers that are older than this function.
+/// As [`driver`], without one of the functions, as drivers were before that came.
 ///
 /// # Panics
 /// As [`driver`].
@@ -121,7 +121,7 @@ pub fn driver_without(target: &Path, function: &str) -> PathBuf {
     folder(&target.join(format!("driver-without-{function}")), &bytes)
 }
 
-/// A folder that contains a driver under its names. Existing files are not overwritten, since programs may be using them.
+/// A folder in which a driver has its names. Those that are there already are not written again, as programs may be using them.
 fn folder(path: &Path, driver: &[u8]) -> PathBuf {
     std::fs::create_dir_all(path).expect("a folder");
     for name in NAMES {

@@ -1,4 +1,4 @@
-//! Arrays of several types in one type, which know their contents. A test then notices if two arrays share a block.
+//! Arrays of several types under one roof that know what they contain, so that a block in two hands is noticed.
 
 use std::fmt::Debug;
 
@@ -8,7 +8,7 @@ use gpucache::{Array, Element, Result};
 /// The number of types that a [`Marked`] array can have.
 pub const TYPES: usize = 4;
 
-/// An array, and the mark that determines its contents.
+/// An array, and the mark from which its contents are computed.
 pub struct Marked<D: Device> {
     mark: u32,
     array: Typed<D>,
@@ -21,7 +21,7 @@ enum Typed<D: Device> {
     Triples(Array<[u16; 3], D>),
 }
 
-/// An element that contains the array's mark and its own place.
+/// An element that tells the array's mark and its own place.
 trait Sample: Element + PartialEq + Debug {
     fn sample(bits: u32) -> Self;
 
@@ -92,7 +92,7 @@ macro_rules! each {
 }
 
 impl<D: Device> Marked<D> {
-    /// An array of type number `kind` with the contents for `mark`.
+    /// An array of type number `kind` with the contents that belong to `mark`.
     ///
     /// # Errors
     /// As for [`Array::from_slice`].
@@ -107,7 +107,7 @@ impl<D: Device> Marked<D> {
     }
 
     /// # Panics
-    /// If the array contains anything but the contents for its mark.
+    /// If the array contains anything but what belongs to its mark.
     pub fn check(&self) {
         each!(&self.array, array => check(array, self.mark));
     }

@@ -1,8 +1,9 @@
-//! The simplest possible model of the actions and counters of one scope: a number of idle blocks for each key.
+//! What one scope should do and count, said as naively as possible: a count of idle blocks per key.
 //!
-//! The model has one thread that lives all the time, and other threads that come, act and end. Each thread has its own cache. A new thread
-//! adopts the cache of the thread that ended last. While a thread is inside a cache, only that thread settles it. It notices invalidations
-//! and returned blocks when it enters, finds nothing idle, releases something, or leaves.
+//! The model is of one thread that lives, beside threads that come, do something and end. Each thread has a cache of its
+//! own; who comes later goes on with the one whose thread ended last. A cache that a thread is inside of is settled by that
+//! thread alone: it notices invalidations and returned blocks when it enters, finds nothing idle, releases something, or
+//! leaves.
 
 use std::collections::HashMap;
 
@@ -23,7 +24,7 @@ pub struct Key {
 /// A block in use.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
-    /// The request that it served.
+    /// What it was asked for as.
     pub key: Key,
     /// Where it returns to.
     pub home: Home,
@@ -33,11 +34,11 @@ pub struct Block {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Home {
-    /// To the device, since no scope served it.
+    /// No scope: to the device.
     Plain,
-    /// To a cache of a scope, in this generation.
+    /// A cache of a scope, in a generation.
     Kept { name: usize, cache: usize, generation: u64 },
-    /// To a cache that releases it, since its entry does not recycle.
+    /// A cache that releases it: it is of an entry without recycling.
     Released { name: usize, cache: usize },
 }
 
@@ -45,16 +46,16 @@ pub enum Home {
 #[derive(Clone, Debug, Default)]
 pub struct ScopeModel {
     caches: Vec<Cache>,
-    /// The cache of the living thread.
+    /// The living thread's.
     mine: Option<usize>,
-    /// The caches of threads that ended, the last one on top.
+    /// Those whose threads ended, the last one on top.
     orphans: Vec<usize>,
 }
 
 /// One thread's cache.
 #[derive(Clone, Debug, Default)]
 pub struct Cache {
-    /// The number of open entries.
+    /// Entries that are open.
     inside: usize,
     /// All entries so far.
     pub entries: u64,
@@ -66,26 +67,26 @@ pub struct Cache {
     pub misses: u64,
     /// Blocks in use, and their bytes.
     pub busy: (u64, u64),
-    /// The peak of bytes in use.
+    /// The most bytes in use at once.
     pub high_water: u64,
-    /// The number of invalidations so far, and the number that its thread has noticed.
+    /// Invalidations so far, and those that its thread has noticed.
     generation: u64,
     noticed: u64,
     idle: HashMap<Key, u64>,
-    /// Blocks that other threads dropped while its own thread was inside.
+    /// Dropped by other threads while its own was inside.
     returned: Vec<Block>,
 }
 
 impl Key {
-    /// The key of idle blocks. Arrays without bytes are all alike.
+    /// Arrays without bytes are all alike.
     fn of_idle(self) -> Key {
         if self.bytes() == 0 { Key { kind: 0, shape: 1 } } else { self }
     }
 
-    /// The number of keys.
+    /// How many keys there are.
     pub const ALL: usize = TYPES * SHAPES.len();
 
-    /// The key with this number.
+    /// A key by its number.
     pub fn number(number: usize) -> Key {
         Key { kind: number % TYPES, shape: number / TYPES % SHAPES.len() }
     }
@@ -109,7 +110,7 @@ impl ScopeModel {
         self.mine().1.leave();
     }
 
-    /// An allocation by the living thread, in an entry that keeps blocks or not. Returns where the block returns to.
+    /// An allocation by the living thread in an entry that keeps blocks or does not. Returns where the block returns to.
     pub fn allocate(&mut self, name: usize, key: Key, keeps: bool) -> Home {
         let (cache, mine) = self.mine();
         match keeps {
@@ -121,7 +122,7 @@ impl ScopeModel {
         }
     }
 
-    /// The drop of a block of this scope, by the living thread or `elsewhere`.
+    /// A drop of a block of this scope, by the living thread or `elsewhere`.
     pub fn dropped(&mut self, block: Block, elsewhere: bool) {
         if let Home::Kept { cache, .. } | Home::Released { cache, .. } = block.home {
             self.caches[cache].dropped(block, elsewhere);
@@ -133,7 +134,8 @@ impl ScopeModel {
         self.caches.iter_mut().for_each(|cache| cache.invalidated(elsewhere));
     }
 
-    /// A thread enters, allocates, drops, allocates again, and ends, while the second array lives on. Returns where that array returns to.
+    /// A thread entered, allocated, dropped, allocated again, and ended, while the second array lives on. Returns where that
+    /// returns to.
     pub fn visited(&mut self, name: usize, key: Key) -> Home {
         let cache = self.adopt();
         let visitor = &mut self.caches[cache];
@@ -147,7 +149,7 @@ impl ScopeModel {
         home
     }
 
-    /// The sum of a number over all caches.
+    /// A number of all caches.
     pub fn sum(&self, number: impl Fn(&Cache) -> u64) -> u64 {
         self.caches.iter().map(number).sum()
     }
@@ -189,7 +191,7 @@ impl Cache {
         }
     }
 
-    /// Allocates, and returns the generation of the block.
+    /// Returns the generation of the block.
     fn allocate(&mut self, key: Key) -> u64 {
         let mut hits = self.noticed == self.generation && self.serve(key);
         if !hits {
@@ -234,7 +236,7 @@ impl Cache {
         }
     }
 
-    /// Takes back a block. Returns false if it is released.
+    /// Takes a block back; false if it is released.
     fn keep(&mut self, block: Block) -> bool {
         let keeps = matches!(block.home, Home::Kept { generation, .. } if generation == self.noticed);
         if keeps {

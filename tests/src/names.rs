@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use gpucache::device::Device;
 use gpucache::{Array, cache_scope};
 
-/// Names that nobody used before in this process.
+/// Names that nobody had before in this process.
 pub struct Names {
     first: usize,
 }
 
 impl Names {
-    /// `number` of them.
+    /// So many of them.
     pub fn new(number: usize) -> Names {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         Names { first: NEXT.fetch_add(number, Relaxed) }
@@ -34,7 +34,7 @@ pub fn request<D: Device>(device: &D, name: &str) {
     });
 }
 
-/// Serves `number` requests, each in a new name.
+/// Serves so many requests, each in a new name.
 pub fn requests<D: Device>(device: &D, number: usize) -> Names {
     let names = Names::new(number);
     (0..number).for_each(|number| request(device, &names.name(number)));

@@ -1,5 +1,5 @@
-//! Memory of the process in a limited number of pages: a small device with real contents, for threads that run out of memory at the same
-//! time.
+//! Memory of the process by pages, and only so many of them: a small device whose contents are real, for threads that run
+//! out of memory at once.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
@@ -16,10 +16,10 @@ use crate::sync::Mutex;
 
 /// The unit of mapping.
 pub const PAGE: u64 = 64 << 10;
-/// Addresses for each page of the limit. No program spreads its arrays over more.
+/// Addresses for each page of the limit: more than any program scatters its arrays over.
 const ADDRESSES: u64 = 64;
 
-/// A handle of a device with this many pages. Its work is done when a call returns.
+/// A handle of a device of so many pages. Its work is done when a call returns.
 #[derive(Clone)]
 #[repr(transparent)]
 pub struct Paged(Stream);
@@ -31,16 +31,16 @@ struct Pages {
     fault: Mutex<Option<PageFault>>,
 }
 
-/// The calls for pages that are to fail.
+/// Which calls for pages are to fail.
 #[derive(Clone, Copy, Debug)]
 pub struct PageFault {
-    /// Whether calls that unmap fail, instead of those that map.
+    /// Calls that unmap, and not those that map.
     pub unmaps: bool,
     /// The number of the call, counted from 1 and from now.
     pub at: u64,
-    /// Whether all later calls fail too.
+    /// Whether all after it fail too.
     pub for_ever: bool,
-    /// The kind of failure.
+    /// How they fail.
     pub failure: Failure,
 }
 
@@ -51,7 +51,7 @@ struct SharedPages(Arc<Pages>);
 struct Contents(Arc<Pages>);
 
 impl Paged {
-    /// A new device that is out of memory beyond this many pages. Its addresses are never freed.
+    /// A new device that is out of memory beyond so many pages. Its addresses are never given back.
     pub fn new(pages: u64) -> Paged {
         let pages = Arc::new(Pages { limit: pages * PAGE, mapped: AtomicU64::new(0), fault: Mutex::new(None) });
         let memory = Memory::with_pages(SharedPages(pages.clone()));
@@ -59,21 +59,21 @@ impl Paged {
         Paged(unsafe { Stream::new(memory.into(), Contents(pages)) })
     }
 
-    /// Makes calls fail from now on; `None` ends that.
+    /// Lets calls fail from now on, or none any more.
     pub fn arm(&self, fault: Option<PageFault>) {
         let Contents(pages) = self.0.backend().expect("a Paged is made around Contents");
         *pages.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 }
 
-// SAFETY: `Paged` is a transparent struct around a `Stream`, and both methods pass this stream on unchanged.
+// SAFETY: a transparent struct around a `Stream`, which both methods pass on as it is.
 unsafe impl Device for Paged {
     fn stream_handle(&self) -> &Stream {
         &self.0
     }
 
     unsafe fn from_stream_handle(stream: &Stream) -> &Paged {
-        // SAFETY: `Paged` is a transparent struct around a `Stream`, and the caller's stream is that of a `Paged`.
+        // SAFETY: `Paged` is a transparent struct around a `Stream`, and the caller's stream is one's.
         unsafe { &*from_ref(stream).cast() }
     }
 }
@@ -85,7 +85,7 @@ impl fmt::Debug for Paged {
 }
 
 impl Pages {
-    /// Counts a call, and fails if a fault says so.
+    /// Counts a call, and fails if it is to fail.
     fn call(&self, unmaps: bool, bytes: u64) -> Result<()> {
         let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(fault) = fault.as_mut().filter(|fault| fault.unmaps == unmaps) else { return Ok(()) };
@@ -99,7 +99,7 @@ impl Pages {
     }
 }
 
-// SAFETY: the addresses are an allocation that is never freed and is always readable and writable.
+// SAFETY: the addresses are an allocation that is never freed, all of it readable and writable all the time.
 unsafe impl VirtualMemory for SharedPages {
     fn granularity(&self) -> u64 {
         PAGE
@@ -137,7 +137,7 @@ unsafe impl VirtualMemory for SharedPages {
     }
 }
 
-// SAFETY: there is no memory except that of the pages.
+// SAFETY: there is no memory but that of the pages.
 unsafe impl Backend for Contents {
     fn allocate(&self, bytes: usize) -> Result<u64> {
         Err(Error::out_of_memory("the paged device", bytes, "it has pages alone"))
@@ -149,11 +149,11 @@ unsafe impl Backend for Contents {
 
     unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
         if let [byte] = *pattern {
-            // SAFETY: the caller promises `bytes` allocated bytes at `address`.
+            // SAFETY: the caller gives `bytes` at `address`.
             unsafe { pointer(address).write_bytes(byte, bytes) };
             return Ok(());
         }
-        // SAFETY: the caller promises `bytes` allocated bytes at `address`, a multiple of the pattern's length.
+        // SAFETY: the caller gives `bytes` at `address`, a multiple of the pattern's length.
         (0..bytes / pattern.len()).for_each(|place| unsafe {
             pointer(address).add(place * pattern.len()).copy_from_nonoverlapping(pattern.as_ptr(), pattern.len());
         });
@@ -161,19 +161,19 @@ unsafe impl Backend for Contents {
     }
 
     unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller promises readable memory at `from` and a block at `to`.
+        // SAFETY: the caller gives readable memory at `from` and a block at `to`.
         unsafe { copy_nonoverlapping(from, pointer(to), bytes) };
         Ok(())
     }
 
     unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller promises a block at `from` and writable memory at `to`.
+        // SAFETY: the caller gives a block at `from` and writable memory at `to`.
         unsafe { copy_nonoverlapping(with_exposed_provenance(from as usize), to, bytes) };
         Ok(())
     }
 
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller promises two blocks that do not overlap.
+        // SAFETY: the caller gives two blocks that do not overlap.
         unsafe { copy_nonoverlapping(with_exposed_provenance::<u8>(from as usize), pointer(to), bytes) };
         Ok(())
     }
@@ -183,7 +183,7 @@ unsafe impl Backend for Contents {
     }
 }
 
-/// The pointer to a block, whose provenance `reserve` exposed.
+/// The pointer of a block, whose provenance `reserve` exposed.
 fn pointer(address: u64) -> *mut u8 {
     with_exposed_provenance_mut(address as usize)
 }

@@ -1,7 +1,7 @@
-//! Plays entries of scopes on a device, with any operations, beside a simple model of the memory in use.
+//! Plays entries of scopes on a device, whatever they do, beside a naive model of what is in use.
 //!
-//! Invariants: an array is in exactly one of `slots` (allocated in the present entry), `old` (left by the previous entry), `later` and
-//! `kept`. `model` has the statistics that each scope must have while no entry is open.
+//! Invariants: an array is in exactly one of `slots` (allocated in the entry under way), `old` (the entry before left it),
+//! `later` and `kept`; `model` says what the statistics of each scope are to be once no entry is under way.
 
 mod checked;
 pub mod deviation;
@@ -18,23 +18,23 @@ use gpucache::{Recycle, Scope, ScopeGuard};
 pub use checked::Checked;
 use model::Scope as Expected;
 
-/// One operation of an entry. A slot names an array. Dropping an empty slot has no effect.
+/// One thing that an entry does. A slot names an array, and an empty one is dropped without effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Allocates, into an empty slot.
     Allocate {
-        /// The slot.
+        /// Where it goes.
         slot: u32,
-        /// Its size in bytes.
+        /// Its size.
         bytes: usize,
     },
-    /// Drops an array that this entry allocated.
+    /// Drops what this entry allocated.
     Drop(u32),
-    /// Drops an array that the previous entry left.
+    /// Drops what the entry before left.
     DropOld(u32),
     /// Keeps the array until [`Player::drop_kept`].
     Keep(u32),
-    /// Drops it on another thread, and waits for the drop.
+    /// Drops it on another thread, and waits for that.
     DropElsewhere(u32),
     /// Drops it on another thread after the entry.
     DropElsewhereLater(u32),
@@ -42,7 +42,7 @@ pub enum Op {
     Enter(usize, Recycle),
     /// Leaves all scopes.
     Uncached,
-    /// Undoes the last of the two operations above.
+    /// Undoes the last of these two.
     Leave,
     /// Invalidates a scope.
     Invalidate(usize),
@@ -53,7 +53,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The slot into which it allocates, if it does.
+    /// The slot that it allocates into, if it does.
     pub fn allocated(&self) -> Option<u32> {
         match *self {
             Op::Allocate { slot, .. } => Some(slot),
@@ -77,29 +77,29 @@ struct Held<D: Checked> {
 pub struct Player<D: Checked> {
     device: D,
     model: Vec<Expected>,
-    /// The open scopes, the outermost first.
+    /// What is entered, outermost first.
     open: Vec<(ScopeGuard, Option<usize>)>,
     slots: HashMap<u32, Held<D>>,
     old: HashMap<u32, Held<D>>,
     later: Vec<Held<D>>,
     kept: Vec<Held<D>>,
-    /// The places of arrays, if the device reports them: address to end.
+    /// Where arrays lie, if the device tells: address to end.
     addresses: BTreeMap<u64, u64>,
     allocations: u64,
-    /// Bytes in use outside of all scopes.
+    /// In use outside of all scopes.
     plain_bytes: u64,
-    /// Whether an entry continues after a failed allocation, without that array.
+    /// Whether an entry goes on when an allocation failed, without that array.
     pub skips_failures: bool,
-    /// The errors after which entries continued.
+    /// The errors that entries met and went on after.
     pub skipped: Vec<Error>,
-    /// The fewest bytes, in whole pages, that would have been in use if no allocation had failed for lack of memory.
+    /// The fewest bytes, in whole pages, that would have been in use had an allocation not failed for want of memory.
     pub least_refused: Option<u64>,
-    /// The peaks of bytes in use by arrays of scopes and of bytes reserved for them, since [`reset_peaks`](Player::reset_peaks).
+    /// The most bytes in use by arrays of scopes, and the most held from the device for them, since [`reset_peaks`](Player::reset_peaks).
     pub peaks: (u64, u64),
 }
 
 impl<D: Checked> Player<D> {
-    /// A player in scopes with these names, which nobody else uses.
+    /// A player in scopes of these names, which nobody else uses.
     pub fn new(device: D, names: impl IntoIterator<Item = String>) -> Player<D> {
         Player {
             device,
@@ -127,10 +127,10 @@ impl<D: Checked> Player<D> {
     /// Plays an entry of a scope, and checks the statistics after it.
     ///
     /// # Errors
-    /// The first failed allocation, which ended the entry.
+    /// The first failed allocation, at which the entry was left.
     ///
     /// # Panics
-    /// If an array overlaps another, has wrong contents, or the statistics are wrong.
+    /// If an array overlaps another, has other contents than it should, or the statistics say anything else.
     pub fn entry(&mut self, scope: usize, recycle: Recycle, ops: &[Op]) -> Result<()> {
         self.enter(scope, recycle);
         let result = ops.iter().try_for_each(|op| self.step(*op));
@@ -218,7 +218,7 @@ impl<D: Checked> Player<D> {
         Ok(Held { array, mark, scope })
     }
 
-    /// Takes arrays that are about to be dropped out of the model, and checks their contents.
+    /// Takes arrays that are about to be dropped out of the account, and checks what they contain.
     fn let_go(&mut self, held: impl IntoIterator<Item = Held<D>>) -> Vec<Array<u8, D>> {
         let mut arrays = Vec::new();
         for Held { array, mark, scope } in held {
@@ -245,7 +245,7 @@ impl<D: Checked> Player<D> {
         self.drop_all(slots.into_values());
     }
 
-    /// Unwinds out of all scopes, which drops the arrays of the entry.
+    /// Unwinds out of all scopes; arrays of the entry are dropped on the way.
     fn panic(&mut self) {
         let slots = std::mem::take(&mut self.slots);
         let arrays = self.let_go(slots.into_values());
@@ -263,19 +263,19 @@ impl<D: Checked> Player<D> {
         invalidate(&self.model[scope].name);
     }
 
-    /// Drops the kept arrays.
+    /// Drops what was kept.
     pub fn drop_kept(&mut self) {
         let kept = std::mem::take(&mut self.kept);
         self.drop_all(kept);
     }
 
-    /// Drops all arrays that earlier entries left.
+    /// Drops all that earlier entries left.
     pub fn drop_old(&mut self) {
         let old = std::mem::take(&mut self.old);
         self.drop_all(old.into_values());
     }
 
-    /// The most pages that the arrays in use may take if no two share a page, together with one more array of this size.
+    /// The pages that the arrays in use take at most, each array apart from the others, with one more array of this size.
     fn pages_with(&self, bytes: usize) -> u64 {
         let pages = |bytes: u64| bytes.next_multiple_of(PAGE) + PAGE;
         let in_entry = self.slots.values().chain(self.old.values());
@@ -288,17 +288,17 @@ impl<D: Checked> Player<D> {
         self.model.iter().map(Expected::bytes).sum()
     }
 
-    /// Bytes reserved from the device for them.
+    /// Bytes that are held from the device for them.
     fn held_bytes(&self) -> u64 {
         self.device.memory().bytes.saturating_sub(self.plain_bytes)
     }
 
-    /// Sets the peaks to the memory that is in use now.
+    /// Lets the peaks begin with what is in use now.
     pub fn reset_peaks(&mut self) {
         self.peaks = (self.live_bytes(), self.held_bytes());
     }
 
-    /// The plan statistics of a scope.
+    /// How a scope plans.
     pub fn plan_stats(&self, scope: usize) -> PlanStats {
         plan_stats(&self.model[scope].name).unwrap_or_default()
     }
@@ -310,14 +310,14 @@ impl<D: Checked> Player<D> {
     }
 
     /// # Panics
-    /// If a rule was broken. A device that fails reports errors of drops once, on whatever thread these were.
+    /// If a rule was broken. What a device that fails met in drops, on whatever thread, it tells once.
     fn synchronize(&self) {
         while let Err(error) = self.device.synchronize() {
             assert!(D::FAILS && error.is_deferred(), "a rule was broken: {error}");
         }
     }
 
-    /// Drops everything, returns all memory, and checks that the device reserves nothing.
+    /// Drops everything, gives everything back, and checks that the device holds nothing.
     ///
     /// # Panics
     /// If it does, or if a rule was broken.
@@ -336,7 +336,7 @@ impl<D: Checked> Player<D> {
     }
 }
 
-/// Drops arrays on a new thread.
+/// Drops arrays on a thread of its own.
 fn drop_elsewhere<D: Checked>(arrays: Vec<Array<u8, D>>) {
     if !arrays.is_empty() {
         std::thread::spawn(move || drop(arrays)).join().expect("a drop does not panic");

@@ -1,15 +1,15 @@
-//! Properties of the test's process: its size, and numbers from its environment.
+//! What tests ask of the process they run in: its size, and numbers from its environment.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// The resident bytes of the process, if the system reports them.
+/// Bytes of the process in memory, where the system tells.
 pub fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     kibibytes(&status, "VmRSS:")
 }
 
-/// A line of the machine's memory figures, in bytes, if the system reports it.
+/// A line of the machine's account of its memory, in bytes, where the system tells.
 pub fn of_machine(line: &str) -> Option<u64> {
     kibibytes(&std::fs::read_to_string("/proc/meminfo").ok()?, line)
 }
@@ -19,25 +19,25 @@ fn kibibytes(text: &str, name: &str) -> Option<u64> {
     Some(1024 * line.split_whitespace().next()?.parse::<u64>().ok()?)
 }
 
-/// The number in this environment variable.
+/// A number that the environment gives under this name.
 pub fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// The median.
+/// The one in the middle.
 ///
 /// # Panics
-/// If there is no time.
+/// If there is none.
 pub fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times[times.len() / 2]
 }
 
-/// Runs a test that depends on the clock, again if it fails, up to `tries` times. Other programs of the machine may take the processor from
-/// one attempt, and a defect fails all of them. The test itself must cope with the state that an attempt leaves behind.
+/// Runs a test that goes by the clock, again if it fails, up to so many times: other programs of the machine may take the processor from
+/// one try, and a mistake fails all of them. What a try leaves behind is for the test to tell from what it does.
 ///
 /// # Panics
-/// As the last attempt does.
+/// As the last try does.
 pub fn in_one_of<R>(tries: u32, mut test: impl FnMut() -> R) -> R {
     for number in 1..tries {
         match catch_unwind(AssertUnwindSafe(&mut test)) {

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::process::number;
 
-/// Runs `program` for the seeds below `PROGRAMS` divided by `share`. Without `PROGRAMS` in the environment, `usual` is used instead. If
-/// `SEED` is set, it runs only that one. It reports which one failed.
+/// Runs `program` for the seeds below `PROGRAMS` divided by `share`, or below `usual` of them if the environment does not say;
+/// only for `SEED` if it says that. Says which one failed.
 ///
 /// # Panics
 /// As the program does.
@@ -13,7 +13,7 @@ pub fn each(usual: u64, share: u64, program: impl FnMut(u64)) {
     each_and(&[], usual, share, program);
 }
 
-/// Like [`each`], with these seeds before all others.
+/// As [`each`], for these seeds before all others.
 ///
 /// # Panics
 /// As the program does.

@@ -1,4 +1,4 @@
-//! The locks for state that tests share: std's, or those that ThreadSanitizer understands when it runs, as in the crate itself.
+//! The locks of what tests share: std's, or those that ThreadSanitizer understands where it watches, as in the crate itself.
 
 #[cfg(gpucache_tsan)]
 #[path = "../../crates/engine/src/base/sync/instrumented.rs"]

@@ -1,4 +1,4 @@
-//! The operations on an array (overwrite, copy, reshape), and the errors for invalid ones.
+//! What can be done with an array: overwrite it, copy it, give it another shape; and what cannot.
 
 use gpucache::device::Device;
 use gpucache::{Array, Result, cache_scope};
@@ -7,7 +7,7 @@ use crate::supplied;
 
 use super::{Context, assert_pattern, busy_and_idle, hits_and_supplies, pattern, patterned, stats_of, touch};
 
-/// All elements are replaced, and those of other arrays are not touched.
+/// All elements are replaced, and others are not touched.
 pub fn copy_from_slice_overwrites<D: Device>(device: &D, context: &Context) -> Result<()> {
     cache_scope!(name = context.name("scope"), {
         let neighbours = [patterned(device, 100, 1)?, patterned(device, 100, 2)?];
@@ -21,7 +21,7 @@ pub fn copy_from_slice_overwrites<D: Device>(device: &D, context: &Context) -> R
     Ok(())
 }
 
-/// A clone has its own memory, from the innermost scope, wherever the original's came from.
+/// A clone has its own memory, from the innermost scope, whatever the original came from.
 pub fn clones_are_separate<D: Device>(device: &D, context: &Context) -> Result<()> {
     let (first, second) = (context.name("first"), context.name("second"));
     let mut original = cache_scope!(name = &first, { patterned(device, 100, 1)? }).reshape([20, 5])?;
@@ -36,7 +36,7 @@ pub fn clones_are_separate<D: Device>(device: &D, context: &Context) -> Result<(
     Ok(())
 }
 
-/// Another shape has the same elements and needs no allocation.
+/// Another shape, the same elements, no allocation.
 pub fn reshape_keeps_the_elements<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     cache_scope!(name = &name, {
@@ -53,7 +53,7 @@ pub fn reshape_keeps_the_elements<D: Device>(device: &D, context: &Context) -> R
     Ok(())
 }
 
-/// When a block serves the next request, it has its own shape again, and only requests for that shape find it.
+/// A block has its own shape again when it serves the next request, and is found under that alone.
 pub fn reshape_does_not_outlive_the_array<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let long = [1, 2, 1, 3, 1, 2, 1, 1];
@@ -91,7 +91,7 @@ pub fn wrong_lengths_are_errors<D: Device>(device: &D, context: &Context) -> Res
     Ok(())
 }
 
-/// An error says what happened, and keeps no memory in use.
+/// An error says what happened and keeps no memory busy.
 pub fn errors_leave_nothing_behind<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     cache_scope!(name = &name, {
@@ -106,7 +106,7 @@ pub fn errors_leave_nothing_behind<D: Device>(device: &D, context: &Context) -> 
     Ok(())
 }
 
-/// Arrays may move to other threads, and several threads may read them.
+/// Arrays may change threads, and may be read by several.
 pub fn arrays_are_send_and_sync<D: Device>(device: &D, context: &Context) -> Result<()> {
     fn is_both<T: Send + Sync>(_: &T) {}
     let array = cache_scope!(name = context.name("scope"), { patterned(device, 100, 1)? });

@@ -1,4 +1,4 @@
-//! Invalidation by name: idle memory is freed now, busy memory when it is dropped, live arrays never.
+//! Giving memory back by name: idle memory now, busy memory when it is dropped, live arrays never.
 
 use std::sync::Barrier;
 
@@ -9,7 +9,7 @@ use crate::supplied;
 
 use super::{Context, assert_pattern, busy_and_idle, hits_and_supplies, memory, patterned, stats_of, touch};
 
-/// The answer says how many bytes were idle, and how many blocks were in use.
+/// The answer says how many bytes were idle, and how many blocks were busy.
 pub fn it_tells_idle_and_busy<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let kept = cache_scope!(name = &name, {
@@ -24,7 +24,7 @@ pub fn it_tells_idle_and_busy<D: Device>(device: &D, context: &Context) -> Resul
     Ok(())
 }
 
-/// The freed bytes and the blocks in use of a known name.
+/// The bytes and the blocks in use of a name that is known.
 fn invalidated(name: &str) -> (u64, u64) {
     let Invalidated { is_known, bytes, busy_blocks: busy, .. } = invalidate(name);
     assert!(is_known);
@@ -43,7 +43,7 @@ pub fn idle_memory_goes_now<D: Device>(device: &D, context: &Context) -> Result<
     Ok(())
 }
 
-/// Busy memory is freed as soon as its array is dropped, and serves no other array.
+/// Busy memory goes back at once when its array is dropped, and serves nobody.
 pub fn busy_memory_goes_when_dropped<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device).bytes;
@@ -66,14 +66,14 @@ pub fn the_scope_goes_on<D: Device>(device: &D, context: &Context) -> Result<()>
             cache_scope!(name = &name, { touch::<u8, D>(device, 64)? });
         }
         assert_eq!(hits_and_supplies(&name), (2 * (round + 1), round + 1));
-        // A block of a plan, if there is one by then, is as large as the range's blocks are.
+        // A plan's block, if there is one by then, is as large as the range's blocks are.
         let bytes = invalidate(&name).bytes;
         assert!([64, 256].contains(&bytes), "{bytes}");
     }
     Ok(())
 }
 
-/// Inside the scope, by its own thread: idle memory is freed at once, and later blocks are kept again.
+/// Inside the scope, by its own thread: idle memory goes at once, and what is allocated next is kept again.
 pub fn inside_the_scope<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device).bytes;
@@ -93,7 +93,7 @@ pub fn inside_the_scope<D: Device>(device: &D, context: &Context) -> Result<()> 
     Ok(())
 }
 
-/// From another thread: the thread inside frees its idle memory at its next allocation, and not before.
+/// From another thread: the thread inside gives its idle memory up at its next allocation, and not before.
 pub fn from_another_thread_while_inside<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device).bytes;
@@ -119,7 +119,7 @@ fn elsewhere<R: Send>(act: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|threads| threads.spawn(act).join().expect("no panic"))
 }
 
-/// From another thread: a drop and the end of the scope free idle memory as well.
+/// From another thread: a drop and the end of the scope give idle memory up as well.
 pub fn while_inside_and_idle<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device).bytes;
@@ -137,7 +137,7 @@ pub fn while_inside_and_idle<D: Device>(device: &D, context: &Context) -> Result
     Ok(())
 }
 
-/// By two threads at once: when either call returns, the idle memory is back.
+/// Two threads at once: whichever returns, the idle memory is back.
 pub fn by_two_threads_at_once<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device).bytes;
@@ -159,7 +159,7 @@ pub fn by_two_threads_at_once<D: Device>(device: &D, context: &Context) -> Resul
     Ok(())
 }
 
-/// For a name that was never entered, nothing happens.
+/// Nothing happens for a name that was never entered.
 pub fn an_unknown_name_has_nothing<D: Device>(_: &D, context: &Context) -> Result<()> {
     let name = context.name("never entered");
     assert_eq!(invalidate(&name), Invalidated::default());
@@ -167,7 +167,7 @@ pub fn an_unknown_name_has_nothing<D: Device>(_: &D, context: &Context) -> Resul
     Ok(())
 }
 
-/// Arrays of several generations are distinguished.
+/// Arrays of several generations are told apart.
 pub fn twice<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device).bytes;
@@ -184,7 +184,7 @@ pub fn twice<D: Device>(device: &D, context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// An invalidation deep inside a recursion affects all levels.
+/// An invalidation deep inside a recursion holds for all levels.
 pub fn recursion_after_invalidation<D: Device>(device: &D, context: &Context) -> Result<()> {
     fn descend<D: Device>(device: &D, name: &str, depth: u32) -> Result<()> {
         cache_scope!(name = name, {
@@ -205,7 +205,7 @@ pub fn recursion_after_invalidation<D: Device>(device: &D, context: &Context) ->
     Ok(())
 }
 
-/// The invalidation of one scope does not touch a scope inside it, wherever it is made and completed.
+/// A scope inside another is not touched by the other's invalidation, wherever it is made and settled.
 pub fn a_nested_scope_is_untouched<D: Device>(device: &D, context: &Context) -> Result<()> {
     let (outer, inner) = (context.name("outer"), context.name("inner"));
     cache_scope!(name = &outer, {

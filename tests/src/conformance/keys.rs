@@ -1,4 +1,4 @@
-//! The properties that a block and a request must have in common, so that the block serves the request.
+//! What a block must have in common with a request to serve it, and that it then does.
 
 use gpucache::device::Device;
 use gpucache::{Array, Result, cache_scope};
@@ -20,7 +20,7 @@ pub fn a_drop_serves_the_next_allocation<D: Device>(device: &D, context: &Contex
     Ok(())
 }
 
-/// A request that no idle block fits gets new memory, exactly as large as requested.
+/// A request that no idle block fits takes new memory, as large as asked.
 pub fn a_miss_allocates<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device);
@@ -53,7 +53,7 @@ pub fn the_dtype_must_be_equal<D: Device>(device: &D, context: &Context) -> Resu
     Ok(())
 }
 
-/// Shapes with the same number of elements do not share blocks.
+/// Shapes of as many elements do not share blocks.
 pub fn the_shape_must_be_equal<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let shapes: [&[usize]; 6] = [&[12], &[3, 4], &[4, 3], &[12, 1], &[1, 12], &[2, 2, 3]];
@@ -104,7 +104,7 @@ pub fn a_clone_of_a_device_is_the_same<D: Device>(device: &D, context: &Context)
     Ok(())
 }
 
-/// A key has as many blocks as were alive at the same time, and all of them serve.
+/// A key has as many blocks as were alive at once, and all of them serve.
 pub fn as_many_blocks_as_were_alive<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     for round in 0..3 {
@@ -118,7 +118,7 @@ pub fn as_many_blocks_as_were_alive<D: Device>(device: &D, context: &Context) ->
     Ok(())
 }
 
-/// Blocks may come back in any order.
+/// It does not matter in which order blocks come back.
 pub fn the_block_dropped_last_is_not_needed<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     cache_scope!(name = &name, {
@@ -134,7 +134,7 @@ pub fn the_block_dropped_last_is_not_needed<D: Device>(device: &D, context: &Con
     Ok(())
 }
 
-/// Entries that request the same keys in other orders are served from the cache too.
+/// Entries that ask for the same keys in other orders hit all the same.
 pub fn order_of_requests_does_not_matter<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let lens = [1usize, 2, 3, 5, 8, 13, 21, 34];
@@ -150,7 +150,7 @@ pub fn order_of_requests_does_not_matter<D: Device>(device: &D, context: &Contex
     Ok(())
 }
 
-/// An array without elements is kept like any other, without memory.
+/// An array of no elements takes part like any other, without memory.
 pub fn arrays_without_elements_are_kept_too<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device);

@@ -1,4 +1,4 @@
-//! Tests which scope serves: the innermost one that was entered, in any way, and not left.
+//! Which scope serves: the innermost one, whatever way it was entered, for as long as it was not left.
 
 use gpucache::device::Device;
 use gpucache::{Array, Result, cache_scope, uncached};
@@ -7,7 +7,7 @@ use crate::supplied;
 
 use super::{Context, hits_and_supplies, memory, stats_of, touch};
 
-/// An allocation counts only in the innermost scope.
+/// An allocation counts in the innermost scope alone.
 pub fn the_innermost_name_serves<D: Device>(device: &D, context: &Context) -> Result<()> {
     let (outer, inner) = (context.name("outer"), context.name("inner"));
     cache_scope!(name = &outer, {
@@ -18,7 +18,7 @@ pub fn the_innermost_name_serves<D: Device>(device: &D, context: &Context) -> Re
     Ok(())
 }
 
-/// After the inner scope was left, the outer one serves as before, from its own blocks.
+/// When the inner scope was left, the outer one serves as before, and has its own blocks.
 pub fn the_outer_scope_serves_again<D: Device>(device: &D, context: &Context) -> Result<()> {
     let (outer, inner) = (context.name("outer"), context.name("inner"));
     cache_scope!(name = &outer, {
@@ -43,7 +43,7 @@ pub fn one_name_nests_in_itself<D: Device>(device: &D, context: &Context) -> Res
     Ok(())
 }
 
-/// All levels of a recursive function share one cache, and blocks that a deeper level dropped serve the next one.
+/// A recursive function shares one cache among its levels, and what a deeper level dropped serves the next.
 pub fn recursion_reuses_what_was_dropped<D: Device>(device: &D, context: &Context) -> Result<()> {
     fn descend<D: Device>(device: &D, name: &str, depth: u32) -> Result<()> {
         cache_scope!(name = name, {
@@ -59,7 +59,7 @@ pub fn recursion_reuses_what_was_dropped<D: Device>(device: &D, context: &Contex
     Ok(())
 }
 
-/// `uncached!` hides all scopes for a block of code: its arrays are freed when they are dropped.
+/// `uncached!` hides all scopes for a block: its arrays are freed when they are dropped.
 pub fn uncached_is_plain<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device);
@@ -79,7 +79,7 @@ pub fn uncached_is_plain<D: Device>(device: &D, context: &Context) -> Result<()>
     Ok(())
 }
 
-/// Without a scope an array is a plain allocation, before and after any scope was entered.
+/// Without a scope an array is a plain allocation, before any scope was entered and after.
 pub fn outside_all_scopes_is_plain<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device);
@@ -114,7 +114,7 @@ pub fn attributes_are_scopes<D: Device>(device: &D, context: &Context) -> Result
     Ok(())
 }
 
-/// The end of a scope, `?`, `return`, `break` and a panic leave it.
+/// A scope is left by its end, `?`, `return`, `break` and a panic.
 pub fn every_way_out_leaves<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let by_question_mark = || -> Result<()> {
@@ -138,7 +138,7 @@ pub fn every_way_out_leaves<D: Device>(device: &D, context: &Context) -> Result<
     Ok(())
 }
 
-/// Guards may be dropped in another order than they were made. Each leaves its own entry.
+/// Guards that are dropped in another order than they were made each leave their own entry.
 pub fn guards_go_in_any_order<D: Device>(device: &D, context: &Context) -> Result<()> {
     use gpucache::{Recycle::Keyed, Scope, ScopeGuard};
     let (a, b) = (context.name("a"), context.name("b"));
@@ -162,7 +162,7 @@ pub fn guards_go_in_any_order<D: Device>(device: &D, context: &Context) -> Resul
     Ok(())
 }
 
-/// `recycle = "off"`: every allocation asks the device, and every drop frees at once.
+/// `recycle = "off"`: every allocation asks the device, every drop gives back at once.
 pub fn off_keeps_nothing<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device).bytes;
@@ -179,7 +179,7 @@ pub fn off_keeps_nothing<D: Device>(device: &D, context: &Context) -> Result<()>
     Ok(())
 }
 
-/// Entries of one name that keep blocks, and entries that do not: a block follows the entry that allocated it.
+/// Entries of one name that keep and that do not: blocks follow the entry that allocated them.
 pub fn off_and_keyed_share_a_name<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     cache_scope!(name = &name, { touch::<u8, D>(device, 300)? });

@@ -1,4 +1,4 @@
-//! Shapes: every rank, every way to write one, and no overflow.
+//! Shapes: every rank, every way to write one, none that overflows.
 #![allow(unsafe_code)]
 
 use gpucache::device::Device;
@@ -83,7 +83,7 @@ fn empty_in_turn<D: Device>(device: &D) -> Result<()> {
     empty::<f64, D>(device, 1.0)?;
     empty::<bool, D>(device, true)?;
     empty::<u16, D>(device, 1)?;
-    // Among arrays with bytes, so the order of the entry contains both.
+    // Among arrays with bytes, so that the order of the entry has both.
     touch::<u32, D>(device, 1000)?;
     empty::<i64, D>(device, 1)
 }
@@ -108,7 +108,7 @@ fn empty<T: Element + PartialEq, D: Device>(device: &D, value: T) -> Result<()> 
     Ok(())
 }
 
-/// A shape with more bytes than any address space is a typed error, before any device is asked.
+/// A shape whose bytes no address space has is a typed error, before any device is asked.
 pub fn overflow_is_an_error<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device);
@@ -134,7 +134,7 @@ pub fn overflow_is_an_error<D: Device>(device: &D, context: &Context) -> Result<
     Ok(())
 }
 
-/// Shapes with more dimensions than a key keeps in place are still distinguished.
+/// Shapes of more dimensions than a key keeps in place are told apart all the same.
 pub fn high_ranks_are_recycled<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let shape = |odd: usize| -> [usize; 9] { std::array::from_fn(|dim| if dim == odd { 2 } else { 1 }) };

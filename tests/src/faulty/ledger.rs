@@ -1,5 +1,5 @@
-//! The ledger of a [`Faulty`](super::Faulty) device: its calls, its live blocks, the next call to fail, and the broken rules. It is plain
-//! data. It touches no memory of the device, and allocates only for blocks and broken rules.
+//! The books of a [`Faulty`](super::Faulty) device: which calls were made, which blocks live, which call fails next, and
+//! which rules were broken. Pure data; touches no memory, and allocates only for blocks and broken rules.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ pub enum Call {
     Copies,
 }
 
-/// The number of calls of each kind.
+/// How many calls of each kind were made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls([u64; 12]);
 
@@ -38,7 +38,7 @@ pub enum Failure {
     OutOfMemory,
 }
 
-/// The calls that are to fail.
+/// Which calls are to fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
     at: u64,
@@ -80,12 +80,12 @@ impl Calls {
 }
 
 impl Fault {
-    /// Call number `at` fails, counted from 1.
+    /// The call number `at` fails, counted from 1.
     pub fn once(at: u64, failure: Failure) -> Fault {
         Fault { at, only: None, for_ever: false, failure }
     }
 
-    /// Call number `at`, counted from 1, and all later ones fail.
+    /// The call number `at` fails, counted from 1, and all after it.
     pub fn for_ever(at: u64, failure: Failure) -> Fault {
         Fault { for_ever: true, ..Fault::once(at, failure) }
     }
@@ -126,7 +126,7 @@ impl Ledger {
         &self.violations
     }
 
-    /// Counts a call. Returns the failure, if the call is to fail.
+    /// Counts a call. Returns how it is to fail, if it is.
     pub(super) fn call(&mut self, call: Call) -> Option<Failure> {
         self.calls.0[call as usize] += 1;
         let fault = self.fault.as_mut().filter(|fault| fault.only.is_none_or(|only| only == call))?;
@@ -157,7 +157,7 @@ impl Ledger {
         self.held += bytes;
     }
 
-    /// Removes a block from the ledger. Returns false if the ledger has no such block.
+    /// Takes a block off the books; false if it does not stand there.
     pub(super) fn freed(&mut self, place: Place, stream: u64) -> bool {
         let entry = self.live.get(&place.address).copied();
         if entry.is_none_or(|(bytes, owner)| bytes != place.bytes || owner != stream && !self.is_shared) {
@@ -175,8 +175,7 @@ impl Ledger {
         block.is_some_and(|(&at, &(bytes, _))| place.address + place.bytes as u64 <= at + bytes as u64)
     }
 
-    /// Whether the memory that a call touches lies within a block of the same stream, or of any stream if they share. If not, it notes a
-    /// violation.
+    /// Whether memory that a call touches lies within a block of the same stream, or of any if they share; a violation if not.
     pub(super) fn expect_live(&mut self, call: Call, place: Place, stream: u64) -> bool {
         let block = self.live.range(..=place.address).next_back();
         let is_live = block.is_some_and(|(&at, &(bytes, owner))| {

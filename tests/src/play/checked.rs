@@ -1,19 +1,19 @@
-//! Devices for the player, with arrays that know their contents.
+//! Devices as the player uses them: with arrays that know what they contain.
 
 use gpucache::device::{Device, Host, Virtual};
 use gpucache::{Array, Result};
 
 use crate::Faulty;
 
-/// A device whose arrays can be marked, if it has memory.
+/// A device whose arrays can be marked, where it has memory.
 pub trait Checked: Device {
-    /// Whether [`Device::memory`] reports only the device of this handle.
+    /// Whether [`Device::memory`] tells of this handle's device alone.
     const TELLS_ALL: bool;
 
-    /// Whether an allocation may succeed and its fill may then fail.
+    /// Whether an allocation may be made and then not be filled.
     const FAILS: bool = false;
 
-    /// An array of `bytes` bytes that all equal `mark`.
+    /// An array of `bytes` bytes that all are `mark`.
     ///
     /// # Errors
     /// As for [`Array::full`].
@@ -25,11 +25,11 @@ pub trait Checked: Device {
     /// If the array contains anything but its mark.
     fn check(array: &Array<u8, Self>, mark: u8);
 
-    /// The address and the end of the array, if they are known.
+    /// Where the array lies, if that is known: its address, and its end.
     fn place(array: &Array<u8, Self>) -> Option<(u64, u64)>;
 }
 
-/// A comparison that is fast even in a debug build.
+/// Compares as fast as a debug build can.
 fn assert_all(bytes: &[u8], mark: u8) {
     let is_marked = bytes.first().is_none_or(|&first| first == mark && bytes[1..] == bytes[..bytes.len() - 1]);
     assert!(is_marked, "an array of {} bytes with the mark {mark} contains something else", bytes.len());
@@ -63,7 +63,7 @@ impl Checked for Faulty {
     const FAILS: bool = true;
 
     fn check(array: &Array<u8, Faulty>, mark: u8) {
-        // A read may be made to fail, like any call.
+        // A read may be made to fail, as any call.
         if let Ok(bytes) = array.to_vec() {
             assert_all(&bytes, mark);
         }

@@ -1,4 +1,4 @@
-//! Ways in which an entry can differ from the previous one.
+//! Ways in which an entry can differ from the one before it.
 
 use gpucache::Recycle;
 
@@ -63,8 +63,8 @@ impl Deviation {
         matches!(self, Deviation::DroppedElsewhere | Deviation::DroppedElsewhereLater)
     }
 
-    /// The entry of scope `own` with this deviation before or at `position`, if that is possible there. The entry does not enter scope
-    /// `other`.
+    /// The entry of scope `own` with this deviation before or at `position`, if that is possible there. Scope `other` is
+    /// one that the entry does not enter.
     pub fn of(self, entry: &[Op], position: usize, own: usize, other: usize) -> Option<Vec<Op>> {
         let mut ops = entry.to_vec();
         let bytes = match entry[position..].iter().chain(entry).find(|op| matches!(op, Op::Allocate { .. })) {
@@ -112,14 +112,14 @@ impl Deviation {
     }
 }
 
-/// Allocates and drops within another scope. One array outlives that scope.
+/// Allocates and drops within another scope, and outlives it with one array.
 fn around(enter: Op, bytes: usize) -> [Op; 6] {
     let [one, two] = [SPARE + 1, SPARE + 2];
     let allocate = |slot| Op::Allocate { slot, bytes };
     [enter, allocate(one), allocate(two), Op::Drop(one), Op::Leave, Op::Drop(two)]
 }
 
-/// Exchanges an operation with the next one, unless that one depends on it.
+/// Exchanges an operation with the next one, unless it depends on it.
 fn swap(ops: &mut [Op], position: usize) -> Option<()> {
     let slot = |op: Op| match op {
         Op::Allocate { slot, .. } | Op::Drop(slot) => Some(slot),
@@ -135,7 +135,7 @@ fn resize(ops: &mut [Op], position: usize, to: impl Fn(usize) -> usize) -> Optio
     Some(())
 }
 
-/// Drops the array of `position` in another way, or not in this entry.
+/// Drops what was allocated at `position` in another way, or not in this entry.
 fn redrop(ops: &mut Vec<Op>, position: usize, to: impl Fn(u32) -> Option<Op>) -> Option<()> {
     let slot = ops[position].allocated()?;
     let place = ops.iter().position(|op| *op == Op::Drop(slot))?;

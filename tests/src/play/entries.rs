@@ -9,7 +9,7 @@ use flate2::read::GzDecoder;
 
 use super::Op;
 
-/// The text of a compressed file.
+/// The text of a packed file.
 ///
 /// # Panics
 /// If it cannot be read.
@@ -21,8 +21,8 @@ pub fn unpacked(path: impl AsRef<Path>) -> String {
     text
 }
 
-/// A step of a shared trace, as an entry that repeats. If the step frees an array of the previous step, the entry drops the array with the
-/// same number in the previous entry.
+/// A step of a shared trace, as an entry that repeats itself: what it frees of the step before it is freed of the entry
+/// before, by its number in that step.
 ///
 /// # Panics
 /// If there is no such trace.
@@ -68,14 +68,14 @@ pub fn of_buffers(path: impl AsRef<Path>) -> Vec<Op> {
     events.into_iter().map(|(_, _, op)| op).collect()
 }
 
-/// The style of random entries.
+/// What random entries are like.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// The fewest and the most allocations.
     pub allocations: (usize, usize),
-    /// The fewest and the most bytes of one. Each power of two between them is equally likely.
+    /// The fewest and the most bytes of one; both powers of two are as likely as each other.
     pub bytes: (usize, usize),
-    /// One of this many arrays is left to the next entry, and it is smaller by this factor.
+    /// One of so many arrays is left to the next entry, and is smaller by this factor.
     pub escapes: (usize, usize),
 }
 
@@ -125,13 +125,13 @@ pub fn varied(rng: &mut Rng, entry: &[Op], factor: f64) -> Vec<Op> {
     entry.iter().map(vary).collect()
 }
 
-/// The number of arrays that an entry allocates and drops, which a plan can serve.
+/// How many arrays an entry allocates and drops: those that a plan can serve.
 pub fn plannable(entry: &[Op]) -> usize {
     let allocated: HashSet<u32> = entry.iter().filter_map(Op::allocated).collect();
     entry.iter().filter(|op| matches!(op, Op::Drop(slot) if allocated.contains(slot))).count()
 }
 
-/// The peak of live bytes in an entry without earlier arrays.
+/// The largest sum of bytes that are alive at once in an entry which nothing preceded.
 pub fn bound(entry: &[Op]) -> u64 {
     let mut sizes = HashMap::new();
     let (mut live, mut most) = (0, 0);

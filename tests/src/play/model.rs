@@ -1,14 +1,14 @@
-//! The statistics that one scope must have, on one thread.
+//! What the statistics of one scope are to be, on one thread.
 
 use gpucache::stats;
 
 /// How often the statistics are read until they are right.
 const PATIENCE: usize = 100_000;
 
-/// The simplest possible account of one scope.
+/// One scope, said as naively as possible.
 pub(super) struct Scope {
     pub(super) name: String,
-    /// Allocations so far, including those before the player began.
+    /// Allocations so far, those before the player came included.
     allocations: u64,
     blocks: u64,
     bytes: u64,
@@ -48,7 +48,7 @@ impl Scope {
     }
 
     /// # Panics
-    /// If the statistics are wrong, and not only because another thread is just taking idle memory out of the scope.
+    /// If the statistics say anything else, and not because another thread takes idle memory out of the scope right now.
     pub(super) fn verify(&self) {
         let expected = (self.allocations, self.blocks, self.bytes, self.high_water);
         let is_soon = (0..PATIENCE).any(|_| {

@@ -1,4 +1,4 @@
-//! Random programs: some scopes, sometimes nested in each other, whose entries repeat and deviate.
+//! Random programs: some scopes, nested in each other at times, whose entries repeat and deviate.
 
 use fastrand::Rng;
 use gpucache::Recycle;
@@ -8,45 +8,45 @@ use super::deviation::Deviation;
 use super::entries::{Style, bound, varied};
 use super::{Checked, Op, Player};
 
-/// The most scopes of a program.
+/// How many scopes a program has at most.
 pub const SCOPES: usize = 3;
 /// Slots of each scope.
 const SLOTS: u32 = 1000;
 
-/// The properties of random programs.
+/// What programs are like.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// The style of their entries.
+    /// Of the entries.
     pub style: Style,
-    /// One of this many entries deviates.
+    /// One of so many entries deviates.
     pub deviates: usize,
     /// How much sizes vary from entry to entry.
     pub varies: f64,
-    /// One of this many programs starts threads.
+    /// One of so many programs starts threads.
     pub threads: usize,
-    /// One of this many entries recycles in another way.
+    /// One of so many entries recycles in another way.
     pub mixes: usize,
 }
 
-/// The actions between two entries, and those of one entry.
+/// What happens between two entries, and in one.
 #[derive(Debug)]
 pub struct Round {
     /// The scope that is entered.
     pub scope: usize,
-    /// Its policy.
+    /// How.
     pub recycle: Recycle,
-    /// The operations of the entry.
+    /// What the entry does.
     pub ops: Vec<Op>,
-    /// Whether kept arrays are dropped before it.
+    /// Whether what was kept is dropped before it.
     pub drops_kept: bool,
-    /// The scope that is invalidated before it.
+    /// Which scope is invalidated before it.
     pub invalidates: Option<usize>,
 }
 
-/// A program, and the peak of live bytes in its usual entries.
+/// A program, and the most that one usual entry of it has alive.
 #[derive(Debug)]
 pub struct Program {
-    /// The rounds, one after the other.
+    /// One after the other.
     pub rounds: Vec<Round>,
     /// In bytes.
     pub bound: u64,
@@ -69,7 +69,7 @@ impl Kind {
     }
 
     fn round(&self, rng: &mut Rng, usual: &[Vec<Op>], deviations: &[Deviation], varies: f64) -> Round {
-        // The first scope is entered most often.
+        // The first one is entered most.
         let scope = rng.usize(0..usual.len()).min(rng.usize(0..usual.len()));
         let mut ops = varied(rng, &usual[scope], varies);
         while !ops.is_empty() && rng.usize(0..self.deviates) == 0 {
@@ -88,7 +88,7 @@ impl Kind {
     }
 }
 
-/// The entry of a scope, sometimes with an entry of a later scope inside it.
+/// The entry of a scope, at times with one of a later scope inside it.
 fn nest(rng: &mut Rng, own: &[Vec<Op>], scope: usize) -> Vec<Op> {
     let mut ops = own[scope].clone();
     if scope + 1 < own.len() && rng.bool() {
