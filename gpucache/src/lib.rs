@@ -124,6 +124,9 @@ pub mod docs {
     #[doc = include_str!("../docs/porting.md")]
     pub mod porting {}
     #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+    #[doc = include_str!("../docs/scopes.md")]
+    pub mod scopes {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/using.md")]
     pub mod using {}
 }
