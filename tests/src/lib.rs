@@ -28,13 +28,13 @@ pub use marked::Marked;
 
 use std::sync::PoisonError;
 
-use gpucache::ScopeStats;
+use gpucache::stats::ScopeStats;
 
 use self::sync::{Mutex, MutexGuard};
 
 /// The allocations that a scope had no memory for. On a device with a range, the rest of the process decides whether they were
 /// recycled or missed.
-pub fn supplied(stats: ScopeStats) -> u64 {
+pub fn supplied(stats: &ScopeStats) -> u64 {
     stats.recycled + stats.misses
 }
 
