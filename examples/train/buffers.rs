@@ -1,7 +1,7 @@
-//! Where the step's arrays come from: three ways, one step.
+//! Three ways to allocate the arrays of a step. The step itself is the same.
 //!
-//! `scoped` and `plain` differ by one word in the code and by nothing in the arithmetic; `hand` is what people write today
-//! to be fast, and it is the mark that `scoped` has to reach.
+//! `scoped` and `plain` differ by one word in the code, and compute the same. `hand` preallocates all arrays, as fast programs do today.
+//! `scoped` has to be as fast as that.
 
 use std::ops::{Deref, DerefMut};
 use std::{mem, slice};
@@ -15,11 +15,11 @@ use crate::compute::Matrix;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Alloc {
-    /// Every array is made in the step and served by the cache of its scope.
+    /// Each step allocates its arrays, and the cache of its scope serves them.
     Scoped,
-    /// Every array is made in the step, by the device.
+    /// Each step allocates its arrays from the device, without the cache.
     Plain,
-    /// Every array was made before training and is used again in each step.
+    /// All arrays are allocated before the training, and each step uses them again.
     Hand,
 }
 

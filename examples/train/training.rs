@@ -48,6 +48,8 @@ struct Evaluation<'c, C: Compute> {
 pub(crate) struct Tally {
     pub(crate) steps: u64,
     pub(crate) time: Duration,
+    /// Steps per second of the fastest epoch, which other programs of the machine disturbed least.
+    pub(crate) best_speed: f64,
     /// Allocations that the device was asked for.
     pub(crate) takes: u64,
 }
@@ -131,7 +133,7 @@ impl<'c, C: Compute> Training<'c, C> {
         let order = self.shuffled();
         self.set.order.copy_from_slice(&order)?;
         let device = self.compute.device();
-        let (start, takes) = (Instant::now(), device.memory().times_taken());
+        let (start, takes, steps) = (Instant::now(), device.memory().times_taken(), tally.steps);
         for batch in batches(self.samples) {
             let adam = self.next_adam();
             let storage = if batch.len() == BATCH { &mut self.full_batch } else { &mut self.last_batch };
@@ -140,7 +142,9 @@ impl<'c, C: Compute> Training<'c, C> {
             tally.steps += 1;
         }
         device.synchronize()?;
-        tally.time += start.elapsed();
+        let time = start.elapsed();
+        tally.time += time;
+        tally.best_speed = tally.best_speed.max((tally.steps - steps) as f64 / time.as_secs_f64());
         tally.takes += device.memory().times_taken() - takes;
         Ok(())
     }

@@ -1,0 +1,43 @@
+//! Trains layers that need 48 MiB on a device that may hold 16 MiB.
+
+use gpucache::{Placed, Result, cache_scope, limit, placed_stats, prelude::*};
+
+const LAYERS: usize = 6;
+const LEN: usize = 1 << 20; // 4 MiB for each array
+const STEPS: usize = 20;
+
+/// What training updates in a layer. Each array may leave the device while no operation uses it.
+struct Layer {
+    weights: Placed<f32, Host>,
+    moments: Placed<f32, Host>,
+}
+
+fn update(device: &Host, layer: &mut Layer) -> Result<()> {
+    let (mut weights, mut moments) = (layer.weights.fetch_mut()?, layer.moments.fetch_mut()?);
+    device.launch((&mut *weights, &mut *moments), |(weights, moments)| {
+        for (weight, moment) in weights.iter_mut().zip(moments) {
+            *moment = 0.5 * *moment + 0.5;
+            *weight -= *moment;
+        }
+    }) // drops the guards: from now on both arrays may leave, once the work on them is done
+}
+
+fn main() -> Result<()> {
+    let device = Host::new_stream()?; // or `Cuda::new(0)?`
+    limit(&device, 16 << 20);
+    let mut layers = Vec::new();
+    for _ in 0..LAYERS {
+        layers.push(Layer { weights: Placed::zeros(&device, LEN)?, moments: Placed::zeros(&device, LEN)? });
+    }
+    for _ in 0..STEPS {
+        cache_scope!(train_step, { layers.iter_mut().try_for_each(|layer| update(&device, layer))? }); // learns the order, then prefetches
+    }
+    println!("first weight: {:.3}", layers[0].weights.to_vec()?[0]);
+    println!(
+        "{} MiB of arrays, {} MiB on the device at most",
+        (2 * LAYERS * LEN * 4) >> 20,
+        device.memory().peak_bytes >> 20
+    );
+    println!("{}", placed_stats(&device));
+    Ok(())
+}
