@@ -1,6 +1,6 @@
-//! What was written, before anything is judged: the arguments of both macros, and the item under the attribute.
+//! The parsed input, before it is checked: the arguments of both macros, and the item under the attribute.
 //!
-//! A body is kept as tokens: nothing in it has to be understood to stand inside a scope.
+//! A body is kept as tokens, because the macros need not understand it to run it inside a scope.
 
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
@@ -28,16 +28,16 @@ pub(crate) struct Attribute {
 pub(crate) struct Block {
     pub(crate) krate: TokenTree,
     pub(crate) arguments: Vec<Argument>,
-    /// None where no block follows.
+    /// `None` if no block follows.
     pub(crate) body: Option<Body>,
 }
 
 /// The item under the attribute.
 pub(crate) enum Item {
     Function(Box<Function>),
-    /// A function that ends in a semicolon, here.
+    /// A function that ends in a semicolon, which is here.
     Declaration(Span),
-    /// Something that begins with this token.
+    /// Another item, which begins with this token.
     Other(Span),
 }
 
@@ -74,7 +74,7 @@ impl Parse for Argument {
     }
 }
 
-/// The string literal that an expression is, also where another macro passed it on.
+/// Returns the expression as a string literal, if it is one; another macro may have passed it on inside a group.
 pub(crate) fn literal(value: &Expr) -> Option<&LitStr> {
     match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text),
@@ -100,15 +100,14 @@ fn separator(input: ParseStream<'_>) -> Result<()> {
     if input.parse::<Option<Token![,]>>()?.is_some() {
         return Ok(());
     }
-    Err(input.error("a comma is missing here: the name, each option and a block are separated by commas"))
+    Err(input.error("a comma is missing here: put a comma between the name, each option and the block"))
 }
 
 impl Parse for Attribute {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let arguments = arguments(input)?;
         if input.peek(token::Brace) {
-            let message =
-                "an attribute takes no block: remove it, or write `cache_scope!(NAME, { .. })` as a statement";
+            let message = "`#[cache_scope]` takes no block: remove the block, or write `cache_scope!(NAME, { .. })` as a statement";
             return Err(input.error(message));
         }
         Ok(Self { arguments })
@@ -123,7 +122,9 @@ impl Parse for Block {
         let body = if input.peek(token::Brace) { Some(input.parse()?) } else { None };
         input.parse::<Option<Token![,]>>()?;
         if !input.is_empty() {
-            return Err(input.error("nothing follows the block: write `cache_scope!(NAME, OPTIONS, { .. })`"));
+            return Err(input.error(
+                "unexpected input after the block: the block comes last, as in `cache_scope!(NAME, OPTIONS, { .. })`",
+            ));
         }
         Ok(Self { krate, arguments, body })
     }
@@ -174,7 +175,7 @@ fn begins_function(input: ParseStream<'_>) -> bool {
     false
 }
 
-/// The semicolon that a function ends in instead of a body. Its signature is not read: that of a `safe fn` cannot be.
+/// The semicolon that ends a function without a body. The signature is not parsed, because `syn` cannot parse that of a `safe fn`.
 fn final_semicolon(input: ParseStream<'_>) -> Result<Option<Span>> {
     let last = input.fork().parse::<TokenStream>()?.into_iter().last();
     Ok(match last {
@@ -183,7 +184,7 @@ fn final_semicolon(input: ParseStream<'_>) -> Result<Option<Span>> {
     })
 }
 
-/// The last block in the input of `cache_scope!`, found without understanding the rest.
+/// The last block in the input of `cache_scope!`, found without parsing the rest.
 pub(crate) fn last_block(input: &TokenStream) -> Option<Group> {
     let blocks = input.clone().into_iter().filter_map(|token| match token {
         TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(group),

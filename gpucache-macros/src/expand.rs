@@ -1,7 +1,7 @@
-//! What the macros expand to: a guard in front of the body's own block, never a closure around it, so that `?`,
-//! `return`, `break 'label`, lifetimes and `impl Trait` mean what they meant.
+//! Writes the expansion: a guard in front of the body's own block, never a closure around it. So `?`, `return`,
+//! `break 'label`, lifetimes and `impl Trait` keep their meaning.
 //!
-//! The guard is bound before the body's block and so drops after the body's locals. Futures are the exception: see
+//! The guard is bound before the body's block, so it drops after the body's locals. Futures are the exception: see
 //! `future`.
 
 use crate::ast::{Body, Function};
@@ -10,7 +10,7 @@ use crate::{future, guard};
 use proc_macro2::{Group, Span, TokenStream};
 use quote::{quote, quote_spanned};
 
-/// The function with its body, or the body of the future that it returns, inside the scope.
+/// The function with its body inside the scope. If it returns a future, the body of that future is inside the scope.
 pub(crate) fn function(function: Function, scope: &Scope) -> TokenStream {
     let Function { attributes, visibility, defaultness, mut signature, body } = function;
     let Body { brace, attributes: inner, statements } = body;
@@ -35,14 +35,14 @@ pub(crate) fn block(krate: TokenStream, scope: &Scope, body: Body) -> TokenStrea
     quote_spanned!(Span::mixed_site()=> { #guarded })
 }
 
-/// The error of a rejected `cache_scope!`, and its body so that nothing else is reported missing.
+/// The error of a rejected `cache_scope!`, followed by its body, so that the compiler reports nothing else as missing.
 pub(crate) fn rejected_block(rejection: &syn::Error, body: Option<Group>) -> TokenStream {
     let error = rejection.to_compile_error();
     let body = body.map(|body| guard::block(body.span(), body.stream()));
     quote_spanned!(Span::mixed_site()=> { #error #body })
 }
 
-/// Where the crate is found: where the scope says so, or else at `krate`.
+/// The path of the crate: the scope's `crate` option, or else `krate`.
 fn found_at(scope: &Scope, krate: TokenStream) -> TokenStream {
     scope.krate.as_ref().map_or(krate, |path| quote!(#path))
 }

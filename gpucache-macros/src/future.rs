@@ -1,8 +1,8 @@
-//! Futures: a guard must not live across a suspension, so a scoped future is polled from a closure that holds a guard
+//! Futures. A guard must not live across a suspension, so a closure polls the scoped future and holds a guard
 //! during each poll.
 //!
-//! What an `async fn` gives its body, the async block that stands in for it here must give it too: the whole of each
-//! parameter, moved in and dropped in order, and the return type before the first statement.
+//! An async block replaces the body of an `async fn` here. It must behave like that body: it owns all of each parameter, drops
+//! them in the same order, and knows its return type before the first statement.
 
 use crate::mentions::Mentions;
 use crate::valid::{Name, Scope};
@@ -15,7 +15,7 @@ use syn::{
     Signature, Stmt, Token, Type,
 };
 
-/// The statements of an `async fn` whose block is `here`. Its bindings lose the `mut` that they get inside.
+/// The statements that replace those of an `async fn` whose block is `here`. Removes `mut` from parameters that get it inside.
 pub(crate) fn of_async_fn(
     krate: &TokenStream,
     scope: &Scope,
@@ -30,14 +30,14 @@ pub(crate) fn of_async_fn(
     let body = guard::block(here, statements);
     let body = guard::block(here, quote!(#inference #parameters #body));
     let polled = polled(krate, scope, &quote_spanned!(Span::mixed_site()=> async move #body));
-    // The compiler does not count the drop of a captured `self` as a read of what was assigned to it.
+    // The compiler does not count the drop of a captured `self` as a use of the values assigned to it.
     let mutable = signature.receiver().and_then(|receiver| receiver.mutability);
     let lints = mutable.map(|_| quote!(#![allow(unused_assignments)]));
     quote!(#lints #polled)
 }
 
-/// The statements of a function whose body ends in an async block that [`tail`] finds, with that block polled inside the
-/// scope; none if it ends in anything else.
+/// The statements of a function whose body ends in an async block that [`tail`] finds. The block is polled inside the
+/// scope. `None` if the body ends in anything else.
 pub(crate) fn returned(
     krate: &TokenStream,
     scope: &Scope,
@@ -56,8 +56,8 @@ pub(crate) fn returned(
     Some(quote_spanned!(Span::mixed_site()=> #(#statements)*))
 }
 
-/// The statements of an async block with a use behind each `let x = x` that moves in what the name mentions, as the
-/// code of `async_trait` does with all parameters.
+/// The statements of an async block, with a use behind each `let x = x` whose variable the scope's name mentions. The code
+/// that `async_trait` generates has such a `let` for each parameter.
 fn with_uses(statements: Vec<Stmt>, mentions: &Mentions) -> Vec<Stmt> {
     let with_use = |statement: Stmt| {
         let used = moved_by(&statement).and_then(|variable| mentions.use_of(variable));
@@ -77,7 +77,7 @@ fn moved_by(statement: &Stmt) -> Option<&Ident> {
 
 /// Awaits `future` with a guard held during each poll.
 ///
-/// A computed name is kept as a `String`: it may borrow from parameters that move into the future.
+/// A computed name is stored as a `String`, because it may borrow from parameters that move into the future.
 fn polled(krate: &TokenStream, scope: &Scope, future: &TokenStream) -> TokenStream {
     let name = guard::name(krate, scope);
     let (kept, name) = match scope.name {
@@ -101,8 +101,8 @@ fn polled(krate: &TokenStream, scope: &Scope, future: &TokenStream) -> TokenStre
     }
 }
 
-/// Moves one parameter into the async block. Left to itself the block would capture single fields, and a body that
-/// assigns to one would assign to a copy.
+/// Moves one parameter into the async block. Otherwise the block would capture single fields, and an assignment to a field would
+/// change a copy.
 fn moved_in((position, parameter): (usize, &mut FnArg), mentions: &Mentions) -> TokenStream {
     let parameter = match parameter {
         FnArg::Typed(parameter) => parameter,
@@ -131,7 +131,7 @@ fn moved_in((position, parameter): (usize, &mut FnArg), mentions: &Mentions) -> 
     moved.collect()
 }
 
-/// Lists the names that a parameter binds, and takes their `mut` from them.
+/// Lists the names that a parameter binds, and removes their `mut`.
 fn take_bindings(pattern: &mut Pat, bindings: &mut Vec<(Option<Token![mut]>, Ident)>) {
     match pattern {
         Pat::Ident(binding) => {
@@ -154,8 +154,8 @@ fn take_bindings(pattern: &mut Pat, bindings: &mut Vec<(Option<Token![mut]>, Ide
     }
 }
 
-/// A `return` that never runs: it gives the async block its type, so that `?` infers and a wrong value is reported
-/// where it is written and not against the macro.
+/// A `return` that never runs. It tells the compiler the type of the async block, so that `?` infers its error type and a
+/// wrong value is reported in the user's code instead of the macro.
 fn fake_return(output: &ReturnType) -> Option<TokenStream> {
     let mut output = match output {
         ReturnType::Default => Type::Verbatim(quote_spanned!(Span::mixed_site()=> ())),
@@ -173,7 +173,7 @@ fn fake_return(output: &ReturnType) -> Option<TokenStream> {
     })
 }
 
-/// Puts `_` for each `impl Trait` in a return type, as a `let` cannot name one.
+/// Replaces each `impl Trait` in a return type by `_`, because a `let` cannot name it.
 fn erase_impl(output: &mut Type) {
     match output {
         Type::ImplTrait(opaque) => *output = Type::Verbatim(quote_spanned!(opaque.span()=> _)),

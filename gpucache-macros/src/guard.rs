@@ -1,18 +1,19 @@
-//! The guard that stands in front of a scoped body. This is all that is known here about `gpucache` itself.
+//! The guard in front of a scoped body. Only this file knows the API of `gpucache`.
 //!
-//! Everything the macros name themselves is spelled at `Span::mixed_site()`, which keeps local variables hygienic.
+//! All names that the macros introduce have the span `Span::mixed_site()`, which makes local variables hygienic.
 
 use crate::valid::{Name, Scope};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
 use syn::spanned::Spanned;
 
-/// `let _guard = Scope::new(name).recycle(recycle).placement(placement).limit(bytes).enter();` where `name` is a `&str` and `krate` the path to `gpucache`.
+/// `let _guard = Scope::new(name).recycle(recycle).placement(placement).limit(bytes).enter();`. `name` is a `&str`, and `krate` the
+/// path of `gpucache`.
 pub(crate) fn enter(krate: &TokenStream, scope: &Scope, name: &TokenStream) -> TokenStream {
     bound(krate, scope, name, &quote_spanned!(Span::mixed_site()=> enter()))
 }
 
-/// The same for one poll of a future; `is_polled` is a variable that says whether there was one before.
+/// The same for one poll of a future. `is_polled` names a variable that says whether the future was polled before.
 pub(crate) fn enter_poll(
     krate: &TokenStream,
     scope: &Scope,
@@ -22,7 +23,7 @@ pub(crate) fn enter_poll(
     bound(krate, scope, name, &quote_spanned!(Span::mixed_site()=> enter_poll(&mut #is_polled)))
 }
 
-/// The guard stands at the scope's name, which is what an error about it should show.
+/// The guard has the span of the scope's name, so that errors about the guard point there.
 fn bound(krate: &TokenStream, scope: &Scope, name: &TokenStream, enter: &TokenStream) -> TokenStream {
     let recycle = scope.recycle.iter();
     let placement = scope.placement.iter();
@@ -33,11 +34,11 @@ fn bound(krate: &TokenStream, scope: &Scope, name: &TokenStream, enter: &TokenSt
     quote_spanned!(Span::mixed_site()=> let #guard = #krate::Scope::new(#name)#terms.#enter;)
 }
 
-/// The name as a `&str`; one that is not `AsRef<str>` is reported at the user's expression.
+/// The name as a `&str`. If an expression does not implement `AsName`, the compiler reports it at that expression.
 pub(crate) fn name(krate: &TokenStream, scope: &Scope) -> TokenStream {
     match &scope.name {
         Name::Text(text) => text.to_token_stream(),
-        // A literal, put together by the compiler.
+        // `concat!` makes this a literal.
         Name::OfModule(end) => quote_spanned!(Span::mixed_site()=> ::core::concat!(::core::module_path!(), #end)),
         Name::Computed(value) => {
             let here = Span::mixed_site().located_at(value.span());
@@ -46,8 +47,8 @@ pub(crate) fn name(krate: &TokenStream, scope: &Scope) -> TokenStream {
     }
 }
 
-/// A block of the user's. Its braces are ours, though they stand where the user's do: lints would call the user's
-/// needless.
+/// A block with the user's statements. Its braces have our span at the place of the user's braces. Otherwise lints would report
+/// the user's block as needless.
 pub(crate) fn block(here: Span, statements: TokenStream) -> TokenStream {
     let mut block = Group::new(Delimiter::Brace, statements);
     block.set_span(Span::mixed_site().located_at(here));

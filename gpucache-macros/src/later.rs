@@ -1,7 +1,8 @@
-//! What runs later: functions that return it are done before their work has begun, and await in the middle of a block.
+//! Finds code that runs after its scope was left: in functions that return a future, an iterator or a closure, and in blocks
+//! that contain an `await`.
 //!
-//! Return types are judged by how they are written, as nothing else is known here. One behind an alias, in a `Result` or
-//! in a tuple is taken for a value.
+//! A return type is judged by its name, because macros know nothing else about it. A type behind an alias, in a `Result` or in
+//! a tuple is taken for a plain value.
 
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use syn::punctuated::Punctuated;
@@ -10,15 +11,15 @@ use syn::{GenericArgument, PathArguments, PathSegment, ReturnType, Token, Type, 
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Later {
-    /// It is polled.
+    /// The caller polls it.
     Future,
-    /// It is asked for the next value.
+    /// The caller asks it for values.
     Iterator,
-    /// It is called.
+    /// The caller calls it.
     Closure,
 }
 
-/// What a function returns that runs after its body, and where that is written.
+/// The kind of value that a function returns and that runs after its body, and the place of that type in the signature.
 pub(crate) fn returned(output: &ReturnType) -> Option<(Later, Span)> {
     match output {
         ReturnType::Default => None,
@@ -60,7 +61,7 @@ fn of_trait(last: &PathSegment) -> Option<(Later, Span)> {
     Some((later, last.ident.span()))
 }
 
-/// Of a pointer's target, or of an alias that is known by its name.
+/// Judges the target of a smart pointer, or an alias with a well-known name.
 fn of_segment(last: &PathSegment) -> Option<(Later, Span)> {
     match last.ident.to_string().as_str() {
         "Box" | "Pin" | "Rc" | "Arc" => pointed_to(last).and_then(of),
@@ -78,14 +79,14 @@ fn pointed_to(pointer: &PathSegment) -> Option<&Type> {
     })
 }
 
-/// The first `await` among the tokens that is of their own function, and of no async block or async closure in them.
+/// The first `await` among the tokens that belongs to their own function, and not to an async block or closure inside.
 pub(crate) fn awaited(statements: &TokenStream) -> Option<Span> {
     let mut is_other = false;
     for token in statements.clone() {
         match token {
             TokenTree::Ident(word) if word == "async" => is_other = true,
             TokenTree::Ident(word) if word == "await" && !is_other => return Some(word.span()),
-            // What follows `async` ends with its block.
+            // The tokens after `async` belong to it up to the end of its block.
             TokenTree::Group(group) if is_other => is_other = group.delimiter() != Delimiter::Brace,
             TokenTree::Group(group) => match awaited(&group.stream()) {
                 None => {}

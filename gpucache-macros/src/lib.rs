@@ -1,13 +1,14 @@
 //! The macros of `gpucache`: the attribute `#[cache_scope(..)]` and the procedural half of `cache_scope!(..)`.
 //!
-//! `ast` is the syntax that was written, `valid` decides what of it is accepted (every rejection stands there),
-//! `expand` writes the code, from `guard` (what enters a scope) and `future` (what does so at each poll). `later` and `tail`
-//! read what runs after a function has returned, and the async block among it that can be scoped. What they write names
-//! nothing but `gpucache::Scope`, its guard, `gpucache::Recycle`, `gpucache::Placement`, and the trait that a computed name has.
+//! An expansion passes through these files. `ast` parses the input. `valid` checks it and contains every rejection. `later` and `tail`
+//! help it: `later` finds code that would run after the scope was left, and `tail` finds the async block at the end of a body.
+//! `expand` writes the code, with `guard` (enters a scope) and `future` (enters it at each poll). `mentions` lists the variables that a
+//! computed name uses. The generated code names only `gpucache::Scope`, its guard, `gpucache::Recycle`, `gpucache::Placement`,
+//! and the trait of computed names.
 //!
-//! Invariants: the user's tokens keep their own spans, so that errors in a body appear at the user's own lines; names
-//! of ours are hygienic, so that a body can neither see nor shadow its guard; where an attribute is rejected the item
-//! is still emitted as it was, so that one mistake gives one message.
+//! Invariants: the user's tokens keep their own spans, so that errors in a body appear at the user's own lines. Names
+//! that the macros introduce are hygienic, so a body can neither see nor shadow its guard. If an attribute is rejected, the item
+//! is still emitted unchanged, so that one mistake gives one message.
 
 mod ast;
 mod expand;
@@ -21,57 +22,57 @@ mod valid;
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as TokenStream2;
 
-/// Runs the body of a function inside the cache scope of a name.
+/// Runs the body of a function inside the cache scope with this name.
 ///
-/// Arrays that the body allocates are served by the calling thread's cache of that name, and are recycled when the
-/// scope is entered again. The scope is left when the body's value has been computed and its locals are dropped: by its
-/// end, `?`, `return` or a panic. By-value parameters drop after that, as in every function; their memory finds its
-/// cache all the same.
+/// The calling thread's cache of that name serves the arrays that the body allocates, and recycles their memory when the
+/// scope is entered again. The scope ends after the body's value was computed and its locals were dropped: at the end of the body, or by
+/// `?`, `return` or a panic. Parameters passed by value drop after that, as in every function; their memory still returns to its
+/// cache.
 ///
 /// - `#[cache_scope(train_step)]`: an identifier; the scope is named `"train_step"`.
 /// - `#[cache_scope("train step")]`: a string literal.
-/// - `#[cache_scope(self::train_step)]`: the path of the module that this is written in, as `module_path!()` gives it,
+/// - `#[cache_scope(self::train_step)]`: the path of the current module, as `module_path!()` returns it, followed by
 ///   `"::"` and the identifier: `"mycrate::model::train_step"`.
 /// - `#[cache_scope(name = format!("layer{index}"))]`: any expression that is `AsRef<str>`. It is evaluated at every
 ///   call and may use the function's parameters.
 ///
-/// After the name, `recycle = ".."` says what becomes of freed memory:
+/// Options follow the name. `recycle = ".."` says how freed memory is reused:
 ///
-/// - `"auto"`: the scope learns the order of its allocations and serves them from a layout planned for that order; what
-///   deviates is served as with `"range"`. This is the default.
-/// - `"range"`: a small share of the freed blocks is kept by type, shape and device; the device's range has the rest.
-/// - `"keyed"`: every freed block is kept for the next array of its type, shape and device.
-/// - `"off"`: every block is handed back to the device.
+/// - `"auto"`: the scope learns the order of its allocations and serves them from a layout planned for that order. Allocations that
+///   deviate from it are served as with `"range"`. This is the default.
+/// - `"range"`: the scope keeps a small share of the freed blocks by type, shape and device. The others return to the device's range.
+/// - `"keyed"`: the scope keeps every freed block for the next array of the same type, shape and device.
+/// - `"off"`: every block is returned to the device.
 ///
-/// `placement = "device"`, `"host"` or `"auto"` says where arrays rest that are placed inside while nobody uses them. See
+/// `placement = "device"`, `"host"` or `"auto"` says where a placed array rests while nobody uses it. See
 /// [`Scope::placement`](https://docs.rs/gpucache/latest/gpucache/struct.Scope.html#method.placement).
 ///
 /// `limit = BYTES`, any expression that is a `u64`, says how much the scope may hold on a thread, in use or idle; it is
 /// evaluated at every call, and is hard. See
 /// [`Scope::limit`](https://docs.rs/gpucache/latest/gpucache/struct.Scope.html#method.limit).
 ///
-/// Names are of the whole process, so that two libraries' `step` would be one scope: a library had better write
-/// `#[cache_scope(self::step)]`, or use a scope that nobody else can name,
+/// Scope names are shared by the whole process: if two libraries use the name `step`, they share one scope. A library should write
+/// `#[cache_scope(self::step)]`, or use a scope that nobody else can name:
 /// [`Scope::owned`](https://docs.rs/gpucache/latest/gpucache/struct.Scope.html#method.owned).
 ///
 /// # Functions that return futures
 ///
-/// An `async fn` enters its scope at each poll and leaves it at each suspension, so that tasks which share a thread do
-/// not allocate from each other's scopes; its future is `Send` if it was without the attribute. The same holds for the
-/// async block of a body that ends in `Box::pin(async move { .. })`, `async move { .. }.boxed()` or an async block; the
-/// statements before that block run when the function is called, outside the scope. A computed name is evaluated once, at the first poll; it may
-/// borrow the parameters of an `async fn`, but not move or change them.
+/// An `async fn` enters its scope at each poll and leaves it at each suspension. So tasks that share a thread do
+/// not allocate from each other's scopes. Its future is `Send` if it is `Send` without the attribute. The same holds if a body ends in
+/// an async block, in `Box::pin(async move { .. })` or in `async move { .. }.boxed()`. The
+/// statements before that block run when the function is called, outside the scope. A computed name is evaluated once, at the first poll.
+/// It may borrow the parameters of an `async fn`, but not move or change them.
 ///
-/// An attribute that makes a plain function of an `async fn` (`#[tokio::main]`, say) goes below this one: above it, the
-/// scope would be that of the thread which runs everybody's tasks, from the first to the last.
+/// Some attributes turn an `async fn` into a plain function; `#[tokio::main]` is one. Put such an attribute below `#[cache_scope]`. If
+/// it is above, the scope covers everything that the runtime's main thread runs, from the first task to the last.
 ///
-/// # Functions that return what runs later
+/// # Functions that return code that runs later
 ///
-/// A scope is left when its function returns. Closures and iterators that it returns, and futures that it does not make in
-/// its last expression, run afterwards: the attribute does not compile on a function whose return type says so (`impl` or
-/// `Box<dyn ..>` of `Fn`, `Iterator`, `Future`, `Stream` and their like, and `BoxFuture`). Write `cache_scope!(NAME, { .. })`
-/// around what allocates: inside the closure, say, or around the making of it. Such a type in a `Result`, an `Option` or
-/// a tuple, or behind an alias, is taken for a value, made inside the scope and run outside.
+/// A scope is left when its function returns. A returned closure or iterator runs after that, and so does a future that the
+/// function does not create in its last expression. The attribute rejects a function whose return type is such a type: `impl` or
+/// `Box<dyn ..>` of `Fn`, `Iterator`, `Future`, `Stream` and similar traits, or `BoxFuture`. Write `cache_scope!(NAME, { .. })`
+/// around the code that allocates, inside the closure or around its creation. The attribute does not recognize such a type in a `Result`,
+/// an `Option` or a tuple, or behind an alias. The value is then created inside the scope and runs outside.
 ///
 /// ```ignore
 /// fn batches(host: &Host) -> impl Iterator<Item = gpucache::Result<Array<f32, Host>>> {
@@ -87,9 +88,9 @@ use proc_macro2::TokenStream as TokenStream2;
 ///
 /// # Errors
 ///
-/// The crate has to be known as `gpucache`, or to be named: `crate = path` where it is renamed, or re-exported by another one. The
-/// attribute does not compile on a `const fn`, on a function without a body or whose work runs later, on anything but a
-/// function, or with an option it does not know.
+/// The generated code names the crate `gpucache`. If the crate is renamed, or another crate re-exports it, write `crate = path`. The
+/// attribute does not compile on a `const fn`, on a function without a body, on a function whose work runs later, on anything but a
+/// function, or with an unknown option.
 #[proc_macro_attribute]
 pub fn cache_scope(arguments: TokenStream, item: TokenStream) -> TokenStream {
     expand_attribute(arguments.into(), item.clone().into())
@@ -101,8 +102,8 @@ pub fn cache_scope(arguments: TokenStream, item: TokenStream) -> TokenStream {
         .into()
 }
 
-/// The expansion of `gpucache::cache_scope!`, which passes its crate, a semicolon and then its input: write that
-/// instead.
+/// The expansion of `gpucache::cache_scope!`. That macro passes the path of its crate, a semicolon and its own input. Use
+/// `cache_scope!` instead.
 #[doc(hidden)]
 #[proc_macro]
 pub fn cache_scope_block(input: TokenStream) -> TokenStream {

@@ -1,7 +1,7 @@
-//! Which identifiers the name of a scope is computed from.
+//! Lists the identifiers that a computed name of a scope uses.
 //!
-//! A parameter that serves the name alone is used. What moves it into a future has no other use for it, and would have
-//! the compiler call it unused.
+//! A parameter may be used only in the name. The code that moves it into a future would not use it, and the compiler would report
+//! it as unused.
 
 use crate::valid::{Name, Scope};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
@@ -39,7 +39,7 @@ fn collect(tokens: TokenStream, words: &mut HashSet<String>) {
     }
 }
 
-/// `text` and `width` of `"{text:>width$}"`. A word too many costs a warning at most.
+/// Collects `text` and `width` from `"{text:>width$}"`. An extra word at most suppresses a warning.
 fn collect_inlined(literal: &str, words: &mut HashSet<String>) {
     for argument in literal.split('{').skip(1) {
         let argument = argument.split('}').next().unwrap_or_default();

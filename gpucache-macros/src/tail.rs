@@ -1,15 +1,15 @@
-//! The async block that a body ends in: what becomes the future that the function returns.
+//! Finds the async block at the end of a body, which becomes the future that the function returns.
 
 use proc_macro2::TokenStream;
 use syn::parse::Parser;
 use syn::{Block, Expr, ExprAsync, ExprCall, ExprMethodCall, ExprPath, Stmt};
 
-/// The statements of a body, if they can be read.
+/// The statements of a body, if they can be parsed.
 pub(crate) fn parsed(statements: &TokenStream) -> Option<Vec<Stmt>> {
     Block::parse_within.parse2(statements.clone()).ok()
 }
 
-/// The block of a body that ends in `async { .. }`, `Box::pin(async { .. })` or `async { .. }.boxed()`.
+/// The async block at the end of a body: `async { .. }`, `Box::pin(async { .. })` or `async { .. }.boxed()`.
 pub(crate) fn async_block(statements: &mut [Stmt]) -> Option<&mut ExprAsync> {
     match statements.last_mut() {
         Some(Stmt::Expr(tail, None)) => within(tail),
@@ -36,7 +36,7 @@ fn is_box_pin(function: &Expr) -> bool {
     last.next().is_some_and(|method| method == "pin") && last.next().is_some_and(|owner| owner == "Box")
 }
 
-/// Whether this is a call of the methods that the crate `futures` has for `Box::pin`.
+/// Whether this calls one of the methods of the crate `futures` that do the same as `Box::pin`.
 fn boxes(call: &ExprMethodCall) -> bool {
     call.args.is_empty() && (call.method == "boxed" || call.method == "boxed_local")
 }

@@ -1,4 +1,4 @@
-//! What is accepted. Every rejection of a well-formed input stands in this file, at the token that is wrong.
+//! Decides which input is accepted. Every rejection of input that parses is in this file, and points to the wrong token.
 
 use crate::ast::{Argument, Block, Body, Function, Item, literal};
 use crate::later::{self, Later};
@@ -8,40 +8,43 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Error, Expr, ExprPath, Ident, LitStr, Path, PathSegment, Result};
 
-/// The values of `recycle` and the variant of `gpucache::Recycle` that each stands for.
+/// The values of `recycle`, and the variant of `gpucache::Recycle` for each.
 const RECYCLE: [(&str, &str); 4] = [("auto", "Auto"), ("range", "Range"), ("keyed", "Keyed"), ("off", "Off")];
 
-/// The same of `placement` and `gpucache::Placement`.
+/// The values of `placement`, and the variant of `gpucache::Placement` for each.
 const PLACEMENT: [(&str, &str); 3] = [("device", "Device"), ("host", "Host"), ("auto", "Auto")];
 
-/// Which scope to enter.
+/// The scope to enter, with its options.
 pub(crate) struct Scope {
     pub(crate) name: Name,
-    /// A variant of `gpucache::Recycle`, or nothing for the default.
+    /// A variant of `gpucache::Recycle`; `None` for the default.
     pub(crate) recycle: Option<Ident>,
-    /// A variant of `gpucache::Placement`, if that is said.
+    /// A variant of `gpucache::Placement`, if the option is given.
     pub(crate) placement: Option<Ident>,
     /// The most bytes that it may hold on a thread, if that is said.
     pub(crate) limit: Option<Expr>,
-    /// Where `gpucache` is found, if not by its own name.
+    /// The path of `gpucache`, if the option `crate` is given.
     pub(crate) krate: Option<Path>,
 }
 
 pub(crate) enum Name {
     Text(LitStr),
-    /// `self::step`: the end of a name that begins with the path of the module.
+    /// `self::step`: the end of a name that begins with the module's path.
     OfModule(LitStr),
     Computed(Expr),
 }
 
-const AWAITED: &str = "an `.await` would leave other tasks of the thread inside the scope; \
+const AWAITED: &str = "during this `.await` the thread's other tasks would run inside the scope; \
     move the block to an `async fn` with `#[cache_scope(..)]`";
 
 /// The scope and the body of `cache_scope!`.
 pub(crate) fn block(block: Block) -> Result<(Scope, Body)> {
     let end = block.arguments.last().map_or_else(Span::call_site, Argument::span);
     let Some(body) = block.body else {
-        return Err(Error::new(end, "the block to run is missing; write `cache_scope!(NAME, { .. })`"));
+        return Err(Error::new(
+            end,
+            "the block to run inside the scope is missing; write `cache_scope!(NAME, { .. })`",
+        ));
     };
     if let Some(place) = later::awaited(&body.statements) {
         return Err(Error::new(place, AWAITED));
@@ -82,16 +85,17 @@ pub(crate) fn scope(arguments: Vec<Argument>) -> Result<Scope> {
                     format!("`{word}` is a value, not an option; write `recycle = \"{word}\"`"),
                 ));
             }
-            _ => return Err(Error::new(span, format!("only options follow the one name; {}", known_options()))),
+            _ => return Err(Error::new(span, format!("only options may follow the name; {}", known_options()))),
         }
     }
     let name = name.ok_or_else(|| Error::new(start, format!("the name of the scope is missing; {NAMES}")))?;
     Ok(Scope { name, recycle, placement, limit, krate })
 }
 
-const NAMES: &str = "it comes first and is an identifier, `self::IDENTIFIER`, a string literal or `name = EXPRESSION`";
+const NAMES: &str =
+    "write an identifier, `self::IDENTIFIER`, a string literal or `name = EXPRESSION` as the first argument";
 
-/// The name in `self::name`.
+/// The name of the form `self::name`.
 fn of_module(value: &Expr) -> Result<Name> {
     if let Expr::Path(ExprPath { qself: None, path, .. }) = value
         && let [module, PathSegment { ident, arguments }] = &*path.segments.iter().cloned().collect::<Vec<_>>()
@@ -100,12 +104,15 @@ fn of_module(value: &Expr) -> Result<Name> {
     {
         return Ok(Name::OfModule(LitStr::new(&format!("::{}", ident.unraw()), ident.span())));
     }
-    Err(Error::new(value.span(), format!("not a name; {NAMES}")))
+    Err(Error::new(value.span(), format!("this is not a scope's name; {NAMES}")))
 }
 
 fn named(text: LitStr) -> Result<Name> {
     if text.value().is_empty() {
-        return Err(Error::new(text.span(), "the name of a scope is empty; name the work that is repeated in it"));
+        return Err(Error::new(
+            text.span(),
+            "the name of the scope is empty; name the scope after the work that it repeats",
+        ));
     }
     Ok(Name::Text(text))
 }
@@ -121,12 +128,13 @@ fn is_recycling(word: &Ident) -> bool {
     RECYCLE.iter().any(|(known, _)| word == known)
 }
 
-/// The variant that the word stands for which an option has.
+/// The variant for the word that an option has as its value.
 fn variant(value: &Expr, key: &Ident, words: &[(&str, &str)]) -> Result<Ident> {
     let known = known_words(words);
     let Some(text) = literal(value).map(LitStr::value) else {
-        let message =
-            format!("`{key}` takes a word in quotes, {known}; one chosen at run time is for `gpucache::Scope`");
+        let message = format!(
+            "`{key}` must be one of the string literals {known}; to choose it at run time, use `gpucache::Scope`"
+        );
         return Err(Error::new(value.span(), message));
     };
     let found = words.iter().find(|(word, _)| text == *word);
@@ -138,7 +146,7 @@ fn variant(value: &Expr, key: &Ident, words: &[(&str, &str)]) -> Result<Ident> {
 fn path(value: Expr) -> Result<Path> {
     match value {
         Expr::Path(value) if value.qself.is_none() => Ok(value.path),
-        other => Err(Error::new(other.span(), "not a path to a crate; write `crate = path::to::gpucache`")),
+        other => Err(Error::new(other.span(), "`crate` must be a path; write `crate = path::to::gpucache`")),
     }
 }
 
@@ -150,7 +158,7 @@ fn once<T>(slot: &mut Option<T>, value: T, key: &Ident) -> Result<()> {
 }
 
 fn twice(what: &str, span: Span) -> Error {
-    Error::new(span, format!("`{what}` is given twice; keep one"))
+    Error::new(span, format!("`{what}` is given twice; remove one of them"))
 }
 
 fn known_options() -> String {
@@ -184,22 +192,23 @@ impl Argument {
     }
 }
 
-/// The function that an item is, if its body can stand inside a scope.
+/// Returns the item as a function, if its body can run inside a scope.
 pub(crate) fn function(item: Item) -> Result<Function> {
     let function = match item {
         Item::Function(function) => *function,
         Item::Declaration(end) => {
-            let message = "this function has no body to run inside a scope; move `#[cache_scope]` to its definition";
+            let message =
+                "this function has no body to run inside a scope; put `#[cache_scope]` on a function with a body";
             return Err(Error::new(end, message));
         }
         Item::Other(start) => {
-            let message = "not a function; put `#[cache_scope]` on functions and methods, \
-                and write `cache_scope!(NAME, { .. })` around a block";
+            let message = "`#[cache_scope]` works on functions and methods only; \
+                write `cache_scope!(NAME, { .. })` around a block instead";
             return Err(Error::new(start, message));
         }
     };
     if let Some(constness) = function.signature.constness {
-        let message = "a `const fn` cannot enter a scope, since it may run in the compiler; remove `const`";
+        let message = "a `const fn` cannot enter a scope, because the compiler may run it; remove `const`";
         return Err(Error::new(constness.span, message));
     }
     match later::returned(&function.signature.output) {
@@ -209,26 +218,26 @@ pub(crate) fn function(item: Item) -> Result<Function> {
     }
 }
 
-/// Whether the future that a function returns is one that enters the scope at each poll.
+/// Whether the function returns a future that enters the scope at each poll.
 fn is_scoped_future(function: &Function) -> bool {
     let mut statements = tail::parsed(&function.body.statements).unwrap_or_default();
     function.signature.asyncness.is_none() && tail::async_block(&mut statements).is_some()
 }
 
-/// What is wrong with a function whose work begins when it has returned.
+/// The message for a function whose work begins after it has returned.
 const fn outside(later: Later) -> &'static str {
     match later {
         Later::Future => {
-            "the returned future would be polled outside the scope; make it an `async fn`, \
-            or end in `Box::pin(async move { future.await })`"
+            "the returned future would be polled outside the scope; make this an `async fn`, \
+            or end the body with `Box::pin(async move { future.await })`"
         }
         Later::Iterator => {
             "the returned iterator would run outside the scope; return a `Vec`, \
-            or write `cache_scope!(NAME, { .. })` around what allocates"
+            or write `cache_scope!(NAME, { .. })` around the code that allocates"
         }
         Later::Closure => {
             "the returned closure would run outside the scope; \
-            write `cache_scope!(NAME, { .. })` inside it, or around what allocates"
+            write `cache_scope!(NAME, { .. })` inside the closure, or around the code that allocates"
         }
     }
 }

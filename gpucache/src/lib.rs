@@ -59,11 +59,11 @@ pub use cudarc;
 pub use array::{Allocate, Arguments, Array, Element, Shape};
 #[cfg(feature = "cuda")]
 pub use array::{ArrayView, Graph, Launch};
-pub use device::limits::{climbs, limit, limit_idle, limit_process, limit_soft, patience, share_of, trim};
+pub use device::limits::{allocation_timeout, limit, limit_idle, limit_process, limit_soft, reclaim, share_of, trim};
 pub use doctor::{Cause, Diagnosis, Finding};
 pub use gpucache_engine::{
-    Amount, Bound, Climbs, Deviations, Error, Holding, InUse, Need, PlanStats, PressureHandler, Recycle, Result, Rung,
-    RungUse, ScopeStats, Served, Shortage, Unplanned, on_pressure,
+    Amount, Bound, Deviations, Error, InUse, PlanStats, Pressure, PressureHandler, ReclaimStats, ReclaimStep, Recycle,
+    Result, ScopeMemory, ScopeStats, Served, Shortage, StepUse, Unplanned, on_pressure,
 };
 pub use placed::{
     Fetched, FetchedMut, Placed, PlacedStats, Placement, default_placement, limit_host, placed_stats, placed_stats_of,
@@ -73,7 +73,7 @@ pub use report::{
     report_on_drop, reset_peaks, reset_peaks_of, top,
 };
 pub use scope::{
-    Invalidated, OwnedScope, Scope, ScopeGuard, climbs_of, diagnose, invalidate, invalidate_all, plan_stats, scopes,
+    Invalidated, OwnedScope, Scope, ScopeGuard, diagnose, invalidate, invalidate_all, plan_stats, reclaim_of, scopes,
     stats,
 };
 
@@ -82,25 +82,73 @@ pub use scope::{
 #[doc = include_str!("../README.md")]
 pub mod readme {}
 
-/// More than the README has room for.
+/// Pages beside the README: references, and how to port a program.
 #[cfg(any(doc, doctest))]
 pub mod docs {
+    // Before each page: where its links to other pages lead in this documentation. In a clone they lead to files.
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+    #[doc = include_str!("../docs/coming_from.md")]
+    pub mod coming_from {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+    #[doc = include_str!("../docs/environment.md")]
+    pub mod environment {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+    #[doc = include_str!("../docs/features.md")]
+    pub mod features {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/figures.md")]
     pub mod figures {}
     // Its program uses the front end.
     #[cfg(any(not(doctest), feature = "foreign"))]
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/foreign.md")]
     pub mod foreign {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+    #[doc = include_str!("../docs/glossary.md")]
+    pub mod glossary {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/guarantees.md")]
     pub mod guarantees {}
+    /// Each guide solves one task: a complete program, what it prints, and what to change for your own one.
+    pub mod guides {
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!("../docs/guides/candle.md")]
+        pub mod candle {}
+        // Its program compiles a kernel.
+        #[cfg(any(not(doctest), feature = "nvrtc"))]
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!("../docs/guides/graphs.md")]
+        pub mod graphs {}
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!("../docs/guides/memory_grows.md")]
+        pub mod memory_grows {}
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!("../docs/guides/offload.md")]
+        pub mod offload {}
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!("../docs/guides/serve.md")]
+        pub mod serve {}
+        // Its program compiles a kernel.
+        #[cfg(any(not(doctest), feature = "nvrtc"))]
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!("../docs/guides/train.md")]
+        pub mod train {}
+    }
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/limits.md")]
     pub mod limits {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+    #[doc = include_str!("../docs/observing.md")]
+    pub mod observing {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/placed.md")]
     pub mod placed {}
     // Its programs compile kernels.
     #[cfg(any(not(doctest), feature = "nvrtc"))]
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/porting.md")]
     pub mod porting {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/using.md")]
     pub mod using {}
 }

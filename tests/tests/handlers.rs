@@ -16,7 +16,7 @@ use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
 use gpucache::{
-    Array, Placed, Placement, PressureHandler, Recycle, Scope, climbs, invalidate, invalidate_all, limit, on_pressure,
+    Array, Placed, Placement, PressureHandler, Recycle, Scope, invalidate, invalidate_all, limit, on_pressure, reclaim,
     stats,
 };
 use gpucache_tests::turn;
@@ -76,7 +76,7 @@ fn a_panic_whose_payload_panics_ends_in_the_handler() {
     let own = device.clone();
     let _panics = on_pressure(&device, move |_| panic_any(Bomb { device: own.clone(), left: 3 }));
     assert!(device.zeros::<u8>(4 * PAGE).is_err());
-    assert_eq!((EXPLOSIONS.load(SeqCst), climbs(&device).failed), (1, 2), "no handler within one");
+    assert_eq!((EXPLOSIONS.load(SeqCst), reclaim(&device).failed), (1, 2), "no handler within one");
 }
 
 /// What a handler has in the asking scope counts when the asking allocation is served at last.
@@ -125,8 +125,8 @@ fn those_that_disturb_the_asking_scope_do_no_harm() {
         let device = limited(12);
         let (pool, calls): (Arc<Mutex<Vec<_>>>, _) = (Arc::default(), Arc::new(AtomicU64::new(0)));
         let (own, spare, count) = (device.clone(), pool.clone(), calls.clone());
-        let handler = on_pressure(&device, move |need| {
-            let name = need.scope.clone().unwrap();
+        let handler = on_pressure(&device, move |pressure| {
+            let name = pressure.scope.clone().unwrap();
             let within = on_pressure(&own, |_| std::process::abort());
             disturb(&own, &Scope::new(&name).recycle(recycle), &spare, count.fetch_add(1, SeqCst));
             drop(within);

@@ -5,7 +5,7 @@
 
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
-use gpucache::{Placed, Placement, Rung, climbs, limit, placed_stats, prelude::*};
+use gpucache::{Placed, Placement, ReclaimStep, limit, placed_stats, prelude::*, reclaim};
 use gpucache_tests::process::number;
 use gpucache_tests::turn;
 
@@ -208,8 +208,8 @@ fn what_may_leave_does_before_an_allocation_fails() {
     let device = Virtual::new(8 * PAGE);
     let placed: Vec<Placed<u8, _>> = (0..6).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
     let array = device.zeros::<u8>(4 * PAGE).unwrap();
-    let (climbs, stats) = (climbs(&device), placed_stats(&device));
-    assert_eq!((climbs.of(Rung::Spill).served, stats.evictions), (1, 2), "{climbs}; {stats}");
+    let (reclaim, stats) = (reclaim(&device), placed_stats(&device));
+    assert_eq!((reclaim.step(ReclaimStep::Offload).served, stats.evictions), (1, 2), "{reclaim}; {stats}");
     placed[0].set_placement(Placement::Device).unwrap();
     drop(array);
     drop(placed);

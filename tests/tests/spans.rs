@@ -232,7 +232,7 @@ fn a_ring_that_grows_is_told() {
 }
 
 #[test]
-fn a_climb_and_a_shortage_are_told() {
+fn a_reclaim_and_a_shortage_are_reported() {
     let _turn = turn();
     let device = Virtual::new(8 << 20);
     let seen = events(|| {
@@ -241,11 +241,11 @@ fn a_climb_and_a_shortage_are_told() {
         cache_scope!(spans_short, recycle = "keyed", { device.zeros::<u8>(5 << 20).unwrap_err() });
         drop(kept);
     });
-    let climbs: Vec<_> = seen.iter().filter(|told| told.what == "climb for memory").collect();
-    assert_eq!(climbs.len(), 2, "{seen:#?}");
-    assert_eq!((climbs[0].text("scope"), climbs[0].text("served_by")), ("spans_short", "others"));
-    assert_eq!((climbs[0].number("bytes"), climbs[0].text("gave")), (4 << 20, "others: 6291456"));
-    assert_eq!((climbs[1].text("served_by"), climbs[1].number("freed_bytes")), ("none", 0));
+    let reclaim: Vec<_> = seen.iter().filter(|told| told.what == "memory reclaim").collect();
+    assert_eq!(reclaim.len(), 2, "{seen:#?}");
+    assert_eq!((reclaim[0].text("scope"), reclaim[0].text("served_by")), ("spans_short", "release other scopes"));
+    assert_eq!((reclaim[0].number("bytes"), reclaim[0].text("gave")), (4 << 20, "release other scopes: 6291456"));
+    assert_eq!((reclaim[1].text("served_by"), reclaim[1].number("freed_bytes")), ("none", 0));
     let shortage = only(&seen, "out of memory");
     assert_eq!((shortage.number("bytes"), shortage.text("bound")), (5 << 20, "the device's memory"));
     assert_eq!((shortage.text("scope"), shortage.number("held_bytes")), ("spans_short", 4 << 20));

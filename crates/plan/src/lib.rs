@@ -1,12 +1,12 @@
 //! Plans for memory whose use repeats: pure arithmetic over plain data, without a device, a clock or `unsafe`.
 //!
-//! Three folders, of which `entries` uses `layout` and nothing else uses another one:
+//! The crate has three folders. `entries` uses `layout`; no other folder uses another one.
 //!
-//! - `layout`: offsets for buffers with known lifetimes, at the lowest height that can be found. Useful by itself: [`layout()`],
-//!   [`improve`], [`Solver`].
-//! - [`entries`]: what the repetitions of a block of work need. It records them, widens a common envelope, and serves
-//!   each allocation from a layout, or from a ring if the array outlives its repetition.
-//! - [`offload`]: which arrays leave a device that is too small for all of them, and when they move.
+//! - `layout` computes offsets for buffers with known lifetimes, at the lowest height that it can find. You can use it on its own:
+//!   [`layout()`], [`improve`], [`Solver`].
+//! - [`entries`] finds out what memory the repetitions of a block of work need. It records them, combines them into one envelope, and
+//!   serves each allocation from a layout. An array that outlives its repetition is served from a ring.
+//! - [`offload`] decides which arrays leave a device that is too small for all of them, and when they move.
 //!
 //! ```
 //! use gpucache_plan::{Buffer, layout};

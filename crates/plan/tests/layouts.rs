@@ -1,4 +1,4 @@
-//! Layouts are valid, never below the bound, lowest where that can be known, and the same on every run.
+//! Layouts are valid and never below the bound. They are lowest in problems whose optimum is known, and the same on every run.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,13 +11,13 @@ use gpucache_plan::{Buffer, Layout, LayoutError, Solver, TooLarge, check, improv
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
 
-/// A question whether this time is over, which begins now.
+/// A closure that returns whether `budget` is over. The time starts now.
 fn within(budget: Duration) -> impl FnMut() -> bool {
     let start = Instant::now();
     move || start.elapsed() >= budget
 }
 
-/// Works until the height is proven minimal, or for this many questions whether to stop.
+/// Works until the height is proven minimal, or until `stop` was called this many times.
 fn solve(buffers: &[Buffer], questions: usize) -> Solver {
     let mut solver = solver(buffers);
     let mut left = questions;
@@ -28,7 +28,7 @@ fn solve(buffers: &[Buffer], questions: usize) -> Solver {
     solver
 }
 
-/// The solver that tries most.
+/// The solver that tries the most methods.
 fn solver(buffers: &[Buffer]) -> Solver {
     #[cfg(feature = "exact")]
     return Solver::exact(buffers).unwrap();
@@ -97,7 +97,7 @@ proptest! {
     }
 }
 
-/// More than the exact search takes on: weighted passes alone.
+/// The problem is too large for the exact search, so weighted passes work alone.
 #[test]
 fn weighted_passes_lower_a_large_layout() {
     let mut state = 1u64;

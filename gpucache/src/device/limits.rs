@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Device;
 use gpucache_engine::Result;
 use gpucache_engine::device::Memory;
-use gpucache_engine::pressure::Climbs;
+use gpucache_engine::pressure::ReclaimStats;
 
 /// Lets this process hold at most so many bytes of a device through this crate, in scopes and outside of them; `u64::MAX`
 /// ends that.
@@ -42,7 +42,7 @@ pub fn limit(device: &impl Device, bytes: u64) {
 /// The limit is soft: an allocation for which more would be held takes what is idle first, as with [`limit`] and
 /// least recently used first, and where that does not suffice more is held. It is never refused for it, and nobody waits.
 /// Plans get their blocks only within the limit, or from what is reserved already. What is idle when this is called goes back at
-/// once, as far as more is held. [`Climbs::beyond_soft`](crate::Climbs::beyond_soft) tells how often there was too little.
+/// once, as far as more is held. [`ReclaimStats::beyond_soft`](crate::ReclaimStats::beyond_soft) tells how often there was too little.
 ///
 /// ```
 /// use gpucache::{cache_scope, device::Virtual, prelude::*};
@@ -136,23 +136,23 @@ pub fn share_of(device: &impl Device, share: f64) -> Result<u64> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use gpucache::{Rung, climbs, device::Virtual, prelude::*};
+/// use gpucache::{ReclaimStep, reclaim, device::Virtual, prelude::*};
 ///
 /// let device = Virtual::new(8 << 20);
-/// gpucache::patience(&device, Duration::from_secs(10));
+/// gpucache::allocation_timeout(&device, Duration::from_secs(10));
 /// let held = device.zeros::<u8>(6 << 20)?;
 /// let other = std::thread::spawn(move || {
 ///     std::thread::sleep(Duration::from_millis(10)); // works on it
 ///     drop(held);
 /// });
 /// let array = device.zeros::<u8>(4 << 20)?;
-/// assert_eq!(climbs(&device).failed, 0);
+/// assert_eq!(reclaim(&device).failed, 0);
 /// # drop(array);
 /// # other.join().unwrap();
 /// # Ok::<(), gpucache::Error>(())
 /// ```
-pub fn patience(device: &impl Device, most: Duration) {
-    device.stream_handle().memory().set_patience(most);
+pub fn allocation_timeout(device: &impl Device, most: Duration) {
+    device.stream_handle().memory().set_allocation_timeout(most);
 }
 
 /// Gives pages in which no block lies back to the device, wherever they are, and returns the bytes.
@@ -181,10 +181,10 @@ pub fn trim(device: &impl Device) -> Result<u64> {
 /// How often the memory of a device was short so far, and which reclaim step served those who asked.
 ///
 /// ```
-/// use gpucache::{climbs, device::Virtual};
+/// use gpucache::{reclaim, device::Virtual};
 ///
-/// assert_eq!(climbs(&Virtual::new(1 << 30)).begun(), 0);
+/// assert_eq!(reclaim(&Virtual::new(1 << 30)).shortages(), 0);
 /// ```
-pub fn climbs(device: &impl Device) -> Climbs {
-    device.stream_handle().memory().climbs()
+pub fn reclaim(device: &impl Device) -> ReclaimStats {
+    device.stream_handle().memory().reclaim()
 }

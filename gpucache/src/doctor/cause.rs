@@ -115,7 +115,7 @@ impl Cause {
             Cause::Limit => {
                 "raise the limit, or have less in use at once: the error of an allocation tells who holds what"
             }
-            Cause::Short => "hold less on the device: `climbs_of` and the error of an allocation tell who holds what",
+            Cause::Short => "hold less on the device: `reclaim_of` and the error of an allocation tell who holds what",
             Cause::GivenBack => {
                 "call `trim` and `invalidate` more rarely, or raise `limit_idle` and limits of the device"
             }

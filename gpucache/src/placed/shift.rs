@@ -10,7 +10,7 @@ use super::placement::Placement;
 use super::yard::{Rests, Yard};
 use crate::device::Stream;
 use gpucache_engine::Result;
-use gpucache_engine::range::{Clearing, DeviceRange, Patience};
+use gpucache_engine::range::{Clearing, DeviceRange, WaitFor};
 
 impl Yard {
     /// Has all arrays leave that may, and gives the pages back that are free then: what comes next lies side by side again. The thread
@@ -29,7 +29,7 @@ impl Yard {
             }
         }
         // What fails is met by the next call on the stream.
-        let _ = stream.synchronize().and_then(|()| range.give_all_back(Patience::Some));
+        let _ = stream.synchronize().and_then(|()| range.give_all_back(WaitFor::AnyWork));
     }
 
     /// Has so many bytes be free side by side for `stream`, if they are free, but apart, and there can be no more. Whether that is so now, or

@@ -7,7 +7,7 @@ use crate::device::{Device, Memory, MemoryUse, OrderUse};
 use crate::placed::{PlacedStats, placed_stats_of_memory};
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::base::table::{Align, Table};
-use gpucache_engine::pressure::Climbs;
+use gpucache_engine::pressure::ReclaimStats;
 use gpucache_engine::range::DeviceRange;
 
 /// How the range of a device is used, from which all scopes have their memory.
@@ -80,7 +80,7 @@ pub struct DeviceStats {
     /// Events, queries and waits by which its streams are ordered.
     pub order: OrderUse,
     /// How often its memory was short, and which reclaim step served then.
-    pub climbs: Climbs,
+    pub reclaim: ReclaimStats,
     /// Arrays that may rest on the host.
     pub placed: PlacedStats,
 }
@@ -113,7 +113,7 @@ pub(super) fn read(memory: &Arc<Memory>) -> DeviceStats {
         direct_bytes: used.bytes.saturating_sub(range.reserved_bytes),
         range,
         order: memory.meter().read_order(),
-        climbs: memory.climbs(),
+        reclaim: memory.reclaim(),
         placed: placed_stats_of_memory(memory),
     }
 }
@@ -136,7 +136,7 @@ impl fmt::Display for DeviceStats {
             ("range", self.range.to_string()),
             ("direct", Bytes(self.direct_bytes).to_string()),
             ("order", self.order.to_string()),
-            ("reclaim", self.climbs.to_string()),
+            ("reclaim", self.reclaim.to_string()),
         ];
         let placed = (self.placed != PlacedStats::default()).then(|| ("placed", self.placed.to_string()));
         rows.into_iter().chain(placed).for_each(|(name, text)| table.row([format!("  {name}"), text]));

@@ -92,7 +92,7 @@ impl ProcessStats {
         let right = ["held", "at most", "limit", "reserved", "in blocks", "fragmented", "calls", "waits", "shortages"];
         let columns = right.into_iter().map(|name| (name, Align::Right));
         let mut table = Table::new(std::iter::once(("device", Align::Left)).chain(columns));
-        for DeviceStats { device, memory, range, order, climbs, .. } in &self.devices {
+        for DeviceStats { device, memory, range, order, reclaim, .. } in &self.devices {
             table.row([
                 device.to_string(),
                 Bytes(memory.bytes).to_string(),
@@ -103,7 +103,7 @@ impl ProcessStats {
                 percent(range.fragmentation()),
                 memory.times_taken().saturating_add(memory.times_given_back()).to_string(),
                 order.waits.to_string(),
-                climbs.begun().to_string(),
+                reclaim.shortages().to_string(),
             ]);
         }
         table
@@ -114,7 +114,7 @@ impl ProcessStats {
         let right = ["entries", "allocations", "planned", "misses", "in use", "at most", "idle", "shortages"];
         let columns = right.into_iter().map(|name| (name, Align::Right));
         let mut table = Table::new(std::iter::once(("scope", Align::Left)).chain(columns));
-        for NamedStats { name, stats, climbs, .. } in &self.scopes {
+        for NamedStats { name, stats, reclaim, .. } in &self.scopes {
             table.row([
                 Short(name).to_string(),
                 stats.entries.to_string(),
@@ -124,7 +124,7 @@ impl ProcessStats {
                 Bytes(stats.busy_bytes).to_string(),
                 Bytes(stats.high_water_bytes).to_string(),
                 Bytes(stats.idle_bytes).to_string(),
-                climbs.begun().to_string(),
+                reclaim.shortages().to_string(),
             ]);
         }
         table

@@ -2,9 +2,9 @@
 
 use gpucache_engine::cache::{Cache, NamedCaches};
 use gpucache_engine::home::{PlanStats, ScopeStats};
-use gpucache_engine::pressure::Climbs;
+use gpucache_engine::pressure::ReclaimStats;
 
-/// A scope by its name: what [`stats`](crate::stats), [`plan_stats`](crate::plan_stats) and [`climbs_of`](crate::climbs_of) tell of
+/// A scope by its name: what [`stats`](crate::stats), [`plan_stats`](crate::plan_stats) and [`reclaim_of`](crate::reclaim_of) tell of
 /// it, and what is behind that on each thread.
 ///
 /// ```
@@ -27,7 +27,7 @@ pub struct NamedStats {
     /// How it plans, over all threads.
     pub plans: PlanStats,
     /// How its allocations were served where memory was short.
-    pub climbs: Climbs,
+    pub reclaim: ReclaimStats,
     /// The same by thread, in the order in which they came.
     pub threads: Vec<ThreadStats>,
 }
@@ -61,7 +61,7 @@ pub(super) fn read(scope: &NamedCaches) -> NamedStats {
         name: scope.name().to_string(),
         stats: scope.stats(),
         plans: scope.plan_stats(),
-        climbs: scope.climbs(),
+        reclaim: scope.reclaim(),
         threads: scope.caches().into_iter().map(read_thread).collect(),
     }
 }

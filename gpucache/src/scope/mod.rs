@@ -6,7 +6,7 @@ mod shown;
 mod stack;
 mod value;
 
-pub use name::{AsName, Invalidated, climbs_of, diagnose, invalidate, invalidate_all, plan_stats, scopes, stats};
+pub use name::{AsName, Invalidated, diagnose, invalidate, invalidate_all, plan_stats, reclaim_of, scopes, stats};
 pub use stack::ScopeGuard;
 pub use value::{OwnedScope, Scope};
 

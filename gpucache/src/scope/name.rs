@@ -9,7 +9,7 @@ use gpucache_engine::base::amounts::{Bytes, Count};
 use gpucache_engine::base::subscriber::{self, TARGET};
 use gpucache_engine::cache::{Cache, NamedCaches, ScopeFacts};
 use gpucache_engine::home::{PlanStats, ScopeStats};
-use gpucache_engine::pressure::Climbs;
+use gpucache_engine::pressure::ReclaimStats;
 
 /// What a name may be computed as: all that is `AsRef<str>`. It stands between the macros and that trait for its message.
 #[diagnostic::on_unimplemented(
@@ -183,18 +183,18 @@ pub fn plan_stats(name: impl AsRef<str>) -> Option<PlanStats> {
 /// the scope itself refused is not among them.
 ///
 /// ```
-/// use gpucache::{Rung, cache_scope, climbs_of, device::Virtual, prelude::*};
+/// use gpucache::{ReclaimStep, cache_scope, reclaim_of, device::Virtual, prelude::*};
 ///
 /// let device = Virtual::new(8 << 20);
 /// cache_scope!(idle, recycle = "keyed", { device.zeros::<u8>(6 << 20)? });
 /// cache_scope!(in_need, recycle = "keyed", { device.zeros::<u8>(4 << 20)? }); // for which the first one gives its memory
-/// let climbs = climbs_of("in_need").unwrap();
-/// assert_eq!((climbs.begun(), climbs.of(Rung::Others).served), (1, 1));
-/// assert_eq!(climbs_of("idle").unwrap().begun(), 0);
+/// let reclaim = reclaim_of("in_need").unwrap();
+/// assert_eq!((reclaim.shortages(), reclaim.step(ReclaimStep::OtherScopes).served), (1, 1));
+/// assert_eq!(reclaim_of("idle").unwrap().shortages(), 0);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
-pub fn climbs_of(name: impl AsRef<str>) -> Option<Climbs> {
-    NamedCaches::find(name.as_ref()).map(|scope| scope.climbs())
+pub fn reclaim_of(name: impl AsRef<str>) -> Option<ReclaimStats> {
+    NamedCaches::find(name.as_ref()).map(|scope| scope.reclaim())
 }
 
 /// What keeps the scope `name` from being planned, or has it hold more than it needs, over all threads; `None` if it was never

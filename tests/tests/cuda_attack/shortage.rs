@@ -274,7 +274,7 @@ fn nearly_full(threads: usize) {
     println!("{threads} threads: {requests} requests, {shortages} shortages, {} of them false", wrong.len());
     println!(
         "{}; free before and after: {before}, {after}; held: {:?}",
-        gpucache::climbs(&gpu.cuda),
+        gpucache::reclaim(&gpu.cuda),
         gpu.cuda.memory()
     );
     assert!(wrong.is_empty(), "{} false shortages, the first: {}", wrong.len(), wrong[0]);

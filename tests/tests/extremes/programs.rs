@@ -71,7 +71,7 @@ impl World {
             10 => _ = format!("{:?} {:?}", gpucache::stats(name), gpucache::plan_stats(name)),
             11 => _ = format!("{} {}", gpucache::process_stats(), gpucache::top()),
             12 => _ = gpucache::process_stats().scopes(),
-            _ => _ = format!("{} {}", gpucache::device_stats(&device), gpucache::climbs(&device)),
+            _ => _ = format!("{} {}", gpucache::device_stats(&device), gpucache::reclaim(&device)),
         }
     }
 

@@ -38,7 +38,7 @@ fn any_statistics_are_shown_and_summed() {
             assert_eq!(scope.stats.allocations(), number.saturating_mul(3));
             assert!(!format!("{} {:#} {}", scope.stats, scope.stats, scope.plans).is_empty());
             assert_eq!(scope.plans.deviations.total(), number.saturating_mul(5));
-            assert!(scope.climbs.begun() >= number && !scope.climbs.to_string().is_empty());
+            assert!(scope.reclaim.shortages() >= number && !scope.reclaim.to_string().is_empty());
             let mut sum = ScopeStats::default();
             (0..3).for_each(|_| sum += scope.stats);
             assert_eq!(sum.busy_bytes, number.saturating_mul(3));

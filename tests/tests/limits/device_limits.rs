@@ -1,4 +1,4 @@
-//! Limits in bytes, and the ladder that an allocation climbs under one: the least that suffices goes back, from whoever needs
+//! Limits in bytes, and the reclaim steps of an allocation under one: the least that suffices goes back, from whoever needs
 //! it least, and what nothing serves is an error that says why.
 //!
 //! The tests take turns, as scopes are of the whole process.
@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Array, Bound, Recycle, Rung, Scope, climbs, invalidate, limit, on_pressure, prelude::*, stats};
+use gpucache::{Array, Bound, ReclaimStep, Recycle, Scope, invalidate, limit, on_pressure, prelude::*, reclaim, stats};
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
@@ -50,7 +50,7 @@ fn no_more_than_is_needed_goes_back_the_oldest_first() {
     let more = keyed("limits: in need").run(|| device.zeros::<u8>(3 * PAGE).unwrap());
     assert_eq!(names.map(idle_pages), [4, 0, 3]);
     assert_eq!(held_pages(&device), 12);
-    let served = climbs(&device).of(Rung::Others);
+    let served = reclaim(&device).step(ReclaimStep::OtherScopes);
     assert_eq!((served.served, served.freed_bytes), (2, 5 * PAGE as u64));
     drop((array, more));
     names.iter().chain(&["limits: in need"]).for_each(|name| _ = invalidate(name));
@@ -82,7 +82,7 @@ fn free_pages_and_other_devices_come_before_anybody_is_asked() {
     let _ = invalidate("limits: range");
     let array = Scope::new("limits: in need").run(|| device.zeros::<u8>(4 * PAGE).unwrap());
     assert_eq!((idle_pages("limits: here"), idle_pages("limits: elsewhere")), (4, 8));
-    assert_eq!(climbs(&other).begun(), 0);
+    assert_eq!(reclaim(&other).shortages(), 0);
     drop(array);
     ["limits: here", "limits: elsewhere", "limits: in need"].iter().for_each(|name| _ = invalidate(name));
 }
@@ -98,10 +98,10 @@ fn what_no_limit_allows_fails_at_once_and_takes_nothing() {
     assert_eq!((&*shortage.shape, &*shortage.dtype), (&[9, PAGE / 4][..], "f32"));
     assert_eq!(shortage.scope.as_deref(), Some("limits: greedy"));
     assert_eq!((shortage.idle_bytes, shortage.live_bytes), (0, 8 * PAGE as u64), "lists hold blocks of the range");
-    assert_eq!((shortage.holdings[0].busy_bytes, shortage.holdings[0].idle_bytes), (0, 8 * PAGE as u64));
+    assert_eq!((shortage.scopes[0].busy_bytes, shortage.scopes[0].idle_bytes), (0, 8 * PAGE as u64));
     let text = error.to_string();
     assert!(text.contains("16.00 MiB in all by its limit") && text.lines().count() < 24, "{text}");
-    assert_eq!((idle_pages("limits: spared"), climbs(&device).failed), (8, 1));
+    assert_eq!((idle_pages("limits: spared"), reclaim(&device).failed), (8, 1));
     let _ = invalidate("limits: spared");
 }
 
@@ -169,8 +169,8 @@ fn handlers_are_asked_last_and_one_after_the_other() {
     let (calls, gives) = (Arc::new(Mutex::new(Vec::new())), spare.clone());
     let told = calls.clone();
     let panics = on_pressure(&device, |_| panic!("a handler's own fault"));
-    let gives = on_pressure(&device, move |need| {
-        told.lock().unwrap().push((need.bytes as usize / PAGE, need.scope.clone(), need.shape.to_vec()));
+    let gives = on_pressure(&device, move |pressure| {
+        told.lock().unwrap().push((pressure.bytes as usize / PAGE, pressure.scope.clone(), pressure.shape.to_vec()));
         // Whatever a program may do: scopes, allocations that fail or not, an invalidation.
         Scope::new("limits: handled").run(|| assert!(device_of(&gives).zeros::<u8>(8 * PAGE).is_err()));
         let _ = invalidate("limits: handled");
@@ -179,8 +179,8 @@ fn handlers_are_asked_last_and_one_after_the_other() {
     let never = on_pressure(&device, |_| unreachable!("the second one gave enough"));
     let array = Scope::new("limits: pressing").run(|| device.zeros::<u8>([5, PAGE]).unwrap());
     assert_eq!(*calls.lock().unwrap(), [(5, Some("limits: pressing".into()), vec![5, PAGE])]);
-    let rung = climbs(&device).of(Rung::Handlers);
-    assert_eq!((rung.tried, rung.served, spare.lock().unwrap().len()), (1, 1, 2));
+    let step = reclaim(&device).step(ReclaimStep::Handlers);
+    assert_eq!((step.tried, step.served, spare.lock().unwrap().len()), (1, 1, 2));
     drop((never, gives, panics, array));
     assert!(device.zeros::<u8>(7 * PAGE).is_err(), "they are gone");
     let _ = invalidate("limits: pressing");

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
-use gpucache::{Bound, Recycle, Rung, Scope, climbs, limit, limit_process, limit_soft, patience, stats};
+use gpucache::{
+    Bound, ReclaimStep, Recycle, Scope, allocation_timeout, limit, limit_process, limit_soft, reclaim, stats,
+};
 use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
@@ -40,7 +42,7 @@ fn what_its_device_never_allows_takes_nothing_and_waits_for_nobody() {
     let _turn = turn();
     let (device, other) = (Virtual::new(1 << 40), Virtual::new(1 << 40));
     limit(&device, 8 * PAGE as u64);
-    patience(&device, LONG);
+    allocation_timeout(&device, LONG);
     let idle = Scope::new("process limit: spared").recycle(Recycle::Keyed);
     idle.run(|| drop([(); 6].map(|()| other.zeros::<u8>(PAGE).unwrap())));
     let _held = other.zeros::<u8>(6 * PAGE).unwrap();
@@ -65,7 +67,7 @@ fn what_other_devices_work_with_is_waited_for() {
         });
         let _limited = Limited::to(8);
         let array = device.zeros::<u8>(6 * PAGE).unwrap();
-        assert_eq!(climbs(&device).of(Rung::Waiting).served, 1, "{}", climbs(&device));
+        assert_eq!(reclaim(&device).step(ReclaimStep::PendingWork).served, 1, "{}", reclaim(&device));
         drop(array);
         let _ = works.invalidate();
     });
@@ -96,7 +98,7 @@ fn plans_on_other_devices_give_their_blocks() {
         stop.send(()).unwrap();
         assert!(array.is_ok_and(|array| array.byte_len() == 6 * PAGE));
     });
-    assert_eq!(climbs(&device).of(Rung::Arenas).served, 1, "{}", climbs(&device));
+    assert_eq!(reclaim(&device).step(ReclaimStep::Arenas).served, 1, "{}", reclaim(&device));
 }
 
 /// More than a number can say is held of all devices together.

@@ -6,7 +6,7 @@
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
-use gpucache::{Array, Bound, Recycle, Rung, Scope, climbs, limit, limit_process, limit_soft, share_of, stats};
+use gpucache::{Array, Bound, ReclaimStep, Recycle, Scope, limit, limit_process, limit_soft, reclaim, share_of, stats};
 use gpucache_tests::{seeds, turn};
 
 const PAGE: usize = 2 << 20;
@@ -44,8 +44,12 @@ fn what_is_idle_goes_back_first_and_then_more_is_held() {
     // Outside of scopes too.
     let third = device.zeros::<u8>(3 * PAGE).unwrap();
     assert_eq!(held_pages(&device), 17);
-    let climbs = climbs(&device);
-    assert_eq!((climbs.of(Rung::Others).served, climbs.beyond_soft, climbs.failed), (1, 2, 0), "{climbs}");
+    let reclaim = reclaim(&device);
+    assert_eq!(
+        (reclaim.step(ReclaimStep::OtherScopes).served, reclaim.beyond_soft, reclaim.failed),
+        (1, 2, 0),
+        "{reclaim}"
+    );
     assert_eq!(device.memory().soft_limit, Some(12 * PAGE as u64));
     drop((first, second, third));
     ["soft: idle", "soft: work"].iter().for_each(|name| _ = invalidate(name));
@@ -88,9 +92,9 @@ fn a_warm_scope_beyond_the_limit_makes_no_calls() {
     let device = softly_limited(4);
     let step = || drop([3, 4, 2].map(|pages| device.zeros::<u8>(pages * PAGE).unwrap()));
     (0..20).for_each(|_| Scope::new("soft: warm").run(step));
-    let (memory, begun) = (device.memory(), climbs(&device).begun());
+    let (memory, begun) = (device.memory(), reclaim(&device).shortages());
     (0..20).for_each(|_| Scope::new("soft: warm").run(step));
-    assert_eq!((device.memory(), climbs(&device).begun()), (memory, begun));
+    assert_eq!((device.memory(), reclaim(&device).shortages()), (memory, begun));
     let planned = gpucache::plan_stats("soft: warm").unwrap();
     assert!(planned.planned >= 60, "{planned}");
     let _ = invalidate("soft: warm");
@@ -128,7 +132,7 @@ fn play(seed: u64) {
     names.iter().for_each(|name| _ = invalidate(name));
     gpucache::trim(&device).unwrap();
     device.synchronize().unwrap();
-    assert_eq!((device.memory().bytes, climbs(&device).failed), (0, 0));
+    assert_eq!((device.memory().bytes, reclaim(&device).failed), (0, 0));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use gpucache::device::{Device, Host, Virtual};
 use gpucache::prelude::*;
-use gpucache::{Recycle, Scope, climbs, limit};
+use gpucache::{Recycle, Scope, limit, reclaim};
 use gpucache_tests::process::number;
 use gpucache_tests::turn;
 
@@ -45,9 +45,9 @@ fn pages_stay_where_they_are_from_turn_to_turn() {
         let before = device.memory().mapped_pieces;
         in_turn(&device, &names, recycle, 1000);
         let mapped = device.memory().mapped_pieces - before;
-        println!("{recycle:?}: {mapped} pieces mapped in 1000 entries; {}", climbs(&device));
+        println!("{recycle:?}: {mapped} pieces mapped in 1000 entries; {}", reclaim(&device));
         assert!(mapped <= 100, "{recycle:?}: {mapped} pieces");
-        assert_eq!(climbs(&device).failed, 0);
+        assert_eq!(reclaim(&device).failed, 0);
         device.synchronize().unwrap();
         names.iter().for_each(|name| _ = invalidate(name));
     }

@@ -5,17 +5,17 @@
 //! |---|---|
 //! | `given_back` | whether all that is idle or about to be goes back before an allocation fails |
 //! | `false_shortage` | whether an out-of-memory error is true, by random programs beside a model |
-//! | `climbs` | whether the reclaim steps are counted for scopes and devices |
+//! | `reclaimed` | whether the reclaim steps are counted for scopes and devices |
 //! | `in_turn` | two scopes of one thread that need more than the limit, in turn |
-//! | `patience` | requests that wait for other threads |
+//! | `other_threads` | requests that wait for other threads |
 //! | `pressed` | memory that is short all the time, on several threads |
 //! | `revocation` | a plan's memory that is taken from a thread inside its scope |
 
-mod climbs;
 mod false_shortage;
 mod given_back;
 mod in_turn;
-mod patience;
+mod other_threads;
 mod pressed;
+mod reclaimed;
 #[cfg(target_os = "linux")]
 mod revocation;

@@ -1,4 +1,4 @@
-//! Memory that is short all the time: threads that climb the ladder at once, scopes that take turns, and devices that fail on
+//! Memory that is short all the time: threads that take the reclaim steps at once, scopes that take turns, and devices that fail on
 //! the way up.
 //!
 //! `PRESSED_ENTRIES` says how many entries each thread makes, 300 by default.
@@ -7,7 +7,7 @@
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
-use gpucache::{Array, Recycle, Rung, Scope, climbs, limit};
+use gpucache::{Array, ReclaimStep, Recycle, Scope, limit, reclaim};
 use gpucache_tests::conformance::{pattern, patterned};
 use gpucache_tests::faulty::{Call, Failure, Fault};
 use gpucache_tests::paged::{self, PageFault, Paged};
@@ -50,9 +50,9 @@ fn work(device: &Virtual, thread: usize, entries: u64) {
     }
 }
 
-/// All that all of them have in use at once is within the limit, and so nobody is refused, whoever climbs beside him.
+/// All that all of them have in use at once is within the limit, and so nobody is refused, whoever takes the reclaim steps beside them.
 #[test]
-fn threads_in_the_ladder_at_once_are_all_served() {
+fn threads_in_a_shortage_at_once_are_all_served() {
     let _turn = turn();
     let device = Virtual::new(1 << 40);
     let pages = THREADS * (PAGES + BESIDE);
@@ -68,15 +68,15 @@ fn threads_in_the_ladder_at_once_are_all_served() {
                 });
             }
         });
-        if climbs(&device).begun() > entries / 50 {
+        if reclaim(&device).shortages() > entries / 50 {
             break;
         }
     }
     device.synchronize().unwrap();
     assert!(device.memory().peak_bytes <= (pages * PAGE) as u64);
-    let climbs = climbs(&device);
-    println!("{climbs}");
-    assert!(climbs.begun() > entries / 50 && climbs.failed == 0, "{climbs}");
+    let reclaim = reclaim(&device);
+    println!("{reclaim}");
+    assert!(reclaim.shortages() > entries / 50 && reclaim.failed == 0, "{reclaim}");
     let _ = gpucache::invalidate_all();
     gpucache::trim(&device).unwrap();
     assert_eq!(device.memory().bytes, 0);
@@ -96,12 +96,12 @@ fn scopes_that_do_not_fit_together_take_turns() {
             drop(arrays);
         }
     }
-    assert_eq!(climbs(&device).failed, 0);
+    assert_eq!(reclaim(&device).failed, 0);
     device.synchronize().unwrap();
     ["sharing: one", "sharing: other"].iter().for_each(|name| _ = invalidate(name));
 }
 
-/// Three scopes under a limit that two of them fill, so that the device is called on every rung up to the arenas; on one
+/// Three scopes under a limit that two of them fill, so that the device is called on every step up to the arenas; on one
 /// stream after the other where there are several.
 fn turns<D: Device>(devices: &[D], page: usize, tag: &str) -> Vec<gpucache::Error> {
     let mut errors = Vec::new();
@@ -170,8 +170,8 @@ fn whatever_call_for_pages_fails_nothing_is_lost() {
             errors += assert_goes_on(devices, (8, paged::PAGE as usize), &format!("{fault:?}"), arm, !for_ever);
         }
     }
-    let climbs = climbs(&device);
-    assert!(climbs.of(Rung::Others).served > 300 && errors > 10, "{errors} errors; {climbs}");
+    let reclaim = reclaim(&device);
+    assert!(reclaim.step(ReclaimStep::OtherScopes).served > 300 && errors > 10, "{errors} errors; {reclaim}");
 }
 
 /// Every call for chunks and every call that orders streams, failing once and from then on. A chunk is held whole by the least that
@@ -188,18 +188,18 @@ fn whatever_call_of_streams_fails_nothing_is_lost() {
                 let arm = |is_on: bool| if is_on { device.arm(fault.only(call)) } else { device.disarm() };
                 let streams = [device.clone(), device.another_stream()];
                 errors += assert_goes_on(&streams, (12, PAGE / 4), &format!("{call:?} {fault:?}"), arm, !for_ever);
-                begun += climbs(&device).begun();
+                begun += reclaim(&device).shortages();
                 device.assert_clean();
             }
         }
     }
-    assert!(begun > 100 && errors > 10, "{begun} climbs, {errors} errors");
+    assert!(begun > 100 && errors > 10, "{begun} shortages, {errors} errors");
 }
 
 #[test]
-fn a_device_that_fails_on_the_ladder_loses_nothing() {
+fn a_device_that_fails_in_a_reclaim_step_loses_nothing() {
     let _turn = turn();
-    let mut climbed = 0;
+    let mut served = 0;
     for failure in [Failure::OutOfMemory, Failure::Device] {
         for call in [Call::Allocate, Call::Free] {
             for at in 1..=24 {
@@ -211,7 +211,7 @@ fn a_device_that_fails_on_the_ladder_loses_nothing() {
                 device.disarm();
                 assert!(errors.iter().all(|error| error.is_device_failure() || error.is_out_of_memory()), "{tag}");
                 assert!(errors.len() <= 2, "{tag}: {errors:?}");
-                climbed += climbs(&device).of(Rung::Others).served;
+                served += reclaim(&device).step(ReclaimStep::OtherScopes).served;
                 let after = turns(std::slice::from_ref(&device), PAGE, &tag);
                 assert!(after.iter().all(gpucache::Error::is_deferred), "{tag}: {after:?}");
                 assert!(device.memory().bytes <= 8 * PAGE as u64);
@@ -221,5 +221,5 @@ fn a_device_that_fails_on_the_ladder_loses_nothing() {
             }
         }
     }
-    assert!(climbed > 100, "{climbed}");
+    assert!(served > 100, "{served}");
 }

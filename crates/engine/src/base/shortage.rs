@@ -18,7 +18,7 @@ use super::amounts::Bytes;
 /// assert_eq!((shortage.bytes, &*shortage.shape, &*shortage.dtype), (4 << 20, &[1024, 1024][..], "f32"));
 /// assert_eq!(shortage.scope.as_deref(), Some("step"));
 /// assert_eq!((shortage.bound, shortage.most_bytes), (Bound::Capacity, Some(8 << 20)));
-/// assert_eq!(shortage.holdings[0].busy_bytes, 6 << 20); // of `weights`
+/// assert_eq!(shortage.scopes[0].busy_bytes, 6 << 20); // of `weights`
 /// println!("{:?} is entered at {:?}", shortage.scope, shortage.scope_site.map(ToString::to_string)); // file:line:column
 /// assert_eq!(shortage.elsewhere_bytes, Some(0)); // nobody else has memory of a virtual device
 /// # drop(kept);
@@ -60,7 +60,7 @@ pub struct Shortage {
     /// The longest free stretch of the range.
     pub longest_free_bytes: u64,
     /// The scopes that hold most, each on one thread, the largest first.
-    pub holdings: Vec<Holding>,
+    pub scopes: Vec<ScopeMemory>,
 }
 
 /// Whose bound an allocation met.
@@ -88,11 +88,11 @@ pub enum Bound {
 /// use gpucache::{device::Virtual, prelude::*};
 ///
 /// let device = Virtual::new(1 << 20);
-/// assert!(device.zeros::<u8>(2 << 20).unwrap_err().shortage().unwrap().holdings.is_empty());
+/// assert!(device.zeros::<u8>(2 << 20).unwrap_err().shortage().unwrap().scopes.is_empty());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Holding {
+pub struct ScopeMemory {
     /// The name of the scope.
     pub scope: Arc<str>,
     /// In use by arrays.
@@ -102,22 +102,22 @@ pub struct Holding {
 }
 
 /// As many scopes are named as leave the message short.
-const MOST_HOLDINGS: usize = 5;
+const MOST_SCOPES: usize = 5;
 
-impl Holding {
-    pub(crate) fn new(scope: Arc<str>, busy_bytes: u64, idle_bytes: u64) -> Holding {
-        Holding { scope, busy_bytes, idle_bytes }
+impl ScopeMemory {
+    pub(crate) fn new(scope: Arc<str>, busy_bytes: u64, idle_bytes: u64) -> ScopeMemory {
+        ScopeMemory { scope, busy_bytes, idle_bytes }
     }
 }
 
 impl Shortage {
     /// The same with those of the scopes that hold most.
-    pub(crate) fn held_by(mut self, mut holdings: Vec<Holding>) -> Shortage {
-        let held = |one: &Holding| one.busy_bytes.saturating_add(one.idle_bytes);
-        holdings.retain(|one| held(one) > 0);
-        holdings.sort_by_key(|one| std::cmp::Reverse(held(one)));
-        holdings.truncate(MOST_HOLDINGS);
-        self.holdings = holdings;
+    pub(crate) fn held_by(mut self, mut scopes: Vec<ScopeMemory>) -> Shortage {
+        let held = |one: &ScopeMemory| one.busy_bytes.saturating_add(one.idle_bytes);
+        scopes.retain(|one| held(one) > 0);
+        scopes.sort_by_key(|one| std::cmp::Reverse(held(one)));
+        scopes.truncate(MOST_SCOPES);
+        self.scopes = scopes;
         self
     }
 }
@@ -153,7 +153,7 @@ impl fmt::Display for Shortage {
             Bytes(*idle_bytes)
         )?;
         write!(f, ", {} in the longest free stretch", Bytes(*longest_free_bytes))?;
-        for Holding { scope, busy_bytes, idle_bytes } in &self.holdings {
+        for ScopeMemory { scope, busy_bytes, idle_bytes } in &self.scopes {
             write!(f, "\n  `{}`: {} in use, {} idle", Short(scope), Bytes(*busy_bytes), Bytes(*idle_bytes))?;
         }
         write!(f, "\nasked for on stream {}", self.stream)?;
@@ -196,7 +196,7 @@ mod tests {
             longest_free_bytes: u64::MAX - 1,
             ..Shortage::default()
         };
-        let text = shortage.held_by(vec![Holding::new(name, 1023 << 40, 1023 << 40); 9]).to_string();
+        let text = shortage.held_by(vec![ScopeMemory::new(name, 1023 << 40, 1023 << 40); 9]).to_string();
         assert!(text.lines().count() <= 20, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
         assert!(text.contains("`...") && text.contains("shortage.rs:"), "{text}");

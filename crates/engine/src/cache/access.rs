@@ -1,4 +1,4 @@
-//! What a block is, and what can be done with its bytes on its own stream. Lengths are checked here, so that callers need not.
+//! The properties of a block, and the operations on its bytes on its own stream. The lengths are checked here, not by callers.
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
@@ -13,12 +13,12 @@ impl Block {
     /// Every block begins at a multiple of this many bytes.
     pub const ALIGNMENT: u64 = ALIGNMENT;
 
-    /// An error that an allocation met, with what was asked for, and the innermost scope.
+    /// Adds the request and the innermost scope to an error that an allocation met.
     pub fn refused(error: Error, request: &Request<'_>) -> Error {
         current::refused(error, request)
     }
 
-    /// Where it lies on its device.
+    /// The block's address on its device.
     #[inline]
     pub fn address(&self) -> u64 {
         self.0.address
@@ -34,38 +34,38 @@ impl Block {
         self.0.shape.dims()
     }
 
-    /// The stream that it is allocated and freed on.
+    /// The stream that allocates and frees the block.
     pub fn stream(&self) -> &Stream {
         self.0.stream()
     }
 
-    /// Writes `pattern` again and again; its length divides the block's.
+    /// Fills the block with repetitions of `pattern`, whose length divides the block's.
     pub fn fill(&mut self, pattern: &[u8]) -> Result<()> {
-        // A pattern that does not divide the block fills what it can, and never more.
+        // If the length does not divide the block's, the rest stays unwritten.
         let bytes = self.bytes() - self.bytes().checked_rem(pattern.len()).unwrap_or(0);
-        // SAFETY: `bytes` bytes of a block that is borrowed exclusively, a multiple of the pattern's length.
+        // SAFETY: the block has at least `bytes` bytes and is borrowed exclusively. `bytes` is a multiple of the pattern's length.
         self.writing(|stream, address| unsafe { stream.fill(address, bytes, pattern) })
     }
 
-    /// Copies `from` to the front of the block, as much of it as there is room.
+    /// Copies `from` to the front of the block, as far as it fits.
     pub fn write(&mut self, from: &[u8]) -> Result<()> {
         let bytes = from.len().min(self.bytes());
-        // SAFETY: `bytes` readable bytes, as many in a block that is borrowed exclusively.
+        // SAFETY: `from` has `bytes` readable bytes. The block has at least as many and is borrowed exclusively.
         self.writing(|stream, address| unsafe { stream.write(from.as_ptr(), address, bytes) })
     }
 
-    /// Copies the front of the block, as much as there is room for in `to`.
+    /// Copies the front of the block to `to`, as far as it fits.
     pub fn read(&self, to: &mut [MaybeUninit<u8>]) -> Result<()> {
         let bytes = to.len().min(self.bytes());
-        // SAFETY: `bytes` bytes of a block, as many writable in `to`.
+        // SAFETY: the block has at least `bytes` bytes, and `to` has at least as many writable bytes.
         self.reading(|| unsafe { self.stream().read(self.address(), to.as_mut_ptr().cast(), bytes) })
     }
 
-    /// Copies another block of the same device and of as many bytes.
+    /// Copies another block of the same device and size.
     ///
     /// # Errors
-    /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal bytes, of which a copy would leave a part
-    /// unwritten; [`is_unavailable`](Error::is_unavailable) for blocks of two devices; a failure of the device.
+    /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal size, since a part would stay unwritten;
+    /// [`is_unavailable`](Error::is_unavailable) for blocks of two devices; a failure of the device.
     pub fn copy_from(&mut self, other: &Block) -> Result<()> {
         let from = CopySource::of(other, self)?;
         if self.stream().memory_id() != other.stream().memory_id() {
@@ -76,23 +76,23 @@ impl Block {
             ));
         }
         self.writing(|stream, to| other.reading(|| from.copy(stream, to)))?;
-        // Where the work that was to write the other one is not done yet, the copy is lost with it.
+        // If the work that should write `other` fails, this copy of it is as wrong.
         self.set_outcome(other.outcome());
         Ok(())
     }
 
-    /// Copies a block on the other side of a lane, of as many bytes, on the lane's queue: behind all that is on both blocks' streams
-    /// now, and before what is put there later. The answer is where on the queue it ends, for each side, and how long it takes if it is
-    /// to be timed.
+    /// Copies a block from the other side of a copy stream (a [`Lane`]) to this block of the same size. The copy runs on the lane's
+    /// queue: behind all work that is on both blocks' streams now, and before all work that they get later. Returns the points on
+    /// the queue where the copy ends, one for each side, and its duration if `is_timed`.
     ///
     /// # Errors
-    /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal bytes; [`is_unavailable`](Error::is_unavailable) for
-    /// blocks that are not of the lane's two memories, and while a graph is captured; a failure of the device.
+    /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal size; [`is_unavailable`](Error::is_unavailable) for
+    /// blocks of other memories than the lane's two, and while a graph is captured; a failure of the device.
     pub fn copy_over(&mut self, lane: &Lane, other: &Block, is_timed: bool) -> Result<Crossing> {
         let from = CopySource::of(other, self)?;
         other.read_on(lane.side_of(other.stream())?)?;
         self.write_on(lane.side_of(self.stream())?)?;
-        // Only the copy: what the lane waits for before it is no part of that.
+        // Times only the copy, and not the waits of the lane before it.
         let copy = || from.copy(&lane.device, self.address());
         let (copied, span) = if is_timed { Span::around(&lane.device, copy) } else { (copy(), None) };
         copied?;
@@ -100,26 +100,26 @@ impl Block {
         if self.stream().queue() == lane.device.queue() {
             self.note_write();
         }
-        // One for each side, since what the two memories know of the queue is apart.
+        // One fence for each side, since each of the two memories keeps its own record of the queue.
         let host = Fence::sealed(&lane.host);
         Ok(Crossing { host, device: Fence::sealed(&lane.device), span })
     }
 }
 
-/// A copy from one side of a lane to the other that was put on its queue: where that ends, as each of the two memories knows it.
+/// A copy from one side of a lane to the other, on the lane's queue: the fences where it ends, one for each of the two memories.
 pub struct Crossing {
-    /// For the side of the host.
+    /// The fence for the host's side.
     pub host: Fence,
-    /// For the side of the device.
+    /// The fence for the device's side.
     pub device: Fence,
-    /// How long it takes, if that is measured.
+    /// The duration of the copy, if it is measured.
     pub span: Option<Span>,
 }
 
-/// What is copied to a block.
+/// The source of a copy to a block.
 ///
-/// Invariant: `bytes` at `from` are those of a block in use, and as many as the block has that they are copied to, which is another
-/// one in use, and so disjoint. It is made by [`CopySource::of`] alone, and used before either block is given back.
+/// Invariant: the `bytes` bytes at `from` are those of a block in use. The target of the copy has as many bytes. It is another
+/// block in use, so the two are disjoint. Only [`CopySource::of`] makes a source, and it is used before either block is given back.
 struct CopySource {
     from: u64,
     bytes: usize,
@@ -136,10 +136,10 @@ impl CopySource {
         }
     }
 
-    /// Puts the copy to the block at `to` on a stream that works on both blocks' memory, and that both are announced to.
+    /// Puts the copy to the block at `to` on a stream that works on both blocks' memory. Both blocks know of the stream.
     fn copy(&self, stream: &Stream, to: u64) -> Result<()> {
-        // SAFETY: this is what the invariant says; the block that is written is borrowed exclusively by both callers. The stream is
-        // one of its device, or of a lane between the two memories, which is checked by both.
+        // SAFETY: the invariant says that both sides are valid for `bytes` bytes and disjoint. Both callers borrow the written
+        // block exclusively. Both check that the stream is one of the blocks' device, or one of a lane between the two memories.
         unsafe { stream.copy(self.from, to, self.bytes) }
     }
 }

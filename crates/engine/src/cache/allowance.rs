@@ -1,8 +1,8 @@
-//! The limit of a scope: how much it may hold on one thread, in use or idle. What is idle goes back before that is exceeded,
-//! and what would exceed it all the same is refused.
+//! The limit of a scope: how many bytes it may reserve on one thread, in use or idle. A scope at its limit first gives idle memory
+//! back. A request that would still exceed the limit is refused.
 //!
-//! A scope holds what arrays have of it, what its lists keep, and the blocks of its plans. All three grow here alone: by a
-//! supply, by a plan's block, and by a ring.
+//! The scope's arrays, its lists and the blocks of its plans count. All three grow only here: by a supply, by a plan's block, and
+//! by a ring.
 
 use super::owner::Owner;
 use crate::base::error::{Error, Result};
@@ -15,26 +15,26 @@ use crate::range::DeviceRange;
 use crate::record::Request;
 
 impl Owner {
-    /// How much more than its limit the scope would hold with so many bytes more. Without a limit that is what a number says, as the
-    /// memory of several devices may be more together: what is counted of the scope then never wraps around.
+    /// By how many bytes the scope would exceed its limit if it reserved `more` bytes. Without a limit, the largest `u64` is the
+    /// limit: the memory of several devices together may be more, and the scope's counters must never wrap around.
     fn excess(&self, more: u64) -> u64 {
         let limit = self.with(|local, _| local.limit);
         let held = u128::from(self.shared.counters.get(Counter::HeldBytes)) + u128::from(more);
         u64::try_from(held.saturating_sub(u128::from(limit))).unwrap_or(u64::MAX)
     }
 
-    /// Whether the scope may hold so many bytes more.
+    /// Whether the scope may reserve `more` bytes.
     pub(super) fn allows(&self, more: u64) -> bool {
         self.excess(more) == 0
     }
 
-    /// The same of bytes that are rounded up to whole pages.
+    /// As [`allows`](Owner::allows), with the bytes rounded up to whole pages.
     pub(super) fn allows_whole(&self, range: &DeviceRange, more: u64) -> bool {
         let is_free = self.with(|local, _| local.limit) == u64::MAX;
         is_free || self.allows(more.saturating_add(range.occupancy().granule))
     }
 
-    /// Gives back what is idle and more than the limit that an entry has set, or that holds again after one.
+    /// Gives back idle memory beyond the limit. Runs when an entry sets a limit, and when an older limit applies again.
     pub(super) fn shrink(&self) {
         self.make_room_for(0);
     }
@@ -43,13 +43,13 @@ impl Owner {
         while !self.allows(more) && self.release_some(self.excess(more)) > 0 {}
     }
 
-    /// Has the scope hold as much less as a supply needs.
+    /// Gives idle memory back until the limit has room for a supply.
     ///
     /// # Errors
-    /// [`is_out_of_memory`](Error::is_out_of_memory) if too much of it is in use.
+    /// [`is_out_of_memory`](Error::is_out_of_memory) if too much of the scope's memory is in use.
     #[inline]
     pub(super) fn make_allowance(&self, stream: &Stream, request: &Request<'_>) -> Result<()> {
-        // What needs no memory is served, however low the limit is by now.
+        // A request of 0 bytes is served, however low the limit is by now.
         if request.bytes == 0 || self.allows(request.bytes as u64) {
             Ok(())
         } else {
@@ -61,7 +61,7 @@ impl Owner {
     fn insist_on_limit(&self, stream: &Stream, request: &Request<'_>) -> Result<()> {
         let (bytes, limit) = (request.bytes as u64, self.with(|local, _| local.limit));
         self.note_sample(Fact::Squeezed, request);
-        // What is more than the limit is had by nothing that goes back.
+        // A request larger than the limit would fail even if all memory went back.
         if bytes <= limit {
             self.make_room_for(bytes);
         }

@@ -1,6 +1,6 @@
-//! The use of a block of device memory in one of its lives: what an array is made of.
+//! A block of device memory in one of its lives. Arrays are made of blocks.
 //!
-//! Invariant: a block owns its record until its drop, which gives it back to the cache that served it.
+//! Invariant: a block owns its record until its drop. The drop gives the record back to the cache that served it.
 #![allow(unsafe_code)]
 
 #[cfg(feature = "cuda")]
@@ -22,17 +22,17 @@ use crate::record::{Fence, Outcome, Record, Request};
 #[cfg(feature = "cuda")]
 use crate::record::{Origin, View};
 
-/// Memory on a stream, in use until dropped. A drop hands it back to the cache that served it, from any thread.
+/// Memory on a stream, in use until it is dropped. The drop returns it to the cache that served it, from any thread.
 pub struct Block(pub(super) ManuallyDrop<Box<Record>>);
 
 impl Block {
-    /// The block that the plan of the innermost scope expects next, if this is it; `None` while a trace is on.
+    /// The block that the innermost scope's plan expects next, if it matches this request. `None` while a trace is on.
     #[inline(always)]
     pub fn planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Block> {
         current::serve_planned(stream, dims, bytes).map(Block::of)
     }
 
-    /// Memory for `request` on `stream`: from the innermost scope's cache, or straight from the device where there is none.
+    /// Memory for `request` on `stream`: from the innermost scope's cache, or straight from the device outside of scopes.
     #[inline]
     pub fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Block> {
         let noticed = stream.has_notice();
@@ -40,14 +40,14 @@ impl Block {
         Ok(Block::handed_out(stream, record))
     }
 
-    /// Memory of no scope, from the device's range: for what outlives entries and comes back at any time.
+    /// Memory of no scope, from the device's range, for arrays that outlive entries and return at any time.
     pub fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Block> {
         stream.check()?;
         let record = traced::told(stream, request, || supply::of_no_scope(stream, request))?;
         Ok(Block::handed_out(stream, record))
     }
 
-    /// Memory of no scope outside of a place that is cleared; `None` if there is none.
+    /// Memory of no scope that lies outside the place that is being cleared; `None` if the range has none.
     pub fn outside(stream: &Stream, request: &Request<'_>, clearing: &Clearing) -> Result<Option<Block>> {
         stream.check()?;
         let Some(record) = supply::outside(stream, request, clearing)? else { return Ok(None) };
@@ -55,7 +55,7 @@ impl Block {
         Ok(Some(Block::handed_out(stream, record)))
     }
 
-    /// The block of a record, of which a device hears that watches.
+    /// Makes a block of a record. Reports it to the device if the device watches allocations.
     #[inline(always)]
     fn handed_out(stream: &Stream, record: Box<Record>) -> Block {
         if stream.watches() {
@@ -64,13 +64,13 @@ impl Block {
         Block::of(record)
     }
 
-    /// A record from the innermost scope, or straight from the device where there is none.
+    /// A record from the innermost scope, or straight from the device outside of scopes.
     #[inline(always)]
     fn find(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         current::allocate(stream, request).unwrap_or_else(|| traced::allocate(stream, request))
     }
 
-    /// As [`allocate`](Block::allocate), where there is a failure to return, or memory is reserved.
+    /// As [`allocate`](Block::allocate), if the stream has a failure to return or its memory is reserved.
     #[cold]
     fn allocate_noticed(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         stream.check()?;
@@ -86,18 +86,18 @@ impl Block {
         }
     }
 
-    /// A record's use; its drop gives it back.
+    /// Puts a record in use. The block's drop gives it back.
     #[inline(always)]
     pub(super) fn of(record: Box<Record>) -> Block {
         Block(ManuallyDrop::new(record))
     }
 
     pub(super) fn into_record(self) -> Box<Record> {
-        // SAFETY: the field is taken here, and the value is not dropped.
+        // SAFETY: `self` moves into a `ManuallyDrop`, so its drop does not run, and nobody else takes the field.
         unsafe { ManuallyDrop::take(&mut ManuallyDrop::new(self).0) }
     }
 
-    /// The block without its owner, for who finds it again by its address.
+    /// Releases the block's ownership to a caller that finds the block again by its address.
     #[cfg(feature = "foreign")]
     #[inline]
     pub fn into_raw(self) -> NonNull<()> {
@@ -105,31 +105,31 @@ impl Block {
     }
 
     /// # Safety
-    /// [`into_raw`](Block::into_raw) gave it, and it is taken back once.
+    /// `record` comes from [`into_raw`](Block::into_raw), and the caller passes it here only once.
     #[cfg(feature = "foreign")]
     #[inline]
     pub unsafe fn from_raw(record: NonNull<()>) -> Block {
-        // SAFETY: the caller has it from `into_raw`, which leaked the box that this takes back, the only one.
+        // SAFETY: by the contract above, `into_raw` leaked this box, and this call is the only one that takes it back.
         Block::of(unsafe { Box::from_raw(record.cast::<Record>().as_ptr()) })
     }
 
-    /// Work that is on another stream of the device now may use the memory, after which it is dropped.
+    /// Notes that work already on another stream of the device may use the memory. The caller then drops the block.
     #[cfg(feature = "foreign")]
     pub fn used_by(&self, stream: &Stream) {
         self.0.used_by(stream);
     }
 
-    /// Tells the cache that served it that it is freed on another stream than its own.
+    /// Tells the cache that served the block that another stream than the block's own frees it.
     #[cfg(feature = "foreign")]
     pub fn note_freed_elsewhere(&self) {
         self.0.door.into_iter().for_each(|door| door.note_freed_elsewhere());
     }
 
-    /// Memory that somebody else allocated, and that `view` releases when it is dropped.
+    /// Memory that other code allocated. `view` releases it when the view is dropped.
     ///
     /// # Safety
-    /// The bytes of the request lie at `address` on the stream's device until `view` is dropped, and nobody else uses them but as the view
-    /// knows.
+    /// The bytes of the request lie at `address` on the stream's device until `view` is dropped. Nobody else uses them without the
+    /// view's knowledge.
     #[cfg(feature = "cuda")]
     pub unsafe fn adopt(stream: &Stream, request: &Request<'_>, address: u64, view: Box<dyn View>) -> Block {
         let mut record = Record::new(stream, request, address, Origin::Nowhere);
@@ -138,7 +138,7 @@ impl Block {
         Block(ManuallyDrop::new(Box::new(record)))
     }
 
-    /// The address, for whoever uses it on the block's own stream without a word, behind what was announced so far.
+    /// The address, for code that uses it on the block's own stream without notice, behind all uses announced so far.
     pub fn bare_address(&self) -> u64 {
         self.0.stream().memory().note_unknown_work();
         self.note_use(self.0.stream());
@@ -148,38 +148,38 @@ impl Block {
         self.0.address
     }
 
-    /// Whether somebody got the bare address, so that work of the block's own stream may write it without a word.
+    /// Whether somebody got the bare address, so that work on the block's own stream may write the memory without notice.
     #[cfg(feature = "cuda")]
     pub fn is_bare(&self) -> bool {
         self.0.is_bare()
     }
 
-    /// Tells that work of the block's own stream that writes it is there now. Others wait for what is there at the time
-    /// otherwise.
+    /// Notes that the work which writes the block is now on its own stream. Other streams then wait for this point. Otherwise they
+    /// wait for all work that is on the stream when they wait.
     pub fn note_write(&self) {
         self.0.note_write();
     }
 
-    /// The address as a place in memory, for kernels that take a pointer to it.
+    /// The address as a place in memory, for kernels that take a pointer to the address.
     #[cfg(feature = "cuda")]
     pub fn address_ref(&self) -> &u64 {
         &self.0.address
     }
 
-    /// Gives the block another shape of as many bytes; its next life has the old one again.
+    /// Gives the block another shape of as many bytes. The block's next life has the old shape again.
     pub fn reshape(&mut self, dims: &[usize]) {
         self.0.reshape(dims);
     }
 
-    /// Whether other streams may use it, as far as that was said.
+    /// Whether other streams may use the block, as far as they announced it.
     pub fn is_used_elsewhere(&self) -> bool {
         self.0.needs_care()
     }
 
-    /// Makes the block's own stream wait for other users that said so, or that the view knows.
+    /// Makes the block's own stream wait for the uses that other streams announced or that the view knows.
     ///
     /// # Errors
-    /// A failure to order. The uses go on then.
+    /// A failure to order the streams. The uses then go on.
     pub fn end_uses(&mut self) -> Result<()> {
         self.0.forget_write();
         let ended = if self.0.needs_care() { self.0.end_uses() } else { Ok(()) };
@@ -187,7 +187,7 @@ impl Block {
         ended
     }
 
-    /// What the front end keeps with the memory; made by `make` once, found again in the next lives.
+    /// The value that the front end keeps with the memory. `make` makes it once; later lives of the memory find it again.
     #[cfg(feature = "cuda")]
     pub fn view<V: View>(&self, make: impl FnOnce() -> V) -> Option<&V> {
         self.0.take_care();
@@ -195,21 +195,21 @@ impl Block {
         view.downcast_ref()
     }
 
-    /// The view that was made, exclusively.
+    /// The view, if one was made, for exclusive use.
     #[cfg(feature = "cuda")]
     pub fn view_mut<V: View>(&mut self) -> Option<&mut V> {
         let view: &mut dyn Any = &mut **self.0.view.get_mut()?;
         view.downcast_mut()
     }
 
-    /// Whether the memory can be left to a view: it is the block's own allocation, or the view's already.
+    /// Whether a view can take the memory over: the block is an allocation of its own, or the view owns the memory already.
     #[cfg(feature = "cuda")]
     pub fn can_leave(&self) -> bool {
         let has_owner = matches!(self.0.origin, Origin::Nowhere) && self.0.view.get().is_some();
         self.0.bytes > 0 && (has_owner || matches!(self.0.origin, Origin::Device))
     }
 
-    /// Takes the view out and leaves the memory to it: this block releases nothing any more.
+    /// Takes the view out and leaves the memory to it. This block releases nothing any more.
     #[cfg(feature = "cuda")]
     pub fn detach<V: View>(mut self) -> Option<Box<V>> {
         let view: Box<dyn Any> = self.0.view.take()?;
@@ -223,28 +223,28 @@ impl Block {
         Some(view)
     }
 
-    /// Runs an operation that reads the memory, behind what other streams wrote.
+    /// Runs an operation that reads the memory, ordered behind the writes of other streams.
     ///
     /// # Errors
-    /// Those of the operation, and the failure of late work that was to write the memory, if it is known by then.
+    /// Errors of the operation, and the failure of late work that should have written the memory, if it is known by then.
     pub(super) fn reading(&self, operation: impl FnOnce() -> Result<()>) -> Result<()> {
         self.read_on(self.stream())?;
         operation()?;
         self.check_outcome()
     }
 
-    /// How the work ends that writes the memory last, if that is late work of the host.
+    /// The outcome of the last work that writes the memory, if that is late work of the host.
     pub fn outcome(&self) -> Option<Arc<Outcome>> {
         self.0.outcome()
     }
 
-    /// Keeps the outcome of the work that writes the memory last.
+    /// Keeps the outcome of the last work that writes the memory.
     pub fn set_outcome(&mut self, outcome: Option<Arc<Outcome>>) {
         self.0.set_outcome(outcome);
     }
 
     /// # Errors
-    /// [`is_panic`](crate::Error::is_panic) if late work that was to write the memory has failed.
+    /// [`is_panic`](crate::Error::is_panic) if late work that should have written the memory has failed.
     #[inline]
     pub fn check_outcome(&self) -> Result<()> {
         self.outcome().map_or(Ok(()), |outcome| Ok(outcome.check()?))
@@ -264,7 +264,7 @@ impl Block {
         if is_plain { Ok(()) } else { self.0.read_on(stream) }
     }
 
-    /// Lets work that is put on `stream` from now on write the memory, until the block is dropped or used otherwise.
+    /// Lets work that is put on `stream` from now on write the memory, until the block is dropped or used in another way.
     ///
     /// # Errors
     /// As for [`read_on`](Block::read_on).
@@ -279,7 +279,7 @@ impl Block {
         if is_plain { Ok(()) } else { self.0.write_on(stream) }
     }
 
-    /// Puts the block's own stream behind a use by another one that ended at `fence`, and behind no more of that one's work.
+    /// Orders the block's own stream behind a use by another stream that ended at `fence`, and behind no later work of it.
     ///
     /// # Errors
     /// A failure of the device; a graph that is captured.
@@ -287,7 +287,7 @@ impl Block {
         self.0.follow_uses(std::slice::from_ref(fence))
     }
 
-    /// Has the block kept for a reservation that is made now, if its memory is not reserved anyway.
+    /// Keeps the block for the stream's open reservation, unless that reservation already covers its memory.
     #[inline]
     fn note_use(&self, stream: &Stream) {
         if let Some(reservation) = stream.reservation()
@@ -297,7 +297,7 @@ impl Block {
         }
     }
 
-    /// Runs an operation that writes all of the memory, behind what other streams read and wrote.
+    /// Runs an operation that writes all of the memory, ordered behind the reads and writes of other streams.
     pub(super) fn writing(&mut self, operation: impl FnOnce(&Stream, u64) -> Result<()>) -> Result<()> {
         if self.0.needs_care() {
             self.0.end_uses()?;
@@ -320,13 +320,13 @@ impl std::fmt::Debug for Block {
 impl Drop for Block {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the field is taken here alone, and a value is dropped once.
+        // SAFETY: only this line takes the field, and a value is dropped once.
         let record = unsafe { ManuallyDrop::take(&mut self.0) };
         give_back(record);
     }
 }
 
-/// What a plan served goes back in here, without a call.
+/// Returns a record. A record that a plan served returns here without a further call.
 #[inline(never)]
 fn give_back(record: Box<Record>) {
     if let Some(record) = current::take_back_planned(record) {
@@ -334,13 +334,13 @@ fn give_back(record: Box<Record>) {
     }
 }
 
-/// The way of a dropped record that goes back by no plan.
+/// The way back for a dropped record that no plan takes back.
 enum WayBack {
-    /// To the innermost scope, which served it.
+    /// To the innermost scope, which served the record.
     Here(&'static Cache),
-    /// Reservations keep it, or a device is told, or its uses on other streams end: then to its home.
+    /// To its home, after due care: reservations may keep it first, and a device that watches is told.
     Care,
-    /// To the cache that served it, wherever that is. If there is none, its memory is released.
+    /// To the cache that served the record, wherever that is. Without such a cache the memory is released.
     Home,
 }
 
@@ -357,7 +357,7 @@ impl WayBack {
 
 #[inline(never)]
 fn give_back_unplanned(record: Box<Record>) {
-    // A scope may end a plan by it, of which a subscriber is told.
+    // The drop may end a plan of the scope, and a subscriber is told of that.
     assert_nothing_held();
     match WayBack::of(&record) {
         WayBack::Here(cache) => current::owner(cache).put(record),
@@ -381,8 +381,8 @@ fn give_back_with_care(record: Box<Record>) {
     keep_or_tell(record).into_iter().for_each(give_back_home);
 }
 
-/// Keeps a record that is dropped for the reservations that it was used in, for one after the other. Hands it out if all of
-/// them have ended, of which a device hears that watches.
+/// Keeps a dropped record for each reservation that used it, one after the other. Returns the record once all of them have ended,
+/// and reports that to a device that watches.
 #[cold]
 fn keep_or_tell(mut record: Box<Record>) -> Option<Box<Record>> {
     while let Some(mut streams) = record.take_reservations() {

@@ -1,9 +1,9 @@
-//! A cache that a thread holds for a moment while nobody is inside the scope: to take blocks back, to invalidate, to give memory back.
-//! And what its owner, for however long, does with blocks that came back, and lets go of.
+//! A thread holds a cache for a moment, while nobody is inside the scope, to take blocks back, to invalidate, or to give memory
+//! back. This file also has the owner's work on returned blocks and on values to drop, however long the owner holds the cache.
 //!
-//! The thread that the cache belongs to waits for that when it enters the scope. So it is a lock, and no code of the program runs under
-//! it: there is no news of plans to tell then, as those come of an entry's end, and streams that nobody else has are dropped once the
-//! cache is given up, since the destructor of a backend may be the program's.
+//! The thread that the cache belongs to waits for the holder when it enters the scope. So the hold is a lock, and no user code runs
+//! under it. Subscribers need no call here, since plans change only at the end of an entry. Streams without other handles are
+//! dropped once the cache is given up, since the destructor of a backend may be user code.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -19,25 +19,27 @@ use crate::device::Stream;
 use crate::pressure::demand;
 use crate::record::Record;
 
-/// What is dropped later. The streams of an arena and a ring take no memory of the heap, as others may take both away in each of their
-/// entries.
+/// Values to drop later. The streams of an arena and a ring need no heap memory here, since other threads may take both away in
+/// each of their entries.
 type DroppedLater = (SmallVec<[Stream; 2]>, Vec<Box<dyn Any>>);
 
 thread_local! {
-    /// What is dropped once the cache is given up that is held for a moment. Without a destructor, so that a thread's end has it too.
+    /// Values to drop once the thread gives up a cache that it holds for a moment. Has no destructor, so it also works while the
+    /// thread ends.
     static LATER: ManuallyDrop<RefCell<DroppedLater>> =
         const { ManuallyDrop::new(RefCell::new((SmallVec::new_const(), Vec::new()))) };
 }
 
 impl Cache {
-    /// Runs `act` as the owner for a moment, if no other thread is inside the scope. Waits for others that hold the cache for a moment.
+    /// Runs `act` as the owner for a moment, if no other thread is inside the scope. Waits while another thread holds the cache for
+    /// a moment.
     pub(super) fn briefly<R>(&'static self, act: impl FnOnce(&Owner) -> R) -> Option<R> {
         let is_held = self.local.hold_unless_entered(claim_token());
         let owner = if is_held { self.owner() } else { None }?;
-        // Not where the thread is inside of the scope anyway, since nobody waits for that.
+        // Does not count as a lock if this thread is inside the scope anyway, since then nobody waits for it.
         let held = (!owner.is_entered()).then(Held::begin);
         let answer = act(&owner);
-        // Before the cache is given up, as what was let go of may be dropped there.
+        // Ends before the cache is given up, since `exit_after` may drop the values that were let go.
         drop(held);
         owner.exit_after(|_| ());
         Owner::drop_left();
@@ -46,7 +48,7 @@ impl Cache {
 }
 
 impl Owner {
-    /// Takes in what came back while other streams may still use it.
+    /// Takes in the blocks that returned while other streams might still use them.
     #[inline]
     pub(super) fn take_deferred(&self) {
         if !self.with(|local, _| local.deferred.records.is_empty()) {
@@ -56,7 +58,7 @@ impl Owner {
 
     #[cold]
     fn order_deferred(&self) {
-        // Devices are called while the blocks are out of the cache.
+        // The blocks are out of the cache while devices are called.
         let mut deferred = self.with(|local, _| std::mem::take(&mut local.deferred));
         deferred.order();
         while let Some(record) = deferred.pop() {
@@ -73,7 +75,8 @@ impl Owner {
         self.with(|local, _| local.deferred.records.push(record));
     }
 
-    /// Drops what may be the last to know a stream: now, or where the cache is held for a moment once it is given up.
+    /// Drops a value that may hold the last handle of a stream: now, or, if the cache is held only for a moment, once it is given
+    /// up.
     pub(super) fn let_go(&self, value: impl Any) {
         if !self.is_entered() {
             LATER.with(|later| later.borrow_mut().1.push(Box::new(value)));
@@ -87,7 +90,7 @@ impl Owner {
         }
     }
 
-    /// Gives the memory of records back now, and lets go of them.
+    /// Gives the memory of records back now, and lets the records go.
     pub(super) fn let_go_of(&self, mut records: Vec<Box<Record>>) {
         records.iter_mut().for_each(|record| record.vacate());
         if !records.is_empty() {
@@ -95,7 +98,7 @@ impl Owner {
         }
     }
 
-    /// Gives free pages back that the scopes are not likely to need.
+    /// Gives back free pages that the scopes are not likely to need.
     pub(super) fn trim_to_demand(&self) {
         let ended = demand::trim_to_demand(false, |device| self.serves(device));
         if !ended.is_empty() {
@@ -103,7 +106,7 @@ impl Owner {
         }
     }
 
-    /// The cache is given up.
+    /// Drops the values that were let go. The cache has been given up.
     pub(super) fn drop_left() {
         let (streams, others) = LATER.with(|later| later.take());
         if !streams.is_empty() || !others.is_empty() {

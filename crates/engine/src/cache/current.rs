@@ -1,7 +1,7 @@
-//! The cache that serves this thread now: that of the innermost scope.
+//! The cache that serves this thread now: the one of the innermost scope.
 //!
-//! Invariant: a cache stands here only while this thread is inside its scope, and so owns it. Only [`Current::set`] changes it,
-//! and only the thread's stack of scopes calls that.
+//! Invariant: a cache stands here only while this thread is inside its scope, and so owns it. Only [`Current::set`] changes the
+//! value here, and only the thread's stack of scopes calls it.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -17,34 +17,34 @@ use crate::device::Stream;
 use crate::record::{Record, Request};
 use crate::trace;
 
-/// A scope that is entered: its cache, and what becomes of blocks allocated in it.
+/// An entered scope: its cache, and the settings for blocks allocated in it.
 #[derive(Clone, Copy)]
 pub struct Current {
-    /// The memory of the scope on this thread.
+    /// The scope's memory on this thread.
     pub cache: &'static Cache,
-    /// What the scope was entered with.
+    /// The settings that the scope was entered with.
     pub terms: Terms,
 }
 
 impl Current {
-    /// Whether a trace is on, to which entries are told.
+    /// Whether a trace is on, which records entries.
     #[inline(always)]
     pub fn is_traced() -> bool {
         trace::is_on()
     }
 
-    /// Makes `current` serve this thread, or nobody. The outermost scope is that of `outermost`.
+    /// Makes `current` serve this thread; `None` means that no scope does. `outermost` is the cache of the outermost scope.
     ///
     /// # Safety
-    /// This thread has entered the cache and does not leave it before another call replaces it.
+    /// This thread has entered the cache, and does not leave it before another call replaces it.
     #[inline(always)]
     pub unsafe fn set(current: Option<Current>, outermost: Option<&'static Cache>) {
-        // While a trace is on, nothing is served but by the ways that tell it.
+        // While a trace is on, only the paths that record allocations may serve.
         let is_traced = trace::is_on();
         let untold = current.filter(|_| !is_traced);
         SERVING.with(|serving| {
             serving.outermost.set(outermost.map(|cache| {
-                // Inside of it the scope may be entered again, which begins no other outermost entry.
+                // The scope may be entered again inside itself. That begins no other outermost entry.
                 let known = serving.outermost.get().filter(|(known, _)| std::ptr::eq(*known, cache));
                 known.unwrap_or_else(|| (cache, Entry::of(cache)))
             }));
@@ -57,7 +57,7 @@ impl Current {
         }
     }
 
-    /// Counts an allocation of another crate for the innermost scope, which the thread owns, if it keeps memory.
+    /// Counts an allocation of another crate for the innermost scope, which this thread owns, if that scope keeps memory.
     #[cfg(feature = "foreign")]
     #[inline]
     pub fn note_foreign(is_served: bool) {
@@ -79,19 +79,19 @@ impl Current {
     }
 }
 
-/// Who serves a thread.
+/// The caches that serve a thread.
 struct Serving {
     current: Cell<Option<Current>>,
-    /// The cache of `current`, if it keeps blocks and no trace was on when it came to stand there.
+    /// The cache of `current`, if it keeps blocks and no trace was on when `current` was set.
     keeping: Cell<Option<&'static Cache>>,
-    /// The cache of the outermost scope, and the entry that it was in when the thread came there.
+    /// The cache of the outermost scope, and the entry that it was in when the thread entered that scope.
     outermost: Cell<Option<(&'static Cache, Entry)>>,
-    /// The cache of `current`, if it plans and no trace was on when it came to stand there.
+    /// The cache of `current`, if it plans and no trace was on when `current` was set.
     planning: Cell<Option<&'static Cache>>,
 }
 
 thread_local! {
-    // Without a destructor, so that it can be asked at any time of a thread's end.
+    // Has no destructor, so it can be read at any time, also while the thread ends.
     static SERVING: Serving = const {
         Serving {
             current: Cell::new(None),
@@ -112,12 +112,12 @@ fn keeping() -> Option<&'static Cache> {
     SERVING.with(|serving| serving.keeping.get()).or_else(|| SERVING.with(|serving| serving.current.get())?.keeping())
 }
 
-/// How many allocations the lists of the innermost scope have served.
+/// How many allocations the innermost scope's lists have served.
 pub(super) fn listed() -> u64 {
     keeping().map_or(0, Cache::listed)
 }
 
-/// An error that an allocation met, with what was asked for, and the innermost scope.
+/// Adds the request and the innermost scope to an error that an allocation met.
 #[cold]
 pub(super) fn refused(error: Error, request: &Request<'_>) -> Error {
     let scope = SERVING.with(|serving| serving.current.get()).and_then(|current| current.cache.scope_name());
@@ -128,36 +128,36 @@ pub(super) fn refused(error: Error, request: &Request<'_>) -> Error {
     error.stopping(request, dtype, bytes)
 }
 
-/// What the plan of the innermost scope expects next, if this is it; nothing while a trace is on.
+/// Serves the position that the innermost scope's plan expects next, if the request matches it. `None` while a trace is on.
 #[inline(always)]
 pub(super) fn serve_planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
     serve_by_plan(SERVING.with(|serving| serving.planning.get())?, stream, dims, bytes)
 }
 
-/// As [`serve_planned`], while a trace is on too.
+/// As [`serve_planned`], but also while a trace is on.
 #[inline(always)]
 pub(super) fn serve_planned_traced(stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
     let current = SERVING.with(|serving| serving.current.get())?;
     serve_by_plan(current.planning()?, stream, request.dims, request.bytes)
 }
 
-/// The cache has to stand in `planning` or `current`.
+/// Serves from the plan of `cache`, which has to stand in `planning` or `current`.
 #[inline(always)]
 fn serve_by_plan(cache: &'static Cache, stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
-    // SAFETY: a cache that stands in `planning` or `current` was entered by this thread, which so owns it, and serving a position
-    // touches plain data alone, which comes back to no cache.
+    // SAFETY: a cache that stands in `planning` or `current` was entered by this thread, so this thread owns it. Serving a position
+    // touches only plain data, and so calls back into no cache.
     unsafe { cache.local.owned(|local| local.planner.serve(&cache.shared, stream, dims, bytes)) }
 }
 
-/// Takes back what the plan of the innermost scope served, if that is all there is to do; hands out any other record, and all while
-/// a trace is on.
+/// Takes back a record that the innermost scope's plan served, if nothing else has to be done for it. Returns any other record, and
+/// every record while a trace is on.
 #[inline(always)]
 pub(super) fn take_back_planned(record: Box<Record>) -> Option<Box<Record>> {
     let Some(cache) = SERVING.with(|serving| serving.planning.get()) else { return Some(record) };
     take_back_by_plan(cache, record)
 }
 
-/// As [`take_back_planned`], while a trace is on too.
+/// As [`take_back_planned`], but also while a trace is on.
 #[inline(always)]
 pub(super) fn take_back_planned_traced(record: Box<Record>) -> Option<Box<Record>> {
     match SERVING.with(|serving| serving.current.get()).and_then(Current::planning) {
@@ -166,11 +166,11 @@ pub(super) fn take_back_planned_traced(record: Box<Record>) -> Option<Box<Record
     }
 }
 
-/// The cache has to stand in `planning` or `current`.
+/// Returns a record to the plan of `cache`, which has to stand in `planning` or `current`.
 #[inline(always)]
 fn take_back_by_plan(cache: &'static Cache, record: Box<Record>) -> Option<Box<Record>> {
-    // SAFETY: a cache that stands in `planning` or `current` was entered by this thread, which so owns it, and taking a position
-    // back touches plain data alone: the record goes on a stack, and is not dropped.
+    // SAFETY: a cache that stands in `planning` or `current` was entered by this thread, so this thread owns it. Taking a position
+    // back touches only plain data: the record goes on a stack and is not dropped.
     unsafe { cache.local.owned(|local| local.planner.take_back(&cache.shared, record)) }
 }
 
@@ -180,15 +180,15 @@ pub(super) fn keeping_untraced() -> Option<&'static Cache> {
     SERVING.with(|serving| serving.keeping.get())
 }
 
-/// The proof for one call. The cache has to stand in `keeping` or `current`.
+/// The proof of ownership for one call. The cache has to stand in `keeping` or `current`.
 #[inline(always)]
 pub(super) fn owner(cache: &'static Cache) -> Owner {
-    // SAFETY: a cache that stands in `keeping` or `current` was entered by this thread, which so owns it, and the proof is gone when
-    // the one call that it is made for returns, before a guard of the thread can leave the scope.
+    // SAFETY: a cache that stands in `keeping` or `current` was entered by this thread, so this thread owns it. The proof serves
+    // one call and is gone when that call returns, before a guard of this thread can leave the scope.
     unsafe { Owner::assume(cache) }
 }
 
-/// An entry of a scope, to be told from others.
+/// Identifies one entry of a scope.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     cache: usize,
@@ -196,7 +196,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Stands for no entry.
+    /// Identifies no entry.
     pub const NONE: Entry = Entry { cache: 0, number: 0 };
 
     #[inline]
@@ -204,30 +204,30 @@ impl Entry {
         Entry { cache: std::ptr::from_ref(cache) as usize, number: cache.entries() }
     }
 
-    /// Names the scope on this thread.
+    /// Identifies the scope on this thread.
     pub fn scope(self) -> usize {
         self.cache
     }
 
-    /// The entry of the outermost scope that the thread is in.
+    /// The thread's current entry of its outermost scope.
     #[inline]
     pub fn outermost() -> Option<Entry> {
         SERVING.with(|serving| serving.outermost.get()).map(|(_, entry)| entry)
     }
 
-    /// The name of the outermost scope that the thread is in.
+    /// The name of the thread's outermost scope.
     pub fn outermost_name() -> Option<Arc<str>> {
         SERVING.with(|serving| serving.outermost.get())?.0.scope_name()
     }
 
-    /// The entry that the thread is in, or [`Entry::NONE`].
+    /// The thread's current entry of its innermost scope, if that scope keeps memory; otherwise [`Entry::NONE`].
     #[cfg(feature = "foreign")]
     #[inline]
     pub fn now() -> Entry {
         Entry::serving().unwrap_or(Entry::NONE)
     }
 
-    /// The entry that the thread is in, if its scope keeps memory.
+    /// The thread's current entry of its innermost scope, if that scope keeps memory.
     #[cfg(feature = "foreign")]
     #[inline]
     pub fn serving() -> Option<Entry> {
@@ -235,13 +235,15 @@ impl Entry {
     }
 }
 
-/// A record for `request` from the innermost scope; `None` where no scope keeps blocks, or a trace is on, or was.
+/// A record for `request` from the innermost scope. `None` if no scope keeps blocks, or if a trace is on or was on when the scope
+/// was entered.
 #[inline]
 pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Option<Result<Box<Record>>> {
     SERVING.with(|serving| serving.keeping.get()).map(|cache| owner(cache).allocate(stream, request))
 }
 
-/// A record for a request that [`allocate`] has none for: from the innermost scope, or straight from the device where there is none.
+/// A record for a request that [`allocate`] does not serve: from the innermost scope, or straight from the device outside of
+/// scopes.
 pub(super) fn find_beside(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
     let Some(current) = SERVING.with(|serving| serving.current.get()) else {
         return supply::from_device(stream, request, None);

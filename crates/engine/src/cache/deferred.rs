@@ -1,22 +1,23 @@
-//! Blocks that came back while other streams may still use them.
+//! Blocks that returned while other streams may still use them.
 //!
-//! Their own stream has to wait for those before the memory is used again, and waits as late as it can: when something
-//! is missing, or when the entry ends. So one event a stream serves all blocks that came back until then, and work that
-//! needs none of them is not held up. It waits for what the others had to do when the last of the blocks was dropped, and not
-//! for what they were given since, where they ended their epoch in between.
+//! Before such memory is used again, its own stream has to wait for those streams. It waits as late as possible: when a request
+//! finds nothing, or when the entry ends. So one event for each stream serves all blocks that returned until then, and work that
+//! needs none of them is not delayed. The event covers the work that was on the other streams when the last of the blocks was
+//! dropped. It leaves out later work, if the streams ended their epochs in between.
 
 use crate::record::{Fence, Record};
 
-/// Blocks that wait for other streams; belongs to a cache's owner.
+/// Blocks that wait for other streams. The owner of a cache has one of these.
 #[derive(Default)]
 pub(super) struct Deferred {
     pub(super) records: Vec<Box<Record>>,
-    /// Kept for its memory.
+    /// Kept between calls to save its allocation.
     fences: Vec<Fence>,
 }
 
 impl Deferred {
-    /// Orders each block's own stream behind its other users, and keeps those for which this fails, which is tried again.
+    /// Orders each block's own stream behind the block's other users. Blocks for which this fails stay, and the next call tries
+    /// again.
     pub(super) fn order(&mut self) {
         for (user, epoch) in self.records.iter_mut().flat_map(|record| record.last_uses()) {
             let fence = Fence::told(user, epoch);
@@ -26,7 +27,7 @@ impl Deferred {
             }
         }
         for record in &mut self.records {
-            // While a graph is captured there is no way to wait, and nothing wrong.
+            // While a graph is captured, a stream cannot wait. That is no failure.
             if let Err(error) = record.follow_uses(&self.fences)
                 && !error.is_unavailable()
             {
@@ -36,7 +37,7 @@ impl Deferred {
         self.fences.clear();
     }
 
-    /// One that waits for nobody.
+    /// Takes out a block that waits for no other stream.
     pub(super) fn pop(&mut self) -> Option<Box<Record>> {
         let ready = self.records.iter_mut().rposition(|record| record.users().next().is_none())?;
         Some(self.records.swap_remove(ready))

@@ -1,5 +1,5 @@
-//! The beginning and the end of an entry, and what planning asks of the device's range then: a block for the plans, and
-//! an end for it.
+//! The beginning and the end of an entry. At the beginning, planning asks the device's range for a block for the plans. At the end
+//! it may give that block back.
 
 use super::local::Local;
 use super::owner::Owner;
@@ -11,21 +11,21 @@ use crate::pressure::demand;
 use crate::pressure::lease::Piece;
 use crate::pressure::reclaim;
 use crate::pressure::transit::{InNeed, Transit};
-use crate::range::{Carved, Cut, DeviceRange, Limit, Patience, RangeState};
+use crate::range::{Carved, Cut, DeviceRange, Limit, RangeState, WaitFor};
 
-/// Idle memory in this share of a range is given back: two of its handles. Less is not worth calls of the device that the next
+/// A trim needs idle memory of more than this share of a range: two of its handles. Less is not worth device calls that the next
 /// entries may have to undo.
 const WORTH_A_TRIM: u64 = 512;
 
-/// For an arena that was not to be had otherwise, the range may reserve more than it ever did by this share, or by two pages: a scope
-/// that goes without a plan for good costs more, since without one a range reserves a tenth more than is alive.
+/// For an arena that no other way finds, the range may reserve more than its peak, by this share or by two pages. A scope that goes
+/// without a plan for good costs more: without a plan, a range reserves a tenth more than is alive.
 const ARENA_SLACK: u64 = 16;
-/// It reserves more for an arena only up to this share more than the arena and what is in use: where small arrays lie on many pages,
-/// waiting finds no more room, and each try would add a page.
+/// For an arena the range grows only up to this share more than the arena and the live memory. Where small arrays lie on many
+/// pages, waiting finds no more room, and each try would add a page.
 const DENSE: u64 = 8;
 
 impl Owner {
-    /// Begins an entry of the scope. Its plans get their block if there is one to be had; without, it goes unplanned.
+    /// Begins an entry of the scope. Its plans get their block if the range has one for them. Otherwise the entry goes unplanned.
     pub(super) fn begin(&self) {
         if let Some(stream) = self.with(|local, _| local.watched())
             && stream.captures_unannounced()
@@ -57,7 +57,7 @@ impl Owner {
         let needed = live.saturating_add(bytes);
         let dense = needed.saturating_add(needed / DENSE).saturating_add(granule.saturating_mul(2));
         let most = peak_reserved.saturating_add(slack).min(dense.max(peak_reserved));
-        // Without bytes all of it is carried, and the arena needs no block.
+        // With 0 bytes, all arrays of the plan are carried, and the arena needs no block.
         let found = (bytes > 0).then(|| {
             self.make_room(refused);
             self.find_arena(range, stream, bytes, most)
@@ -75,7 +75,7 @@ impl Owner {
         self.note_holding();
     }
 
-    /// A block for plans, if the scope may hold so much more, with what that says for a diagnosis.
+    /// Finds a block for the plans, if the scope's limit allows as many bytes more. Notes the outcome for the diagnosis.
     fn find_arena(&self, range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
         let is_allowed = self.allows(bytes);
         let found = if is_allowed { find_block(range, stream, bytes, most) } else { None };
@@ -86,7 +86,7 @@ impl Owner {
         found
     }
 
-    /// Gives back what an arena may need: what is idle in lists, and a ring that is mostly idle if it was in vain before.
+    /// Gives back memory that the arena may need: idle blocks in lists, and, if the last try failed, a ring that is mostly idle.
     fn make_room(&self, refused: Option<Refused>) {
         self.release_lists();
         if refused.is_some() {
@@ -97,7 +97,7 @@ impl Owner {
         }
     }
 
-    /// Ends the epoch of the plan's stream if another thread asked for that: a scope that goes by its plan makes no call that
+    /// Ends the epoch of the plan's stream if another thread asked for that. A scope that follows its plan makes no other call that
     /// would notice.
     pub(super) fn attend_stream(&self) {
         let wanted = self.with(|local, _| local.planner.wanted_stream());
@@ -108,7 +108,7 @@ impl Owner {
         }
     }
 
-    /// Ends an entry that this thread is about to leave.
+    /// Ends an entry. This thread is about to leave it.
     pub(super) fn end(&self) {
         let effects = self.with(|local, shared| local.planner.end(shared));
         if self.with(|local, _| local.is_look_due()) && self.with(Local::look) {
@@ -121,8 +121,9 @@ impl Owner {
         }
     }
 
-    /// Gives the plans' block up, unless an entry is under way that the range need not have it for: it is to grow by
-    /// `need` bytes. What is carried keeps its ring, most of which is in use, but in a shortage, or where most is idle.
+    /// Gives up the plans' block. While an entry runs, it does so only if the block is in the way of a range that must grow by
+    /// `need` bytes. The ring stays, since most of it is in use. It goes in a shortage, or if no entry runs and most of the ring is
+    /// idle.
     pub(super) fn release_plans(&self, need: u64, is_short: bool) {
         let is_entered = self.is_entered();
         let effects = self.with(|local, shared| {
@@ -139,7 +140,7 @@ impl Owner {
         self.perform(effects);
     }
 
-    /// Does what planning wants done.
+    /// Carries out the effects that planning asked for.
     pub(super) fn perform(&self, effects: Effects) {
         let Effects {
             vacated,
@@ -152,24 +153,24 @@ impl Owner {
         } = effects;
         vacated.into_iter().for_each(|vacated| self.give_up(vacated));
         shorten.into_iter().for_each(|bytes| self.shorten_ring(bytes));
-        // To keep something for later takes memory of the host, and most entries have nothing.
+        // Keeping a value for later takes memory of the host, and most entries have nothing to keep.
         if !records.is_empty() || !streams.is_empty() {
             self.let_go((records, streams));
         }
         may_trim.into_iter().for_each(|(stream, last)| self.look_at_range(stream, last));
-        // Last, as whoever hears it may come back.
+        // Comes last, since a subscriber may call back into this cache.
         #[cfg(feature = "tracing")]
         news.iter().for_each(|news| self.tell(news));
     }
 
-    /// Gives back what the lists and the range need not keep.
+    /// Gives back the memory that the lists and the range need not keep.
     fn look_at_range(&self, stream: Stream, last: Option<u64>) {
         let Some(range) = DeviceRange::of(&stream) else { return };
         self.with(|_, shared| shared.counters.renew_beside());
         while let Some(record) = self.with(Local::overflow) {
             self.release(record);
         }
-        // What an entry before the plan left in a list is in the way of a page that could go back.
+        // A block that an entry left in a list before the plan existed may be all that keeps a page.
         while let Some(record) = self.with(Local::take_unused) {
             self.release(record);
         }
@@ -179,10 +180,10 @@ impl Owner {
         self.let_go_of_stream(stream);
     }
 
-    /// Gives blocks back to the range, all but what is live in them.
+    /// Gives the arena's blocks back to the range, except the parts that are alive.
     fn give_up(&self, vacated: Vacated) {
         let Vacated { leased, arena, live, transit: _transit } = vacated;
-        // So that none of what follows is the last to know the stream.
+        // Keeps the stream alive, so that none of the following steps drops its last handle.
         self.let_go_of_stream(leased.stream.clone());
         if live.is_empty() {
             return leased.give_back();
@@ -199,24 +200,23 @@ impl Owner {
     }
 }
 
-/// A block for plans, from what is idle, in other scopes if need be; no more than `most` bytes are reserved then, nor than a soft
-/// limit has. A
-/// failure of the device is for those to return who can: no block, then.
+/// A block for plans from idle memory, if necessary from other scopes. The range then reserves no more than `most` bytes and no
+/// more than a soft limit allows. `None` after a failure of the device: calls that can return the failure will meet it again.
 fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
-    // Pages that are idle move before any are added.
+    // Idle pages move before the range adds any.
     let gather = || softly(|| range.gather(stream, bytes, Limit { aim: 0, most, cut: Cut::OrWait })).ok().flatten();
     let release = || reclaim::release_idle(supply::idle_for(&range.occupancy(), stream, bytes), stream.memory_id(), 0);
     gather().or_else(|| if release() > 0 { gather() } else { None })
 }
 
-/// Gives back what the scopes are not likely to need again, if that is worth a call, and something was freed since the
-/// last look. Returns how often something was freed.
+/// Gives back memory that the scopes are not likely to need again, if that is worth a call and something was freed since the last
+/// look. Returns the range's count of frees.
 fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> u64 {
     let RangeState { reserved, live, frees, .. } = range.occupancy();
     let keep = demand::of(device).max(live);
     if last != Some(frees) && reserved.saturating_sub(keep) > reserved / WORTH_A_TRIM {
-        // A failure is the device's, which the next call meets as well.
-        let _ = range.trim(keep, Patience::None);
+        // A failure is the device's own, and the next call meets it as well.
+        let _ = range.trim(keep, WaitFor::Nothing);
     }
     frees
 }

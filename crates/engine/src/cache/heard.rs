@@ -1,7 +1,6 @@
-//! What a subscriber of `tracing` is told of a scope's plans: that there is another layout, that an entry deviated, that the memory
-//! of plans came or grew.
+//! The events of a scope's plans for subscribers of `tracing`: a new layout, an entry that deviated, a new arena, a ring that grew.
 //!
-//! A subscriber is code of the program: it is told where nothing is borrowed and nothing is on its way to the range.
+//! A subscriber is user code. It is called only where nothing is borrowed and no memory is on its way to the range.
 
 use super::owner::Owner;
 use crate::base::subscriber::{self, TARGET};
@@ -9,7 +8,7 @@ use crate::home::{Counter, Deviations, Sample};
 use crate::planner::News;
 
 impl Owner {
-    /// Tells what became of plans in an entry.
+    /// Tells subscribers how plans changed in an entry.
     #[cold]
     pub(super) fn tell(&self, news: &News) {
         let name = self.scope_name();
@@ -23,7 +22,7 @@ impl Owner {
         });
     }
 
-    /// Tells that plans have another arena than they had before, if they have one now.
+    /// Tells subscribers the sizes of the plans' arena now and before, if the plans have one now.
     #[cold]
     pub(super) fn tell_arena(&self, device: u64) {
         let bytes = self.shared.counters.get(Counter::Arena);
@@ -36,7 +35,7 @@ impl Owner {
         subscriber::tell(|| tracing::debug!(target: TARGET, scope, device, bytes, before_bytes, "arena reserved"));
     }
 
-    /// Tells how long the ring is that has grown.
+    /// Tells subscribers the size of a ring that has grown.
     #[cold]
     pub(super) fn tell_ring(&self, device: u64) {
         let (name, bytes) = (self.scope_name(), self.shared.counters.get(Counter::RingBytes));

@@ -1,10 +1,16 @@
-//! Keyed lists: the idle blocks of a cache, by the exact dtype, shape and stream. Pure structure; releases nothing.
+//! Keyed lists: the idle blocks of a cache, by exact dtype, shape and stream. This file is a pure data structure and releases
+//! nothing.
 //!
-//! A key has a list while blocks of it are idle or in use, or were asked for lately: where shapes change all the time, the
-//! lists of those that never come again are given to new ones. Invariants: `idle_bytes` and `idle_blocks` are those of all lists.
-//! No two keys that a cache ever had have the same number; a block returns to its key's list as long as the list still has
-//! that number. While blocks age, each idle one has an entry in `aging` with its list and the time it came, in order;
-//! entries of blocks that were handed out since are skipped.
+//! A key has a list while blocks of the key are idle or in use, or were requested lately. Where shapes change all the time, a new
+//! key gets the list of an old key that never comes again.
+//!
+//! Invariants:
+//!
+//! - `idle_bytes` and `idle_blocks` are the sums over all lists.
+//! - Each key that a cache ever had gets a number of its own. A block returns to its key's list as long as the list still has that
+//!   number.
+//! - While blocks age, each idle block has an entry in `aging` with its list and the time of its return, in order of time. Readers
+//!   skip the entries of blocks that were handed out since.
 
 use std::any::TypeId;
 use std::collections::VecDeque;
@@ -18,46 +24,47 @@ use crate::record::{Dims, ListPlace, Record, Request};
 pub(super) struct Lists {
     index: HashTable<u32>,
     lists: Vec<List>,
-    /// The list that served last: its `next` is where to look first.
+    /// The list that served last. A search begins with its `next`.
     last: u32,
     hasher: DefaultHashBuilder,
-    /// What the idle blocks take in a range.
+    /// The bytes that the idle blocks take in a range.
     idle_bytes: u64,
     idle_blocks: usize,
     aging: VecDeque<(u32, u64)>,
-    /// Counts pushes.
+    /// The number of pushes so far.
     clock: u64,
-    /// The clock when it was last looked at what is not used.
+    /// The clock at the last [`look`](Lists::look).
     looked: u64,
-    /// Counts keys.
+    /// The number of keys so far.
     keys: u64,
-    /// The list that is looked at next for one to be given to a new key.
+    /// The next list to check when a new key needs one.
     hand: usize,
 }
 
 struct List {
-    /// Names the key among all that the cache ever had, from 1.
+    /// Identifies the key among all that the cache ever had; begins at 1.
     number: u64,
     key: Key,
-    /// The oldest first.
+    /// The idle blocks, the oldest first.
     idle: VecDeque<Box<Record>>,
-    /// The list that served after this one the last time. Programs repeat themselves, so this is mostly right.
+    /// The list that served after this one the last time. Programs repeat themselves, so this guess is mostly right.
     next: u32,
-    /// Blocks that are to return.
+    /// The number of blocks that are still to return.
     out: u32,
 }
 
-/// With more keys than this a new one takes the list of one that is not in use: each takes about 200 bytes, and programs
-/// that repeat themselves ask for far fewer.
+/// With more keys than this, a new key takes the list of a key without blocks. A key takes about 200 bytes, and programs that
+/// repeat themselves have far fewer keys.
 const MANY_KEYS: usize = 1024;
-/// So many lists are looked at for a new key: few, so that a new key costs the same however many there are, and more than one,
-/// so that a list is found soon where most are in use.
+/// A new key checks this many lists. Few, so that a new key costs the same however many lists there are. More than one, so that a
+/// free list is found soon where most are in use.
 const LISTS_LOOKED_AT: usize = 4;
-/// What a block takes at least: blocks of a range begin at multiples of this.
+/// The least bytes that a block takes: blocks of a range begin at multiples of this.
 const LEAST_BYTES: u64 = crate::device::ALIGNMENT;
 
 impl Lists {
-    /// Pops an idle block of exactly this key, the one returned last, as its memory is the likeliest in a cache.
+    /// Pops an idle block of exactly this key. The block that returned last comes first, since its memory is the most likely to be
+    /// in a processor's cache.
     #[inline]
     pub(super) fn pop(&mut self, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
         let place = self.find(request, stream)?;
@@ -69,7 +76,7 @@ impl Lists {
         Some(record)
     }
 
-    /// The list of a key: the one that followed the last one before, else by its hash.
+    /// The list of a key: the list that followed the last one before, if it matches, or else the one found by the key's hash.
     #[inline]
     fn find(&mut self, request: &Request<'_>, stream: u64) -> Option<u32> {
         let guess = self.lists.get(self.last as usize)?.next;
@@ -90,9 +97,9 @@ impl Lists {
         Some(place)
     }
 
-    /// Where a new block of this key returns to, with a list of its own if the key had none.
+    /// The place to which a new block of this key will return. A key without a list gets one.
     pub(super) fn place_of(&mut self, request: &Request<'_>, stream: u64) -> ListPlace {
-        // A pop that found the list empty has just been here.
+        // A pop that found the list empty has just set `last` to it.
         let here = self.lists.get(self.last as usize).is_some_and(|list| list.key.matches(request, stream));
         let known = if here { Some(self.last) } else { self.find(request, stream) };
         let list =
@@ -102,7 +109,7 @@ impl Lists {
         ListPlace { list, key: known.number }
     }
 
-    /// Gives a new key a list.
+    /// Gives a list to a new key.
     fn add(&mut self, key: Key) -> u32 {
         self.keys += 1;
         let hash = key.hash(self.hasher.build_hasher());
@@ -111,7 +118,7 @@ impl Lists {
         match self.lists.get_mut(place) {
             Some(list) => (list.number, list.key, list.next) = (number, key, next),
             None => {
-                // Room for one block at once, so that the first return of a fresh key does not allocate.
+                // Reserves room for one block, so that the first return of a new key does not allocate.
                 let idle = VecDeque::with_capacity(1);
                 self.lists.push(List { number, key, idle, next, out: 0 });
             }
@@ -123,7 +130,7 @@ impl Lists {
         next
     }
 
-    /// Where there are many keys: takes the list of one away that has no blocks, if there is one among the next few.
+    /// Where there are many keys: takes a list without blocks away from its key, if the next few lists contain one.
     fn disused(&mut self) -> Option<usize> {
         if self.lists.len() < MANY_KEYS {
             return None;
@@ -140,7 +147,7 @@ impl Lists {
         Some(place)
     }
 
-    /// Whether a block that returns to this place still has its list there; it counts as returned.
+    /// Whether the list of a returning block is still at this place. If so, counts the block as returned.
     #[inline]
     pub(super) fn expects(&mut self, place: ListPlace) -> bool {
         match self.lists.get_mut(place.list as usize) {
@@ -152,8 +159,7 @@ impl Lists {
         }
     }
 
-    /// Takes a block in that its list [`expects`](Lists::expects); one that `ages` can be found by
-    /// [`pop_oldest`](Lists::pop_oldest).
+    /// Takes in a block that its list [`expects`](Lists::expects). If it `ages`, [`pop_oldest`](Lists::pop_oldest) can find it.
     #[inline(always)]
     pub(super) fn push(&mut self, mut record: Box<Record>, ages: bool) {
         let place = record.place().list;
@@ -167,7 +173,7 @@ impl Lists {
         self.lists[place as usize].idle.push_back(record);
     }
 
-    /// Lets all idle blocks age from now on, as if they had just come.
+    /// Lets all idle blocks age from now on, as if they had just returned.
     pub(super) fn age_all(&mut self) {
         self.aging.clear();
         for (place, list) in (0..).zip(&mut self.lists) {
@@ -179,7 +185,7 @@ impl Lists {
         }
     }
 
-    /// Notes that a block came now, and drops outdated notes once they are the most.
+    /// Notes that a block returned now, and drops outdated notes once most are outdated.
     #[inline(never)]
     fn age(&mut self, place: u32) {
         self.aging.push_back((place, self.clock));
@@ -195,22 +201,22 @@ impl Lists {
         }
     }
 
-    /// Pops the block that has been idle longest, of those that age.
+    /// Of the blocks that age, pops the one that has been idle longest.
     pub(super) fn pop_oldest(&mut self) -> Option<Box<Record>> {
         self.pop_before(u64::MAX)
     }
 
-    /// Pops a block that has been idle since before the last [`look`](Lists::look), of those that age.
+    /// Of the blocks that age, pops one that has been idle since before the last [`look`](Lists::look).
     pub(super) fn pop_unused(&mut self) -> Option<Box<Record>> {
         self.pop_before(self.looked)
     }
 
-    /// From now on a block counts as unused if it stays idle until the next look.
+    /// From now on, a block counts as unused if it stays idle until the next look.
     pub(super) fn look(&mut self) {
         self.looked = self.clock;
     }
 
-    /// Pops the block that has been idle longest, if it came at this time or before.
+    /// Pops the block that has been idle longest, if it returned at this time or before.
     fn pop_before(&mut self, time: u64) -> Option<Box<Record>> {
         while let Some(&(place, seen)) = self.aging.front().filter(|&&(_, seen)| seen <= time) {
             self.aging.pop_front();
@@ -224,12 +230,12 @@ impl Lists {
         None
     }
 
-    /// What the idle blocks take in a range.
+    /// The bytes that the idle blocks take in a range.
     pub(super) fn idle_bytes(&self) -> u64 {
         self.idle_bytes
     }
 
-    /// How many keys have a list.
+    /// The number of lists. Each belongs to one key.
     #[inline]
     pub(super) fn keys(&self) -> usize {
         self.lists.len()
@@ -241,8 +247,8 @@ impl Lists {
         self.idle_blocks -= 1;
     }
 
-    /// Hands out all idle blocks; the keys stay, for busy blocks to return to. Takes time by those that age alone, as all do
-    /// but in a scope that keeps everything.
+    /// Hands out all idle blocks. The keys stay, since busy blocks return to them. The time depends only on the number of blocks
+    /// that age, which are all blocks except in a scope that keeps everything.
     pub(super) fn take_idle(&mut self) -> Vec<Box<Record>> {
         let mut idle = Vec::with_capacity(self.idle_blocks);
         idle.extend(std::iter::from_fn(|| self.pop_oldest()));
@@ -253,7 +259,7 @@ impl Lists {
         idle
     }
 
-    /// Hands out the idle blocks of all streams but the one that was asked for last.
+    /// Hands out the idle blocks of all streams except the one that was asked for last.
     pub(super) fn take_idle_of_other_streams(&mut self) -> Vec<Box<Record>> {
         let stream = self.last_stream();
         let others = self.lists.iter_mut().filter(|list| Some(list.key.stream) != stream);
@@ -272,21 +278,21 @@ impl Lists {
         Some(self.lists.get(self.last as usize)?.key.stream)
     }
 
-    /// Forgets all keys, and gives back what they took on the process's heap. Nothing is idle, and blocks that return have
-    /// no list any more.
+    /// Forgets all keys, and frees their memory on the host's heap. No block may be idle. Blocks that return later have no list any
+    /// more.
     pub(super) fn forget_keys(&mut self) {
         let Lists { keys, clock, .. } = *self;
         *self = Lists { keys, clock, ..Lists::default() };
     }
 }
 
-/// What a block takes in a range, where small ones take as much as the least that there is.
+/// The bytes that a block takes in a range. A small block takes the smallest size that a range has.
 #[inline]
 fn taken_by(record: &Record) -> u64 {
     (record.bytes() as u64).max(LEAST_BYTES)
 }
 
-/// What must be equal for a block to be handed out again.
+/// The parts of a request that must be equal before a block is handed out again.
 #[derive(Clone, Debug)]
 struct Key {
     dtype: TypeId,
@@ -305,7 +311,7 @@ impl Key {
     }
 }
 
-/// The hash of the key that a request has on a stream.
+/// The hash of a request's key on a stream.
 #[inline]
 fn hash_of(request: &Request<'_>, stream: u64, state: impl Hasher) -> u64 {
     hash_parts(request.dtype, stream, request.dims, state)
@@ -319,10 +325,10 @@ fn hash_parts(dtype: TypeId, stream: u64, dims: &[usize], mut state: impl Hasher
     state.finish()
 }
 
-/// Whether two shapes are equal. They are short: a call to compare memory costs more than to look at each dimension.
+/// Whether two shapes are equal. Shapes are short, so a call to compare memory costs more than a loop over the dimensions.
 #[inline]
 fn same_dims(one: &[usize], other: &[usize]) -> bool {
-    // Not the slices' own comparison, which is that call.
+    // The slices' own comparison would be that call.
     one.len() == other.len() && (0..one.len()).all(|place| one[place] == other[place])
 }
 

@@ -1,7 +1,9 @@
-//! The owner's side of a cache: plain data that only the thread which owns the cache touches, without locks.
+//! The owner's side of a cache: plain data that only the owning thread touches, without locks.
 //!
-//! Invariants: a record in `lists` came after the last invalidation that the owner followed, one in `spares` has no memory;
-//! no method calls a device or any code of the user: what is to be released is handed to the caller.
+//! Invariants:
+//!
+//! - A record in `lists` returned after the last invalidation that the owner followed. A record in `spares` has no memory.
+//! - No method calls a device or user code. Methods hand records that must be released to the caller.
 
 use super::deferred::Deferred;
 use super::lists::Lists;
@@ -15,12 +17,12 @@ use crate::pressure::demand::Told;
 use crate::pressure::reclaim::Idle;
 use crate::record::{Door, Generation, ListPlace, Origin, Record, Request};
 
-/// So many spare records are kept in any case: they take 16 KB, and spare a step with as many supplies the heap.
+/// The least number of spare records to keep. They take 16 KB, and save heap allocations to a step with as many supplies.
 const SPARES: usize = 64;
-/// In entries. Far more than orders that take turns, so that a spare record that one of them needs is not dropped.
+/// In entries. This is far more than the number of orders that take turns, so a spare record that one of them needs is not dropped.
 const SPARES_KEPT_FOR: u32 = 256;
-/// Threads that come one after the other, each with a stream of its own, leave keys behind, of some 200 bytes each. With so many
-/// of them the cache begins anew, which costs the next thread its plan.
+/// Threads that come one after the other, each with a stream of its own, leave keys behind, of some 200 bytes each. Beyond this
+/// many foreign keys the cache begins anew, which costs the next thread its plan.
 const MANY_FOREIGN_KEYS: usize = 64;
 
 #[derive(Default)]
@@ -28,27 +30,27 @@ pub(super) struct Local {
     lists: Lists,
     pub(super) planner: Planner,
     pub(super) open: OpenTerms,
-    /// Of the latest entry.
+    /// As the latest entry says.
     recycle: Recycle,
-    /// The most bytes that may be held, as the newest entry says.
+    /// The most bytes that the scope may reserve, as the newest entry says.
     pub(super) limit: u64,
-    /// Blocks that came back while other streams may still use them.
+    /// Blocks that returned while other streams may still use them.
     pub(super) deferred: Deferred,
-    /// Idle blocks without memory: as many as were in use at once, whatever their shapes.
+    /// Idle blocks of 0 bytes, whatever their shapes. There are as many as were in use at once.
     empties: Vec<Box<Record>>,
     /// Records whose memory went back, for the next supplies.
     pub(super) spares: Vec<Box<Record>>,
-    /// How many of them were not needed at any time since that was looked at last.
+    /// How many spare records nobody has needed since the last check.
     unneeded: usize,
-    /// Entries until the next look at how much is alive, and as many as that were at the last one.
+    /// Entries until the next look at how much is alive, and the number of entries between the last look and that one.
     look_in: u32,
     looks_apart: u32,
-    /// Entries since it was looked at, by the last look, which spare records are needed.
+    /// Entries between the last check of the spare records and the last look.
     spares_for: u32,
-    /// Whether the cache can be found as one that may hold memory.
+    /// Whether the cache is registered as one that may hold memory.
     pub(super) is_listed: bool,
     told: Told,
-    /// Bytes of the arena that plans had last, as far as a subscriber was told.
+    /// The arena size of the plans that was last reported to a subscriber, in bytes.
     #[cfg(feature = "tracing")]
     pub(super) last_arena: u64,
     watched: Option<(u64, WeakStream)>,
@@ -59,14 +61,14 @@ impl Local {
         Local { look_in: FIRST_SPACING, looks_apart: FIRST_SPACING, ..Local::default() }
     }
 
-    /// Recycles as the entry that begins says. Returns what [`leave`](Local::leave) knows that by.
+    /// Applies the settings of an entry that begins. Returns the place to pass to [`leave`](Local::leave).
     #[inline]
     pub(super) fn enter(&mut self, shared: &Shared, terms: Terms) -> usize {
         self.follow(shared, terms);
         self.open.enter(terms)
     }
 
-    /// An entry ends. Returns whether others are open, which recycle as they said.
+    /// Notes that an entry ends. Returns whether others are open. The settings of those apply again.
     #[inline]
     pub(super) fn leave(&mut self, shared: &Shared, entry: usize) -> bool {
         let open = self.open.leave(entry);
@@ -74,7 +76,7 @@ impl Local {
         open.is_some()
     }
 
-    /// Recycles in this way from now on; an entry that keeps nothing leaves what others keep alone.
+    /// Applies these settings from now on. An entry that keeps nothing does not change how blocks of other entries are kept.
     fn follow(&mut self, shared: &Shared, Terms { recycle, limit }: Terms) {
         self.limit = limit;
         if recycle != self.recycle && recycle != Recycle::Off {
@@ -98,15 +100,15 @@ impl Local {
         }
     }
 
-    /// A block from the lists if there is no plan to go by, unless the cache was invalidated meanwhile.
+    /// A block from the lists, if there is no plan to follow and the cache was not invalidated meanwhile.
     #[inline]
     pub(super) fn serve(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
         let is_listed = !shared.is_stale() && !self.planner.is_serving(stream);
         if is_listed { self.hit(shared, request, stream) } else { None }
     }
 
-    /// What the plan has for a request, or else the lists. While blocks are on their way back it is not settled what there is: the
-    /// lists are not asked then, and of the plan the expected position alone.
+    /// Serves a request from the plan, or else from the lists. While blocks are still returning (`is_settled` is false), it asks
+    /// only for the plan's expected position, and not the lists.
     pub(super) fn resolve(
         &mut self,
         shared: &Shared,
@@ -129,14 +131,14 @@ impl Local {
     /// A block from the lists.
     #[inline(always)]
     pub(super) fn hit(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
-        // Without bytes there is no list.
+        // Requests of 0 bytes have no list.
         let mut record = self.lists.pop(request, stream).or_else(|| self.pop_empty(request, stream))?;
         shared.counters.hit(record.bytes());
         self.hand_out(shared, &mut record, request);
         Some(record)
     }
 
-    /// A block without memory, for any shape that has no elements.
+    /// A block of 0 bytes, for any shape without elements.
     #[cold]
     fn pop_empty(&mut self, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
         let mut record = self.empties.pop_if(|record| request.bytes == 0 && record.stream().id() == stream)?;
@@ -151,7 +153,7 @@ impl Local {
         self.planner.note(shared, record, request);
     }
 
-    /// What there is for a supply: a record without memory, and when pages move.
+    /// The means for a supply: a record without memory if there is one, and when pages may move.
     pub(super) fn store(&mut self, shared: &Shared, request: &Request<'_>) -> (Option<Box<Record>>, Moves) {
         let moves = match self.recycle {
             Recycle::Auto if self.planner.had_better_move() => Moves::First,
@@ -165,14 +167,14 @@ impl Local {
         (spare, moves)
     }
 
-    /// An entry ends. Whether there is something to look at then ([`look`](Local::look)).
+    /// Notes that an entry ends. Returns whether the next [`look`](Local::look) is due.
     #[inline]
     pub(super) fn is_look_due(&mut self) -> bool {
         self.look_in -= 1;
         self.look_in == 0
     }
 
-    /// Looks at how much is alive. Returns whether it is to be looked at which spare records are needed
+    /// Looks at how much is alive. Returns whether it is time to drop spare records that nobody needs
     /// ([`take_unneeded`](Local::take_unneeded)).
     pub(super) fn look(&mut self, shared: &Shared) -> bool {
         self.spares_for = self.spares_for.saturating_add(self.looks_apart);
@@ -183,8 +185,8 @@ impl Local {
         are_spares_due
     }
 
-    /// A spare record that none needed since the last look, but for a few: the caller's to drop, one a call. Some come from plans,
-    /// which make new ones instead.
+    /// Hands out one spare record that nobody has needed since the last check, for the caller to drop. A few always stay. The plans
+    /// gave some of these records and make new ones instead.
     pub(super) fn take_unneeded(&mut self) -> Option<Box<Record>> {
         if self.unneeded > SPARES {
             self.unneeded -= 1;
@@ -194,7 +196,8 @@ impl Local {
         None
     }
 
-    /// Remembers the stream of the last supply, if graphs may be captured on it. Returns whether it is another one.
+    /// Remembers the stream of the last supply, if graphs may be captured on it. Returns whether this is another stream than
+    /// before.
     #[inline]
     pub(super) fn watch(&mut self, stream: &Stream) -> bool {
         let is_new = stream.can_capture() && self.watched.as_ref().is_none_or(|(id, _)| *id != stream.id());
@@ -204,12 +207,12 @@ impl Local {
         is_new
     }
 
-    /// A stream on which entries work, if graphs may be captured on it.
+    /// The stream of the last supply, if graphs may be captured on it.
     pub(super) fn watched(&self) -> Option<Stream> {
         self.watched.as_ref().and_then(|(_, stream)| stream.upgrade())
     }
 
-    /// Takes a fresh record into account. If the scope `keeps` it, it returns to the list of its key. Another is released when dropped.
+    /// Counts a fresh record. If the scope `keeps` it, it later returns to the list of its key. Otherwise its drop releases it.
     pub(super) fn adopt(
         &mut self,
         shared: &Shared,
@@ -219,7 +222,7 @@ impl Local {
         keeps: bool,
     ) {
         let generation = if keeps { shared.generation() } else { Generation::NEVER_KEPT };
-        // Blocks without memory are all alike.
+        // All blocks of 0 bytes are alike.
         let has_list = keeps && request.bytes > 0;
         let stream = record.stream().id();
         let place = if has_list { self.lists.place_of(request, stream) } else { ListPlace::default() };
@@ -231,7 +234,7 @@ impl Local {
         }
     }
 
-    /// Takes a block back: into its plan or list, or out of the account and to the caller, who releases it.
+    /// Takes a block back into its plan or list. If neither takes it, stops counting it and returns it for the caller to release.
     #[inline]
     pub(super) fn put(&mut self, shared: &Shared, record: Box<Record>) -> Put {
         let mut record = record;
@@ -241,7 +244,8 @@ impl Local {
                 Some(rest) => record = rest,
             }
         }
-        // Here and not at the drop, by a thread for which this line of the record is another one's.
+        // Done here and not at the drop: the drop may run on another thread, in whose processor cache this line of the record is
+        // not.
         record.end_life();
         shared.counters.dropped(record.bytes());
         self.planner.look_again();
@@ -260,7 +264,7 @@ impl Local {
         if self.lists.idle_bytes() > budget { Put::KeptTooMuch } else { Put::Kept }
     }
 
-    /// Takes a block back that has no list.
+    /// Takes back a block that has no list.
     fn put_aside(&mut self, shared: &Shared, record: Box<Record>) -> Put {
         if record.bytes() > 0 || record.generation != shared.generation() {
             return self.put_out(shared, record);
@@ -269,20 +273,20 @@ impl Local {
         Put::Kept
     }
 
-    /// Takes a block out of the account.
+    /// Stops counting a block.
     fn put_out(&mut self, shared: &Shared, mut record: Box<Record>) -> Put {
         self.planner.release_escaped(&mut record);
         shared.counters.released(record.bytes());
         Put::Released(record)
     }
 
-    /// The block that has been idle longest, if more is idle than may be; the caller releases it.
+    /// The block that has been idle longest, if more is idle than the budget allows. The caller releases it.
     pub(super) fn overflow(&mut self, shared: &Shared) -> Option<Box<Record>> {
         let is_over_budget = self.lists.idle_bytes() > self.budget(shared);
         if is_over_budget { self.take_oldest(shared) } else { None }
     }
 
-    /// A block that nobody asked for since the last time that all of these were taken; the caller releases it.
+    /// A block that nobody requested since the last call that found none. The caller releases it.
     pub(super) fn take_unused(&mut self, shared: &Shared) -> Option<Box<Record>> {
         let unused = self.lists.pop_unused();
         match &unused {
@@ -295,13 +299,13 @@ impl Local {
     #[inline]
     fn budget(&self, shared: &Shared) -> u64 {
         let (demand, busy) = (shared.counters.get(Counter::Beside), shared.counters.get(Counter::BusyBytes));
-        // Without an arena memory is scarce, and what is idle in lists cannot be taken away from a thread that is inside.
+        // Without an arena memory is scarce, and other threads cannot take idle memory from the lists while the owner is inside.
         let keys = if self.planner.lacks_arena() { usize::MAX } else { self.lists.keys() };
         self.recycle.budget(demand, busy, keys)
     }
 
-    /// After an invalidation: forgets all keys, and hands out every idle block and spare record for the caller to
-    /// release. (A record may be the last to hold its stream, so that none is dropped in here.)
+    /// Follows an invalidation: forgets all keys, and hands out every idle block and spare record for the caller to release. A
+    /// record may hold the last handle of its stream, so none is dropped in here.
     pub(super) fn renew(&mut self, shared: &Shared) -> Vec<Box<Record>> {
         let mut records = self.lists.take_idle();
         records.append(&mut self.empties);
@@ -313,8 +317,8 @@ impl Local {
         records
     }
 
-    /// Once its thread has ended: hands out what keeps a stream alive that the next thread may not have, for the caller to
-    /// release.
+    /// Prepares the cache for its next thread, after its thread has ended. Hands out the records that keep a stream alive which the
+    /// next thread may not have. The caller releases them.
     pub(super) fn leave_behind(&mut self, shared: &Shared) -> Vec<Box<Record>> {
         let mut records = self.lists.take_idle_of_other_streams();
         records.iter().for_each(|record| shared.counters.released(record.bytes()));
@@ -331,13 +335,13 @@ impl Local {
         self.lists.keys_of_other_streams() > MANY_FOREIGN_KEYS
     }
 
-    /// Whether no array of the cache is alive, and what is idle is not to be kept whatever happens.
+    /// Whether no array of the cache is alive, and no idle memory has to be kept.
     pub(super) fn has_nothing_to_keep(&self, shared: &Shared) -> bool {
         let keeps_all = self.recycle == Recycle::Keyed && self.lists.idle_bytes() > 0;
         !keeps_all && self.deferred.records.is_empty() && !shared.counters.has_busy()
     }
 
-    /// Becomes as new, when nothing is busy or idle any more. Returns what was done so far.
+    /// Resets the cache once nothing is busy or idle any more. Returns its statistics so far.
     pub(super) fn reset(&mut self, shared: &Shared) -> (ScopeStats, PlanStats) {
         self.planner.publish(shared);
         self.planner = Planner::default();
@@ -345,14 +349,15 @@ impl Local {
         shared.reset()
     }
 
-    /// What the cache told last of its demand, and what it tells now, if that is something else.
+    /// The demand that the cache reported last and its demand now, if the two differ. Notes the new one as reported.
     pub(super) fn news_of_demand(&mut self, shared: &Shared) -> Option<(Told, Told)> {
         let now = shared.demand();
         let before = std::mem::replace(&mut self.told, now);
         (before != now).then_some((before, now))
     }
 
-    /// Whether idle blocks may be taken out of the lists for this; if so, all of them can be.
+    /// Whether idle blocks may be taken out of the lists for this purpose. If so, [`take_oldest`](Local::take_oldest) finds all of
+    /// them.
     pub(super) fn may_release(&mut self, which: Idle) -> bool {
         let keeps_all = self.recycle == Recycle::Keyed;
         if keeps_all && matches!(which, Idle::All) {
@@ -361,7 +366,7 @@ impl Local {
         !keeps_all || matches!(which, Idle::All)
     }
 
-    /// The block that has been idle longest; the caller releases it.
+    /// The block that has been idle longest. The caller releases it.
     pub(super) fn take_oldest(&mut self, shared: &Shared) -> Option<Box<Record>> {
         let record = self.lists.pop_oldest()?;
         shared.counters.released(record.bytes());
@@ -369,11 +374,11 @@ impl Local {
     }
 }
 
-/// What became of a block that came back.
+/// The result of taking a block back.
 pub(super) enum Put {
     Kept,
-    /// More is idle now than may be.
+    /// More is idle now than the budget allows.
     KeptTooMuch,
-    /// For the caller to release.
+    /// The caller has to release the record.
     Released(Box<Record>),
 }

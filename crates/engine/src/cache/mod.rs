@@ -1,29 +1,38 @@
-//! One scope's cache on one thread, and what finds it. Serves bytes on a stream under a key; types are `array`'s affair.
+//! The cache of one scope on one thread, and how a thread finds it. A cache serves bytes on a stream under a key. It knows no
+//! element types; `array` does.
 //!
-//! An allocation that a plan expects is served by [`current::serve_planned`], straight from the innermost scope's planner. Any
-//! other one: [`Block::allocate`] → that scope's [`Owner`](owner) → what the plan has a place for off the order, or its keyed lists
-//! ([`local`], [`lists`]) → the device's range ([`supply`]). A drop: [`Block`] → its home cache, on the owner's side where the dropping
-//! thread is inside the scope, else by way of a return stack. What a graph is to use whenever it is launched is of no scope
-//! ([`reservation`]). An entry begins and ends in [`entry`], where plans get their arena and give it up.
+//! **An entry.** [`entry`] begins an entry and ends it. At the beginning the plans get their arena, and at the end they may give it
+//! up.
 //!
-//! | file | its one matter |
+//! **An allocation.** If a plan expects the request, [`current::serve_planned`] serves it straight from the planner of the
+//! innermost scope. Otherwise [`Block::allocate`] asks the [`Owner`](owner) of that scope's cache. The owner looks for a position
+//! of the plan out of order, and then in the keyed lists ([`local`], [`lists`]). If both have nothing, the device's range supplies
+//! the memory ([`supply`]).
+//!
+//! **A drop.** A [`Block`] returns to its home cache. If the dropping thread is inside the scope, the block returns directly on the
+//! owner's side. Otherwise it goes to a return stack.
+//!
+//! **A captured graph.** A graph uses its memory at each launch, so that memory belongs to no scope ([`reservation`]).
+//!
+//! | file | content |
 //! |---|---|
-//! | `current` | which cache serves this thread now, and the fast ways to it |
-//! | `block`, `access` | memory in use, its drop, and what can be done with its bytes |
+//! | `current` | the cache that serves this thread now, and the fast paths to it |
+//! | `block`, `access` | memory in use, its drop, and the operations on its bytes |
 //! | `owner` | a cache, and the proof that this thread owns it: hits, supplies, drops |
 //! | `entry` | the beginning and the end of an entry |
 //! | `upkeep` | invalidation, the end of a thread or a name, giving memory back |
-//! | `brief` | a cache that is held for a moment |
-//! | `deferred` | blocks that came back while other streams may still use them |
-//! | `local` | the owner's side, as one |
-//! | `lists` | idle blocks by key: dtype, shape, and the stream, which implies the device |
-//! | `policy` | what a scope keeps: pure |
+//! | `brief` | a cache that a thread holds for a moment |
+//! | `deferred` | blocks that returned while other streams may still use them |
+//! | `local` | the owner's side of a cache as one struct |
+//! | `lists` | idle blocks by key: dtype, shape and stream; the stream implies the device |
+//! | `policy` | how much a scope keeps: pure functions |
 //! | `supply` | the steps of a supply |
-//! | `traced` | what a trace is told |
-//! | `open` | what the open entries of a scope say |
-//! | `heard` | what a subscriber of `tracing` is told |
-//! | `told` | what whoever asks is told: statistics, whose the cache is, and what is noted for a diagnosis |
-//! | `token` | the number by which a thread is known |
+//! | `ring` | how the memory of a ring grows and shrinks |
+//! | `traced` | the allocations, drops and entries that a trace records |
+//! | `open` | the settings of a scope's open entries |
+//! | `heard` | the events for subscribers of `tracing` |
+//! | `told` | statistics of a cache, the thread that it serves, and notes for a diagnosis |
+//! | `token` | the number that identifies a thread |
 //! | `registry` | all scopes by name, and the caches of all threads in each |
 //! | `allowance` | the limit of a scope |
 //! | `reservation` | memory that stays reserved for a graph |

@@ -1,4 +1,4 @@
-//! What the open entries of a scope on a thread say. Any of them may be left first.
+//! The settings of the open entries of one scope on one thread. The entries may be left in any order.
 
 use super::policy::{Recycle, Terms};
 use crate::base::opened::Opened;
@@ -6,25 +6,25 @@ use crate::base::opened::Opened;
 #[derive(Default)]
 pub(super) struct OpenTerms {
     entries: usize,
-    /// What the entry says that began while no other one was open.
+    /// The settings of the entry that began while no other entry was open.
     first: Terms,
-    /// All that are open, once the scope was entered inside itself; nothing until then, as most scopes never are.
+    /// All open entries, once the scope was entered inside itself. Empty until then, since most scopes never are.
     all: Opened<Said>,
-    /// What those of them say that keep anything.
+    /// The `recycle` settings of those open entries that keep blocks.
     keeping: Opened<Recycle>,
 }
 
-/// What an entry says, and its place among those that keep anything.
+/// The settings of an entry, and its place in `keeping` if it keeps blocks.
 struct Said {
     terms: Terms,
     keeping: Option<usize>,
 }
 
-/// The place of an entry that began while no other one was open: an empty list gives its first value this one.
+/// The place of an entry that began while no other entry was open. An empty list gives this place to its first value.
 const FIRST: usize = 0;
 
 impl OpenTerms {
-    /// Another entry begins. Returns what [`leave`](OpenTerms::leave) knows it by.
+    /// Notes that another entry begins. Returns the place to pass to [`leave`](OpenTerms::leave).
     #[inline]
     pub(super) fn enter(&mut self, terms: Terms) -> usize {
         self.entries += 1;
@@ -48,8 +48,8 @@ impl OpenTerms {
         self.all.push(Said { terms, keeping })
     }
 
-    /// An entry ends. If others are open, returns what holds of them: the limit that the newest one says, and what the newest of
-    /// those says that keep anything.
+    /// Notes that an entry ends. If others are open, returns the settings that apply now: the limit of the newest open entry, and
+    /// the `recycle` of the newest open entry that keeps blocks.
     #[inline]
     pub(super) fn leave(&mut self, place: usize) -> Option<Terms> {
         self.entries = self.entries.saturating_sub(1);
@@ -71,7 +71,7 @@ impl OpenTerms {
         Some(Terms { recycle: self.keeping.newest().copied().unwrap_or(Recycle::Off), ..newest })
     }
 
-    /// None is open any more.
+    /// Forgets all open entries.
     pub(super) fn forget(&mut self) {
         self.entries = 0;
         self.all.clear();
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// What holds of these entries, the oldest first.
+    /// The settings that apply while these entries are open. The oldest comes first.
     fn expected(open: &[(usize, Terms)]) -> Option<Terms> {
         let newest = open.last()?.1;
         let keeping = open.iter().rev().map(|(_, terms)| terms.recycle).find(|&recycle| recycle != Recycle::Off);

@@ -1,8 +1,10 @@
-//! A cache: the owner's side, everyone's side, and the rule that says when the first may be touched.
+//! A cache: the owner's side, the side for all threads, and the rule that says who may touch the first.
 //!
-//! Invariants: `local` is touched only by the thread that holds it ([`hold`](crate::home::hold)), by way of an [`Owner`], and no
-//! reference into it is alive while a device is called. A cache lives as long as the process. When its thread ends it is left as it is, for the next
-//! thread that enters the scope; until then all may take idle memory out of it.
+//! Invariants: only the thread that holds `local` ([`hold`](crate::home::hold)) touches it, through an [`Owner`]. No reference into
+//! `local` is alive while a device is called.
+//!
+//! A cache lives as long as the process. When its thread ends, the cache stays as it is for the next thread that enters the scope.
+//! Until then all threads may take idle memory out of it.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -24,19 +26,19 @@ use crate::planner::Resolved;
 use crate::pressure::{limits, reclaim};
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
-/// One scope's cache on one thread.
+/// The cache of one scope on one thread.
 pub struct Cache {
     pub(super) shared: Shared,
     pub(super) local: Hold<Local>,
     door: Door,
-    /// The scope that it serves now, for messages.
+    /// The scope that the cache serves now, for messages.
     name: Mutex<Option<(Arc<str>, &'static Location<'static>)>>,
-    /// The thread that it serves now, for statistics.
+    /// The thread that the cache serves now, for statistics.
     pub(super) thread: Mutex<Option<Arc<str>>>,
 }
 
-/// The proof that the calling thread owns a cache, and the way to its owner's side. It stays on its thread, and is not kept
-/// beyond an exit of the scope.
+/// Proves that the calling thread owns a cache, and gives access to the owner's side. An `Owner` stays on its thread, and nobody
+/// keeps it beyond an exit of the scope.
 pub(super) struct Owner {
     cache: &'static Cache,
     stays_here: PhantomData<*const ()>,
@@ -52,7 +54,7 @@ impl Deref for Owner {
 }
 
 impl Cache {
-    /// A new one, which lives as long as the process.
+    /// Makes a cache, which lives as long as the process.
     pub(super) fn leak() -> &'static Cache {
         let local = Hold::new(Local::new());
         let (name, thread) = (Mutex::default(), Mutex::default());
@@ -62,22 +64,22 @@ impl Cache {
         cache
     }
 
-    /// Serves a scope of this name from now on, which was made at `site`.
+    /// Makes the cache serve the scope of this name from now on. `site` is the place in the program that made the scope.
     pub(super) fn rename(&self, name: &Arc<str>, site: &'static Location<'static>) {
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = Some((name.clone(), site));
     }
 
-    /// The name of its scope, and where that was made.
+    /// The name of the cache's scope, and the place in the program that made the scope.
     pub(super) fn title(&self) -> Option<(Arc<str>, &'static Location<'static>)> {
         self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The name of its scope.
+    /// The name of the cache's scope.
     pub(super) fn scope_name(&self) -> Option<Arc<str>> {
         self.title().map(|(name, _)| name)
     }
 
-    /// How many allocations its lists have served.
+    /// How many allocations the lists have served.
     pub(super) fn listed(&self) -> u64 {
         self.shared.counters.get(Counter::Listed)
     }
@@ -88,14 +90,14 @@ impl Cache {
         self.shared.counters.get(Counter::Entries)
     }
 
-    /// Where its records return to.
+    /// The door through which the cache's records return.
     #[inline]
     pub(super) fn door(&'static self) -> &'static Door {
         &self.door
     }
 
-    /// Enters the scope: the calling thread owns the cache until it has left as often. Waits while another thread takes
-    /// idle blocks out. Returns what [`leave`](Cache::leave) knows the entry by.
+    /// Enters the scope: the calling thread owns the cache until it has left as often. Waits while another thread takes idle blocks
+    /// out. Returns the entry's place, for [`leave`](Cache::leave).
     pub fn enter(&'static self, terms: Terms, visit: Visit) -> usize {
         self.local.enter(claim_token());
         self.shared.counters.visited(visit);
@@ -112,8 +114,8 @@ impl Cache {
         entry
     }
 
-    /// Ends an entry of the scope. Those that are still open recycle as they said, within the limit that they said. Nothing to do on a
-    /// thread that does not own the cache, since its end took it away.
+    /// Ends an entry of the scope. The settings of the entries that are still open apply again. Does nothing on a thread that does
+    /// not own the cache any more, because the end of the thread has closed it.
     pub fn leave(&'static self, entry: usize) {
         let Some(owner) = self.owner() else { return };
         let are_open = owner.with(|local, shared| local.leave(shared, entry));
@@ -137,14 +139,14 @@ impl Cache {
         self.is_mine().then_some(Owner { cache: self, stays_here: PhantomData })
     }
 
-    /// A drop by a thread that is not inside the scope: at once if nobody is, else when the owner looks.
+    /// Returns a record that a thread outside the scope dropped: at once if nobody is inside, otherwise when the owner looks.
     #[cold]
     fn give_back_from_outside(&'static self, record: Box<Record>) {
         self.shared.returns.push(claim_token(), record);
         self.attend();
     }
 
-    /// Whether it has memory of this device, or may have.
+    /// Whether the cache has, or may have, memory of this device.
     pub fn serves(&self, device: u64) -> bool {
         self.shared.devices().contain(device)
     }
@@ -154,7 +156,7 @@ impl Cache {
         self.local.is_entered()
     }
 
-    /// Deals with what is due, unless another thread owns the cache.
+    /// Does the work that is due, unless another thread owns the cache.
     fn attend(&'static self) {
         self.local.attend(claim_token(), &self);
         Owner::drop_left();
@@ -184,8 +186,8 @@ impl Keeper for Cache {
             }
             Some(owner) => owner.put(record),
             None => {
-                // The next entry may want the memory when its users have long gone on to other work. Within an entry, one
-                // event for all that comes back in it is less.
+                // By the next entry, the record's users may long have gone on to other work, so their epochs should end now. Within
+                // an entry, one event for all records that return in it costs less.
                 record.ask_users();
                 self.give_back_from_outside(record);
             }
@@ -199,7 +201,7 @@ impl Duties for &'static Cache {
     }
 
     fn catch_up(&self) {
-        // As in a cache that is held for a moment, unless the thread is inside.
+        // Counts as a lock, as in a cache that is held for a moment, unless the thread is inside the scope.
         let _held = (!self.is_entered()).then(Held::begin);
         if let Some(owner) = self.owner() {
             owner.catch_up();
@@ -208,31 +210,31 @@ impl Duties for &'static Cache {
 }
 
 impl Owner {
-    /// What `is_mine` says, taken for granted.
+    /// As [`owner`](Cache::owner), without the check of `is_mine`.
     ///
     /// # Safety
-    /// The calling thread owns the cache, and does so as long as the answer lives.
+    /// The calling thread owns the cache, and does so as long as the returned value lives.
     #[inline(always)]
     pub(super) unsafe fn assume(cache: &'static Cache) -> Owner {
         Owner { cache, stays_here: PhantomData }
     }
 
-    /// Runs `act` on the owner's side, which reaches no code that could come back to this cache: it touches plain data alone, and
-    /// what is to be called is for the caller to call afterwards. Builds with debug assertions see to it.
+    /// Runs `act` on the owner's side. `act` must not reach code that could call back into this cache: it touches only plain data,
+    /// and the caller makes all other calls afterwards. Builds with debug assertions check this.
     #[inline(always)]
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut Local, &Shared) -> R) -> R {
-        // SAFETY: this is a proof that the calling thread owns the cache, since it was made on a thread that does, cannot
-        // leave that, and is gone when the cache is given up. `act` does not come back to it, as the contract above has it.
+        // SAFETY: an `Owner` proves that the calling thread owns the cache: it was made on a thread that does, it cannot leave that
+        // thread, and it is gone when the cache is given up. By the contract above, `act` does not call back into the cache.
         unsafe { self.cache.local.owned(|local| act(local, &self.cache.shared)) }
     }
 
-    /// How often the thread holds the cache.
+    /// How many times the thread has entered or holds the cache.
     fn depth(&self) -> usize {
-        // SAFETY: who has an `Owner` is the thread that owns the cache, as the type does not leave its thread.
+        // SAFETY: an `Owner` does not leave the thread that owns the cache, so the calling thread owns it.
         unsafe { self.cache.local.depth() }
     }
 
-    /// Undoes one entry or hold once `act` is done, also where that panics.
+    /// Undoes one entry or hold after `act`, also if `act` panics.
     pub(super) fn exit_after(self, act: impl FnOnce(&Owner)) {
         let last = || {
             act(&self);
@@ -240,14 +242,15 @@ impl Owner {
                 self.tell_demand();
             }
         };
-        // SAFETY: the thread owns the cache until this returns; the proof is taken by value, so that none is left afterwards.
+        // SAFETY: the thread owns the cache until this call returns. `exit_after` takes the proof by value, so none is left
+        // afterwards.
         let has_come_back = unsafe { self.cache.local.exit_after(token(), &self.cache, last) };
         if has_come_back {
             Owner::drop_left();
         }
     }
 
-    /// A block from the lists, else from where the device's memory is kept.
+    /// A block from the lists, or else a supply.
     #[inline]
     pub(super) fn allocate(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         match self.with(|local, shared| local.serve(shared, request, stream.id())) {
@@ -256,7 +259,7 @@ impl Owner {
         }
     }
 
-    /// As [`allocate`](Owner::allocate), once the lists have nothing or there is a plan to go by.
+    /// As [`allocate`](Owner::allocate), if the lists have nothing or there is a plan to follow.
     #[inline(never)]
     fn supply(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         match self.resolve(stream, request) {
@@ -276,12 +279,12 @@ impl Owner {
         self.make_allowance(stream, request)?;
         let store = self.with(|local, shared| local.store(shared, request));
         let supplied = supply::from_range(stream, request, store, Some(self.cache))?;
-        // Again, as a handler of the program may have allocated in the scope meanwhile.
+        // Checked again, since a handler of the program may have allocated in the scope meanwhile.
         self.make_allowance(stream, request)?;
         Ok(self.adopt(stream, request, supplied, true))
     }
 
-    /// What the scope has for a request. Asks twice only where blocks came back that were not taken in.
+    /// Looks for memory within the scope. Asks twice only if blocks returned that the owner has not taken in yet.
     fn resolve(&self, stream: &Stream, request: &Request<'_>) -> Resolved {
         let is_settled = !self.shared.is_behind() && self.with(|local, _| local.deferred.records.is_empty());
         match self.with(|local, shared| local.resolve(shared, request, stream, is_settled)) {
@@ -292,13 +295,13 @@ impl Owner {
         self.with(|local, shared| local.resolve(shared, request, stream, true))
     }
 
-    /// Takes in what came back, by other threads and by other streams.
+    /// Takes in the blocks that other threads returned, and those that other streams used.
     pub(super) fn settle(&self) {
         self.catch_up();
         self.take_deferred();
     }
 
-    /// Takes a supplied record into account.
+    /// Counts a supplied record as the scope's.
     pub(super) fn adopt(&self, stream: &Stream, request: &Request<'_>, supplied: Supplied, keeps: bool) -> Box<Record> {
         let mut supplied = supplied;
         self.shared.devices().note(stream.memory_id());
@@ -321,7 +324,7 @@ impl Owner {
         }
     }
 
-    /// If it is watched, its drop is what was waited for.
+    /// Tells the planner about the drop of a watched record, since the planner waits for it.
     #[inline]
     fn unwatch(&self, record: &mut Record) {
         if record.is_watched() {
@@ -329,7 +332,7 @@ impl Owner {
         }
     }
 
-    /// Gives a block's memory back, and keeps its record for the next supply, if it came from one that keeps blocks.
+    /// Gives a block's memory back. Keeps its record for the next supply, if the scope kept the block's memory.
     #[inline(never)]
     pub(super) fn release(&self, mut record: Box<Record>) {
         let generation = record.generation;
@@ -348,9 +351,9 @@ impl Owner {
         }
     }
 
-    /// Deals with what is due: releases blocks after an invalidation, takes back what other threads returned, and gives
-    /// back what has been idle longest while that is too much. The thread may be one that only dropped an array, in a callback
-    /// of the driver for instance: no stream is waited for, and none told to wait.
+    /// Does the work that is due. It releases blocks after an invalidation, takes back the blocks that other threads returned, and
+    /// gives back blocks that have been idle longest while too much is idle. The thread may only have dropped an array, for example
+    /// in a callback of the driver, so it waits for no stream and makes no stream wait.
     pub(super) fn catch_up(&self) {
         if self.shared.is_stale() {
             self.renew();

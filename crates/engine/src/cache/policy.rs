@@ -1,4 +1,4 @@
-//! What a scope does with blocks that come back: pure decisions.
+//! Pure decisions about blocks that return to a scope.
 
 /// How a scope recycles.
 ///
@@ -15,23 +15,24 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Recycle {
-    /// Keeps every block for the next request of its key.
+    /// Keeps every block for the next request of the same type, shape and stream.
     Keyed,
-    /// Keeps blocks by key up to a small share of the high-water mark; the device's range has the rest.
+    /// Keeps few blocks by key, up to a small share of the scope's peak. The device's range takes all others back.
     Range,
-    /// Learns the order of its allocations and drops, and lays them out in one block; what deviates is served as by `Range`.
+    /// Learns the order of the scope's allocations and drops, and plans them in one block of memory. `Range` serves allocations
+    /// that deviate from the plan.
     #[default]
     Auto,
-    /// Keeps none: each allocation asks the device.
+    /// Keeps no blocks: each allocation asks the device.
     Off,
 }
 
-/// What an entry says of its scope.
+/// The settings of one entry of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// What serves its blocks.
+    /// How the scope recycles its blocks.
     pub recycle: Recycle,
-    /// The most bytes that it may hold on the thread; `u64::MAX` for any number.
+    /// The most bytes that the scope may reserve on the thread; `u64::MAX` for no limit.
     pub limit: u64,
 }
 
@@ -41,23 +42,23 @@ impl Default for Terms {
     }
 }
 
-/// The share of the high-water mark that may be idle in keyed lists.
+/// The share of the peak that may be idle in keyed lists: 1/1024.
 ///
-/// Idle memory in a list cannot merge with its neighbours. Measured on traces of seven training runs, the range alone
-/// reserves 1.057 of the live peak on average; with lists of 1/1024 of the mark in front of it 1.059, of 1/512 1.060, of
-/// 1/128 1.064, and of all that is not in use 1.26.
+/// Idle memory in a list cannot merge with its neighbours. On traces of seven training runs, the range alone reserves 1.057 × the
+/// live peak on average. Lists in front of the range add to that: lists of 1/1024 of the peak make it 1.059 ×, of 1/512 1.060 ×, and
+/// of 1/128 1.064 ×. Lists of all free memory make it 1.26 ×.
 const LIST_SHARE: u64 = 1024;
-/// What may be idle in any case: as little as a page or two, and all that a small scope needs.
+/// Always allowed to be idle. This is only a page or two, and all that a small scope needs.
 const LIST_FLOOR: u64 = 64 << 10;
-/// With so few keys the pieces stay large whatever is idle, and a scope may keep all that it does not use.
+/// With at most this many keys, the pieces stay large whatever is idle, so a scope may keep all memory that it does not use.
 const FEW_KEYS: usize = 8;
-/// But no more than this: another thread cannot have it while the owner is inside the scope, and what a list saves, some 50 ns,
-/// is nothing beside work on such arrays.
+/// But at most this much. Another thread cannot get this memory while the owner is inside the scope. A list saves some 50 ns, which
+/// is nothing beside work on arrays of such a size.
 const FEW_KEYS_MOST: u64 = 32 << 20;
 
 impl Recycle {
-    /// The most bytes that may be idle in keyed lists of so many `keys`, where `busy` bytes are in use, and `demand` were at most since
-    /// the last invalidation, but for what a plan serves.
+    /// The most bytes that may be idle in the keyed lists of `keys` keys. `busy` bytes are in use now, and `demand` was the peak.
+    /// Neither counts memory that a plan serves.
     #[inline]
     pub(super) fn budget(self, demand: u64, busy: u64, keys: usize) -> u64 {
         let share = (demand / LIST_SHARE).max(LIST_FLOOR);
@@ -67,7 +68,7 @@ impl Recycle {
                 share.max(demand.saturating_sub(busy).min(FEW_KEYS_MOST))
             }
             Recycle::Range | Recycle::Auto => share,
-            // Its own blocks never reach a list.
+            // A scope that keeps nothing puts no block into a list.
             Recycle::Off => 0,
         }
     }

@@ -1,13 +1,14 @@
-//! All scopes by name, and in each the caches of all threads.
+//! All scopes by name, and the caches of all threads in each scope.
 //!
-//! Caches live as long as the process, so that a block can always find its home. A thread that ends leaves its caches as they
-//! are, orphans, and the next thread that enters the scope goes on with one of them. A name that is not entered any more while
-//! many others come up, as where scopes are named by request, is forgotten: its cache, if no array of it is alive, goes to
-//! the next new name. So there are as many caches as names times threads were in use at one time, and no more than
-//! [`NamedCaches::LATELY`] names of each thread beyond.
+//! Caches live as long as the process, so a block always finds its home. A thread that ends leaves its caches behind as *orphans*.
+//! The next thread that enters the scope goes on with one of them.
 //!
-//! Invariants: a cache is in use by one thread, stands in its scope's `orphans`, or in `UNUSED`. A scope that is gone has no
-//! caches, and gets none.
+//! A name is forgotten if no thread enters it while many other names come up, for example where each request names a scope. If no
+//! array of its cache is alive, the cache goes to the next new name. So a name has as many caches as threads used it at one time.
+//! Beyond these, each thread keeps at most [`NamedCaches::LATELY`] names.
+//!
+//! Invariants: a cache is in use by one thread, or in its scope's `orphans`, or in `UNUSED`. A scope that is gone has no caches and
+//! gets none.
 
 use std::panic::Location;
 use std::sync::{Arc, PoisonError};
@@ -18,7 +19,7 @@ use super::owner::Cache;
 use crate::base::sync::{LazyLock, Mutex, MutexGuard};
 use crate::device::Memory;
 use crate::home::{PlanStats, ScopeStats};
-use crate::pressure::{Climbs, demand};
+use crate::pressure::{ReclaimStats, demand};
 
 /// The caches of one name.
 pub struct NamedCaches {
@@ -26,17 +27,17 @@ pub struct NamedCaches {
     threads: Mutex<NamedThreads>,
 }
 
-/// Who has a cache of a scope, and who had.
+/// The caches of a scope, and the sums of earlier ones.
 #[derive(Default)]
 struct NamedThreads {
     /// Every cache of the name.
     caches: Vec<&'static Cache>,
     /// Caches whose threads have ended, the one that ended last on top.
     orphans: Vec<&'static Cache>,
-    /// What caches did that went to other names.
+    /// The statistics of caches that went to other names.
     past: (ScopeStats, PlanStats),
-    past_climbs: Climbs,
-    /// How many names there had been when the last thread ended.
+    past_reclaim: ReclaimStats,
+    /// How many names had come up when the last thread ended.
     orphaned: u64,
     is_gone: bool,
 }
@@ -44,9 +45,9 @@ struct NamedThreads {
 #[derive(Default)]
 struct Scopes {
     by_name: HashMap<Arc<str>, Arc<NamedCaches>>,
-    /// Names that ever came up.
+    /// The number of names that ever came up.
     made: u64,
-    /// With so many names, those of threads that have ended are looked through.
+    /// With this many names, the registry looks for names whose threads have all ended.
     look_at: usize,
 }
 
@@ -67,31 +68,32 @@ fn without_numbers(name: &str) -> String {
 }
 
 impl NamedCaches {
-    /// A name is forgotten only once so many others came up since it was entered last. A name takes some kilobytes.
+    /// A name is forgotten only after this many other names came up since its last entry. A name takes some kilobytes.
     pub const LATELY: u64 = 1024;
-    /// With fewer names nothing is forgotten: together they take a few megabytes.
+    /// With fewer names than this, none is forgotten. Together they take a few megabytes.
     pub const FEW: usize = 512;
 
-    /// Gives free pages back of those devices for which `serves` holds, but for what scopes are likely to need again. `waits` a moment
-    /// for the work that uses them. Returns devices that nobody else has by now, to be dropped where no lock is held.
+    /// Gives back free pages of the devices for which `serves` holds, except what scopes are likely to need again. If `waits`,
+    /// waits a moment for the work that uses the pages. Returns devices without other handles, which the caller must drop where no
+    /// lock is held.
     pub fn trim_to_demand(waits: bool, serves: impl Fn(u64) -> bool) -> Vec<Arc<Memory>> {
         demand::trim_to_demand(waits, serves)
     }
 
-    /// The scope of this name, made if there is none, and a cache of it for a thread that has none yet: one whose thread has
-    /// ended, as it was left, or a new one, which is of the scope that was made at `site`.
+    /// Finds the scope of this name, or makes it, and returns a cache of it for a thread that has none yet. This is the cache of a
+    /// thread that has ended, as that thread left it, or a new one. `site` is the place in the program that made the scope.
     pub fn adopt(name: &str, site: &'static Location<'static>) -> (Arc<NamedCaches>, &'static Cache) {
         loop {
             let (scope, left) = scopes().of(name);
             left.iter().for_each(|scope| scope.forget_orphans());
-            // Gone only if it was forgotten since.
+            // `take_cache` returns `None` only if the name was forgotten since.
             if let Some(cache) = scope.take_cache(site) {
                 return (scope, cache);
             }
         }
     }
 
-    /// The caches of a name, if it is known.
+    /// The caches of a name, if the name is known.
     pub fn find(name: &str) -> Option<Arc<NamedCaches>> {
         scopes().by_name.get(name).cloned()
     }
@@ -123,7 +125,7 @@ impl NamedCaches {
         Some(cache)
     }
 
-    /// Takes back what [`adopt`](NamedCaches::adopt) gave, when the thread ends.
+    /// Takes back a cache that [`adopt`](NamedCaches::adopt) gave to a thread that now ends.
     pub fn orphan(&self, cache: &'static Cache) {
         cache.close();
         cache.forget_thread();
@@ -133,14 +135,14 @@ impl NamedCaches {
         threads.orphaned = made;
     }
 
-    /// Takes back what [`adopt`](NamedCaches::adopt) gave while the thread goes on, if no array of it is alive, and forgets the
-    /// name once nobody has a cache of it. Returns whether it was taken.
+    /// Takes back a cache that [`adopt`](NamedCaches::adopt) gave to a thread that goes on, if no array of the cache is alive.
+    /// Forgets the name once no thread has a cache of it. Returns whether the cache was taken back.
     pub fn forget(self: &Arc<NamedCaches>, cache: &'static Cache) -> bool {
         let Some(past) = cache.retire() else { return false };
         let mut threads = lock(&self.threads);
         threads.past.0 += past.0;
         threads.past.1 += past.1;
-        threads.past_climbs.add(&cache.take_climbs());
+        threads.past_reclaim.add(&cache.take_reclaim());
         threads.caches.retain(|other| !std::ptr::eq(*other, cache));
         drop(threads);
         lock(&UNUSED).push(cache);
@@ -148,7 +150,7 @@ impl NamedCaches {
         true
     }
 
-    /// Takes the caches back that no thread has, as [`forget`](NamedCaches::forget) does.
+    /// Takes back the caches of ended threads, as [`forget`](NamedCaches::forget) does.
     fn forget_orphans(self: &Arc<NamedCaches>) {
         let orphans = std::mem::take(&mut lock(&self.threads).orphans);
         let kept = orphans.into_iter().filter(|cache| !self.forget(cache));
@@ -164,7 +166,7 @@ impl NamedCaches {
         }
     }
 
-    /// How many other scopes have names that differ from this one in their numbers alone.
+    /// All scopes whose names differ from this one only in their digits, with this scope itself. Empty if this name has no digits.
     pub fn siblings(&self) -> Vec<Arc<NamedCaches>> {
         let plain = without_numbers(&self.name);
         let has_number = plain.len() < self.name.len();
@@ -172,18 +174,18 @@ impl NamedCaches {
         NamedCaches::all().into_iter().filter(|scope| is_sibling(scope)).collect()
     }
 
-    /// Every thread's cache of the name.
+    /// All threads' caches of the name.
     pub fn caches(&self) -> Vec<&'static Cache> {
         lock(&self.threads).caches.clone()
     }
 
-    /// Whether all its threads ended before so many names had come up.
+    /// Whether all its threads ended before more than `made` names had come up.
     fn is_left_since(&self, made: u64) -> bool {
         let threads = lock(&self.threads);
         threads.orphans.len() == threads.caches.len() && threads.orphaned <= made
     }
 
-    /// What plans did, of all threads.
+    /// The plan statistics, summed over all threads.
     pub fn plan_stats(&self) -> PlanStats {
         let past = lock(&self.threads).past.1;
         self.caches().into_iter().map(Cache::plan_stats).fold(past, |mut sum, one| {
@@ -192,22 +194,22 @@ impl NamedCaches {
         })
     }
 
-    /// Has the peaks of every thread be what is in use now.
+    /// Sets the peaks of each thread to its current use.
     pub fn reset_peaks(&self) {
         lock(&self.threads).past.0.forget_peaks();
         self.caches().into_iter().for_each(Cache::reset_peaks);
     }
 
-    /// What was reclaimed for this name, of all threads.
-    pub fn climbs(&self) -> Climbs {
-        let past = lock(&self.threads).past_climbs;
-        self.caches().into_iter().map(Cache::climbs).fold(past, |mut sum, one| {
+    /// The reclaims for this name, summed over all threads.
+    pub fn reclaim(&self) -> ReclaimStats {
+        let past = lock(&self.threads).past_reclaim;
+        self.caches().into_iter().map(Cache::reclaim).fold(past, |mut sum, one| {
             sum.add(&one);
             sum
         })
     }
 
-    /// What is counted, of all threads.
+    /// The statistics, summed over all threads.
     pub fn stats(&self) -> ScopeStats {
         let past = lock(&self.threads).past.0;
         self.caches().into_iter().map(Cache::stats).fold(past, |mut sum, one| {
@@ -218,7 +220,8 @@ impl NamedCaches {
 }
 
 impl Scopes {
-    /// The scope of this name, made if there is none; and, where many were made, those that no thread was in lately.
+    /// Finds the scope of this name, or makes it. Now and then, where there are many names, also returns the scopes that no thread
+    /// entered lately.
     fn of(&mut self, name: &str) -> (Arc<NamedCaches>, Vec<Arc<NamedCaches>>) {
         if let Some(scope) = self.by_name.get(name) {
             return (scope.clone(), Vec::new());
@@ -233,7 +236,8 @@ impl Scopes {
     fn left(&mut self) -> Vec<Arc<NamedCaches>> {
         let Some(before) = self.made.checked_sub(NamedCaches::LATELY) else { return Vec::new() };
         let left: Vec<_> = self.by_name.values().filter(|scope| scope.is_left_since(before)).cloned().collect();
-        // As many have to come up first as are left now, so that each is looked at a bounded number of times.
+        // As many names as are left now have to come up before the next search. So each name is looked at a bounded number of
+        // times.
         self.look_at = 2 * (self.by_name.len() - left.len());
         left
     }

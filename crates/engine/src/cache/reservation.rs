@@ -1,31 +1,31 @@
-//! Memory that stays reserved for work that is repeated behind the program's back, as a captured graph is.
+//! Memory that stays reserved for work that the driver repeats without the program's calls, such as a captured graph.
 //!
-//! While a reservation is made, what is allocated on its stream comes from the range, as memory of a stream of its own over
-//! the same queue: what is dropped in between serves the next allocation of the same reservation, and nothing else. Blocks
-//! of others that are used meanwhile are kept when they are dropped. When it ends, all of this is free as if it had been
+//! While a reservation is open, allocations on its stream come from the range, through a second stream over the same queue. Memory
+//! that is dropped meanwhile serves only later allocations of the same reservation. If blocks of other owners are used meanwhile,
+//! the reservation keeps them when they are dropped. When the reservation ends, all of this memory is free, as if it had been
 //! dropped at that moment.
 
 use crate::base::error::Result;
 use crate::device::Stream;
 use crate::range::DeviceRange;
 
-/// Memory that nobody else gets while this lives.
+/// Memory that nobody else gets while this value lives.
 pub struct Reservation {
     stream: Stream,
-    /// The stream over whose queue it is.
+    /// The stream over whose queue the reservation is made.
     home: Stream,
 }
 
 impl Reservation {
-    /// Reserves what is allocated on `stream`, and what is used there, from now on.
+    /// From now on, reserves the memory that is allocated or used on `stream`.
     ///
     /// # Errors
-    /// [`is_unavailable`](crate::Error::is_unavailable) if that is done already.
+    /// [`is_unavailable`](crate::Error::is_unavailable) if the stream has an open reservation already.
     pub fn begin(stream: &Stream) -> Result<Reservation> {
         Ok(Reservation { stream: stream.reserve()?, home: stream.clone() })
     }
 
-    /// No more is reserved than what is by now.
+    /// Ends the reserving: memory that is reserved by now stays reserved, and no more is added.
     pub fn close(&self) {
         self.home.end_reserving();
     }
@@ -38,7 +38,7 @@ impl Drop for Reservation {
         if let Some(range) = DeviceRange::of(&self.stream) {
             range.release(&self.stream);
         }
-        // Back where each came from, behind all that is on the queue now.
+        // Each block goes back to where it came from, behind all work that is on the queue now.
         drop(kept);
     }
 }

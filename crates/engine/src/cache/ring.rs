@@ -1,7 +1,8 @@
 //! The memory of a scope's ring: how it grows where a request finds no room, and how its end goes back.
 //!
-//! A ring grows in place, in addresses that are kept free for it; where there are none, by another block. Idle pages move under it
-//! first, so that the memory of what was carried elsewhere before becomes the ring's, and no more is reserved.
+//! A ring grows in place, in addresses that the range keeps free for it. Where there are none, it grows by another block. Idle
+//! pages move under the ring first. So memory that carried arrays used elsewhere before becomes the ring's, and no more is
+//! reserved.
 
 use smallvec::SmallVec;
 
@@ -14,16 +15,16 @@ use crate::pressure::transit::{InNeed, Transit};
 use crate::range::{Cut, DeviceRange, Limit, Obtained, RangeState};
 use crate::record::{Record, Request};
 
-/// What a ring got.
+/// The memory that a ring got.
 struct Grown {
-    /// Where a new block begins; `None` if the last one became longer.
+    /// The address of a new block; `None` if the last block became longer.
     address: Option<u64>,
     bytes: u64,
     taken: Obtained,
 }
 
 impl Owner {
-    /// Serves a request for which the ring has no room: once the ring has grown, or from the lists.
+    /// Serves a request for which the ring has no room: from the ring once it has grown, or else from the lists.
     #[cold]
     pub(super) fn grow_and_carry(&self, stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
         let growth = self.with(|local, shared| local.planner.wanted_growth(shared, request.bytes as u64));
@@ -37,7 +38,7 @@ impl Owner {
             local.planner.carry_aside(shared, request.bytes as u64);
             None
         });
-        // A ring that was given up serves the request as memory of the range.
+        // If the ring was given up, the range gets its memory and serves the request.
         self.perform(self.with(|local, _| local.planner.take_effects()));
         let served = carried.or_else(|| self.with(|local, shared| local.hit(shared, request, stream.id())));
         #[cfg(feature = "tracing")]
@@ -49,7 +50,7 @@ impl Owner {
 
     fn grow_ring(&self, growth: &RingGrowth) -> bool {
         let Some(range) = DeviceRange::of(&growth.stream) else { return false };
-        // The lease is without its blocks for a moment.
+        // The ring's lease has no blocks for a moment.
         let _transit = Transit::begin();
         let mut leased = self.shared.ring.take();
         let is_lost = leased.is_none() && self.with(|local, _| local.planner.has_ring());
@@ -74,7 +75,7 @@ impl Owner {
         may && self.allows_whole(range, growth.bytes.unwrap_or(0).max(growth.more))
     }
 
-    /// Gives back what lies behind the first `bytes` of the ring's only block.
+    /// Gives back the end of the ring's only block, behind its first `bytes`.
     pub(super) fn shorten_ring(&self, bytes: u64) {
         let _transit = Transit::begin();
         let Some(mut leased) = self.shared.ring.take() else { return };
@@ -87,8 +88,8 @@ impl Owner {
     }
 }
 
-/// Lengthens the last block, or adds one. What fails leaves all as it was: the request goes beside the ring, and meets a failure of
-/// the device there.
+/// Lengthens the ring's last block, or adds a block. After a failure everything stays as it was: the request goes beside the ring,
+/// and meets a failure of the device there.
 fn grow(range: &DeviceRange, growth: &RingGrowth, leased: &mut Option<Leased>) -> Option<Grown> {
     let RingGrowth { stream, more, bytes, whole, held, room } = growth;
     let RangeState { reserved, granule, .. } = range.occupancy();
@@ -101,8 +102,8 @@ fn grow(range: &DeviceRange, growth: &RingGrowth, leased: &mut Option<Leased>) -
         return Some(Grown { address: None, bytes, taken: carved.taken });
     }
     let bytes = (*bytes)?;
-    // A room has whole pages of its own. A ring that fits into one lies among other blocks: a number that outlives its entry would
-    // else hold a page.
+    // A room has whole pages of its own. A ring that fits into one page lies among other blocks. Otherwise, a number that outlives
+    // its entry would hold a whole page.
     let is_small = held.saturating_add(*whole) <= granule;
     let roomy = if is_small { None } else { range.allocate_in_room(stream, bytes, *room, limit).ok().flatten() };
     let (carved, bytes, room) = match roomy {

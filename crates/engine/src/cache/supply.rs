@@ -1,44 +1,44 @@
-//! What serves an allocation that the scope has nothing for: the device's range, or for plain allocations the device itself.
+//! The memory for an allocation that the scope itself cannot serve: from the device's range, or straight from the device for plain
+//! allocations.
 //!
-//! Everything idle is given back before the range grows. What follows if the device has nothing left is
-//! [`climb`](crate::pressure::climb)'s affair.
+//! Idle memory of all scopes goes back before the range grows. If the device has no more memory, [`serve`](crate::pressure::serve)
+//! takes the reclaim steps.
 
 use crate::base::error::{Error, Result};
 use crate::device::{Stream, softly};
-use crate::pressure::climb::{insist, insist_on_call};
 use crate::pressure::reclaim::{self, Holder, Idle};
 use crate::pressure::request::{Ask, Asked};
+use crate::pressure::serve::{insist, insist_on_call};
 use crate::range::{Carved, Clearing, DeviceRange, Limit, Obtained, RangeState, Reused};
 use crate::record::{Origin, Record, Request};
 
-/// A record with memory, and what was taken from the device for it.
+/// A record with memory, and the device calls that it took.
 pub(super) struct Supplied {
     pub(super) record: Box<Record>,
     pub(super) taken: Obtained,
 }
 
-/// When pages move before the range grows. That costs calls, which a scope that does not plan never asks for once it is
-/// warm.
+/// When pages move before the range grows. Moving takes calls. A scope that does not plan makes none once it is warm.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Moves {
     Never,
-    /// Where far more than was in use at once would be reserved.
+    /// If the range would otherwise reserve far more than its peak in use.
     WhereFar,
-    /// It is known how much memory is enough.
+    /// Always, since a plan says how much memory is enough.
     First,
 }
 
-/// Pages move for a block of more than this share of what is reserved, rather than that the range grows.
+/// For a block of more than this share of the reserved memory, pages move before the range grows.
 const MOVED: u64 = 256;
 
-/// The memory of the scope that asks.
+/// The memory of the requesting scope, if there is one.
 type Asking = Option<&'static dyn Holder>;
 
 fn asked<'a>(stream: &'a Stream, request: &Request<'a>, holder: Asking) -> Asked<'a> {
     Asked { stream, bytes: request.bytes as u64, dims: request.dims, holder }
 }
 
-/// The device's range is asked.
+/// A request to the device's range.
 struct FromRange<'a> {
     range: &'a DeviceRange,
     stream: &'a Stream,
@@ -63,7 +63,8 @@ pub(super) fn from_device(stream: &Stream, request: &Request<'_>, holder: Asking
     Ok(Box::new(Record::new(stream, request, address, Origin::Device)))
 }
 
-/// Memory of no scope, behind whoever still uses what is free: arrays come to where others left, whose copies are done in time.
+/// Memory of no scope, behind the work that still uses free memory. Arrays move in where others left, and the copies of those end
+/// in time.
 pub(super) fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
     let free = match DeviceRange::of(stream) {
         Some(range) if request.bytes > 0 => range.reuse_behind(stream, request.bytes as u64)?,
@@ -76,7 +77,7 @@ pub(super) fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Box<
     Ok(record)
 }
 
-/// Memory of no scope outside of a place that is cleared; `None` if there is none.
+/// Memory of no scope that lies outside the place that is being cleared; `None` if the range has none.
 pub(super) fn outside(stream: &Stream, request: &Request<'_>, clearing: &Clearing) -> Result<Option<Box<Record>>> {
     let Some(range) = DeviceRange::of(stream) else { return Ok(None) };
     let free = range.reuse_outside(stream, request.bytes as u64, clearing)?;
@@ -84,14 +85,14 @@ pub(super) fn outside(stream: &Stream, request: &Request<'_>, clearing: &Clearin
     Ok(free.map(|carved| Box::new(record(carved))))
 }
 
-/// Memory on a stream whose memory is reserved, of no scope. Work that is repeated writes it at any time.
+/// Memory of no scope on a stream whose memory is reserved. Repeated work writes this memory at any time.
 pub(super) fn reserved(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
     let Supplied { record, .. } = from_range(stream, request, (None, Moves::Never), None)?;
     record.bare()?;
     Ok(record)
 }
 
-/// Memory from the device's range, for a spare record if there is one; straight from a device that has no range.
+/// Memory from the device's range, in the spare record if there is one. A device without a range serves the request itself.
 pub(super) fn from_range(
     stream: &Stream,
     request: &Request<'_>,
@@ -120,8 +121,13 @@ pub(super) fn from_range(
     Ok(Supplied { record, taken })
 }
 
-/// The steps of a supply, in order of their price: what is free; what is idle elsewhere, once it went back; pages that move; what is
-/// free in a moment; and then a range that grows.
+/// The steps of a supply, the cheapest first:
+///
+/// 1. free memory
+/// 2. memory that was idle in other scopes, once they gave it back
+/// 3. pages that move
+/// 4. memory that is free in a moment
+/// 5. growth of the range
 fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> {
     let Asked { stream, bytes, .. } = asked;
     let mut reused = range.reuse(stream, bytes)?;
@@ -146,12 +152,12 @@ fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> 
     insist(asked, seen.frees, &FromRange { range, stream, bytes })
 }
 
-/// Which idle memory goes back for so many bytes.
+/// The kind of idle memory that has to go back for a request of `bytes` bytes.
 pub(super) fn idle_for(seen: &RangeState, stream: &Stream, bytes: u64) -> Idle {
     if seen.room >= bytes { Idle::OfQueue(stream.queue()) } else { Idle::Budgeted }
 }
 
-/// A block under which pages move, so that no more are reserved. A failure of that is none of the request.
+/// A block under which pages move, so that the range does not grow. A failure to move is not a failure of the request.
 fn moved(range: &DeviceRange, stream: &Stream, bytes: u64, seen: &RangeState, moves: Moves) -> Option<Carved> {
     let moved = match moves {
         _ if bytes <= seen.reserved / MOVED => Ok(None),
@@ -162,12 +168,12 @@ fn moved(range: &DeviceRange, stream: &Stream, bytes: u64, seen: &RangeState, mo
     moved.ok().flatten()
 }
 
-/// A capture gets no memory that would not stay reserved for its graph.
+/// Refuses memory to an unannounced capture, since that memory would not stay reserved for the graph.
 fn refuse_unannounced(stream: &Stream) -> Result<()> {
     if !stream.is_reserved() && stream.is_capturing() { Err(unannounced()) } else { Ok(()) }
 }
 
-/// Why a capture gets no memory that is not reserved for its graph.
+/// The error for an unannounced capture.
 pub(super) fn unannounced() -> Error {
     Error::unavailable(
         "memory of a scope",

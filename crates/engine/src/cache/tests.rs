@@ -1,4 +1,4 @@
-//! Memory that is reserved, as blocks have it; and panics on the owner's side, of which there are none that anybody knows.
+//! Tests of memory that is reserved, as blocks see it, and of panics on the owner's side (the crate has no known ones).
 
 use std::any::TypeId;
 
@@ -10,7 +10,7 @@ use super::policy::{Recycle, Terms};
 use super::reservation::Reservation;
 use crate::device::{Device, Stream, Virtual};
 use crate::home::Visit;
-use crate::range::{DeviceRange, Patience};
+use crate::range::{DeviceRange, WaitFor};
 use crate::record::Request;
 
 const BYTES: usize = 2 << 20;
@@ -24,7 +24,7 @@ fn new(stream: &Stream) -> Block {
 }
 
 fn held(device: &Virtual) -> usize {
-    DeviceRange::of(device.stream_handle()).unwrap().trim(0, Patience::None).unwrap();
+    DeviceRange::of(device.stream_handle()).unwrap().trim(0, WaitFor::Nothing).unwrap();
     device.memory().bytes as usize
 }
 
@@ -40,13 +40,13 @@ fn what_is_reserved_serves_its_reservation_alone() {
     let other = new(stream);
     reservation.close();
     drop(again);
-    // Its stream is a handle for others now.
+    // The block's stream is a handle for others now.
     let outside = [new(stream), new(other.stream())];
     assert!(outside.iter().all(|block| block.address() != first && block.stream().id() == stream.id()));
     drop(outside);
     assert_eq!(held(&device), 2 * BYTES, "what is reserved is no free memory");
     drop(reservation);
-    // The queue of both is one, so that what the one freed is the other's at once.
+    // Both reservations use the same queue, so the second one can use at once what the first one freed.
     let next = Reservation::begin(stream).unwrap();
     assert_eq!(new(stream).address(), first);
     drop(next);
@@ -85,7 +85,7 @@ fn panics(act: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(act)).is_err()
 }
 
-/// Whether the scope is entered and left as one that nobody was inside of.
+/// Whether the scope can be entered and left like one that nobody is inside of.
 fn is_usable(cache: &'static Cache) -> bool {
     let is_free = !cache.is_entered() && cache.owner().is_none();
     let entry = cache.enter(Terms { recycle: Recycle::Auto, limit: u64::MAX }, Visit::Entry);

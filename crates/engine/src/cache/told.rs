@@ -1,6 +1,6 @@
-//! What a cache tells of itself to whoever asks, and what it notes for the diagnosis of its scope.
+//! The statistics of a cache, the thread that it serves, and its notes for the diagnosis of the scope.
 //!
-//! All of it is noted where a device is called, where memory goes back, or where nothing is kept: never on the way of a hit.
+//! The notes are made only where a device is called, where memory goes back, or where nothing is kept. A hit makes none.
 
 use std::panic::Location;
 use std::sync::{Arc, PoisonError};
@@ -12,30 +12,30 @@ use super::token::claim_token;
 use crate::base::error::Result;
 use crate::device::Stream;
 use crate::home::{Counter, Fact, Facts, PlanStats, Sample, ScopeStats};
-use crate::pressure::Climbs;
+use crate::pressure::ReclaimStats;
 use crate::range::Obtained;
 use crate::record::{Record, Request};
 
-/// What is known of a scope on one thread.
+/// The statistics of a scope on one thread, and the facts for its diagnosis.
 #[derive(Clone, Debug, Default)]
 pub struct ScopeFacts {
-    /// What is counted.
+    /// The statistics of the scope.
     pub stats: ScopeStats,
-    /// What plans did.
+    /// The statistics of its plans.
     pub plans: PlanStats,
-    /// What is noted for a diagnosis.
+    /// The facts for a diagnosis.
     pub facts: Facts,
-    /// What the facts are counted by: entries that are in no other one of the scope, of a scope that plans.
+    /// The clock of the facts. It counts the outermost entries of a scope that plans.
     pub clock: u64,
-    /// How often the allocations of the latest recorded entry come again and again in it; 1 if they do not.
+    /// How many times the allocations of the latest recorded entry repeat within that entry; 1 if they do not repeat.
     pub repeats: u64,
-    /// Whether the scope keeps all that it ever had in use at once.
+    /// Whether the scope keeps all memory that it ever had in use at once.
     pub keeps_all: bool,
-    /// Arrays of its ring that are alive.
+    /// How many arrays of its ring are alive.
     pub carried_now: u64,
-    /// The most that the scope may hold on the thread; `None` for any number, or where that is not known.
+    /// The most bytes that the scope may reserve on the thread; `None` if there is no limit or it is not known.
     pub limit: Option<u64>,
-    /// Where the scope is named in the program.
+    /// The place in the program that names the scope.
     pub site: Option<&'static Location<'static>>,
 }
 
@@ -45,38 +45,38 @@ impl Cache {
         self.shared.plan_stats()
     }
 
-    /// How its allocations were served when memory was short.
-    pub(crate) fn climbs(&self) -> Climbs {
-        *self.shared.climbs()
+    /// How the scope's requests were served when memory was short.
+    pub(crate) fn reclaim(&self) -> ReclaimStats {
+        *self.shared.reclaim()
     }
 
-    /// The same, and counts anew from now on.
-    pub(super) fn take_climbs(&self) -> Climbs {
-        std::mem::take(&mut *self.shared.climbs())
+    /// As [`reclaim`](Cache::reclaim), and sets the counts to 0.
+    pub(super) fn take_reclaim(&self) -> ReclaimStats {
+        std::mem::take(&mut *self.shared.reclaim())
     }
 
-    /// Tells what a plan has served so far, if this thread knows.
+    /// Publishes how much a plan has served so far, if this thread owns the cache.
     pub(super) fn publish(&'static self) {
         if let Some(owner) = self.owner() {
             owner.with(|local, shared| local.planner.publish(shared));
         }
     }
 
-    /// What is counted of this cache.
+    /// The statistics of this cache.
     pub fn stats(&'static self) -> ScopeStats {
         self.publish();
         self.shared.stats()
     }
 
-    /// Counts an allocation of another crate, which it served, or which went on to the driver.
+    /// Counts an allocation of another crate. The cache served it, or it went on to the driver.
     #[cfg(feature = "foreign")]
     #[inline]
     pub(super) fn note_foreign(&self, is_served: bool) {
         self.shared.counters.add(if is_served { Counter::ForeignServed } else { Counter::ForeignPassedOn }, 1);
     }
 
-    /// How many allocations of other crates it served, how many went on to the driver, and how many of its blocks were freed on another
-    /// stream than their own.
+    /// The allocations of other crates that the cache served, those that went on to the driver, and the cache's blocks that were
+    /// freed on another stream than their own.
     #[cfg(feature = "foreign")]
     pub fn foreign(&self) -> (u64, u64, u64) {
         let [served, passed_on] =
@@ -84,30 +84,31 @@ impl Cache {
         (served, passed_on, self.shared.freed_elsewhere())
     }
 
-    /// Has peaks be what is in use now: at once, or where another thread is inside, when that one leaves.
+    /// Sets the peaks to the current use: at once, or, if another thread is inside, when that thread leaves.
     pub(super) fn reset_peaks(&'static self) {
         self.shared.ask_for_reset();
         self.briefly(Owner::catch_up);
     }
 
-    /// Serves the calling thread from now on.
+    /// Notes that the cache serves the calling thread from now on.
     pub(super) fn note_thread(&self) {
         let thread = std::thread::current();
         let name = thread.name().map_or_else(|| format!("thread {}", claim_token()), str::to_string);
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.into());
     }
 
-    /// The thread that it served last has ended.
+    /// Notes that the thread which the cache served last has ended.
     pub(super) fn forget_thread(&self) {
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The name of the thread that it serves, or a number where it has none; `None` once that has ended.
+    /// The name of the thread that the cache serves, or a number if the thread has no name. `None` once the thread has ended.
     pub fn thread(&self) -> Option<Arc<str>> {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is known of it. While another thread is inside the scope, as of its last entry.
+    /// The statistics and facts of this cache. While another thread is inside the scope, the statistics are those of its last
+    /// entry.
     pub fn known(&'static self) -> ScopeFacts {
         let (stats, plans) = (self.stats(), self.plan_stats());
         let own = self.briefly(|owner| owner.with(|local, _| local.known()));
@@ -120,7 +121,7 @@ impl Cache {
 }
 
 impl Local {
-    /// The clock of its facts, its limit, and how often the latest recorded entry repeats itself.
+    /// The clock of the facts, the limit, and how often the latest recorded entry repeats itself.
     fn known(&self) -> (u64, Option<u64>, u64) {
         let limit = Some(self.limit).filter(|&limit| limit < u64::MAX);
         (self.planner.clock(), limit, self.planner.repeats())
@@ -128,24 +129,24 @@ impl Local {
 }
 
 impl Owner {
-    /// Something was seen so often in this entry, with so many bytes.
+    /// Notes that a fact occurred `events` times in this entry, with `bytes` bytes.
     pub(super) fn note(&self, fact: Fact, events: u64, bytes: u64) {
         let clock = self.with(|local, _| local.planner.clock());
         self.shared.facts().note(fact, clock, events, bytes);
     }
 
-    /// The same of an allocation.
+    /// Notes a fact about one allocation.
     pub(super) fn note_sample(&self, fact: Fact, request: &Request<'_>) {
         let clock = self.with(|local, _| local.planner.clock());
         self.shared.facts().note_sample(fact, clock, Sample::of(request, 0, None));
     }
 
-    /// A block straight from the device, which goes back there.
+    /// A block straight from the device. Its drop returns it to the device.
     pub(super) fn allocate_unkept(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
         self.note_sample(Fact::Unkept, request);
         self.make_allowance(stream, request)?;
         let record = supply::from_device(stream, request, Some(**self))?;
-        // Again, as above.
+        // Checked again, since a handler of the program may have allocated in the scope meanwhile.
         self.make_allowance(stream, request)?;
         let taken = if request.bytes > 0 { Obtained::ALLOCATION } else { Obtained::default() };
         let supplied = Supplied { record, taken };

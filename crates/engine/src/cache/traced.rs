@@ -1,4 +1,4 @@
-//! What a trace is told of allocations, drops and scopes.
+//! Records allocations, drops and scopes in a trace.
 
 use super::current;
 use super::owner::Cache;
@@ -7,7 +7,7 @@ use crate::device::Stream;
 use crate::record::{Origin, Record, Request};
 use crate::trace::{self, Allocation, ServedBy};
 
-/// A record for a request where no scope keeps blocks, or a trace is on, or was.
+/// A record for a request, if no scope keeps blocks, or a trace is on or was on when the scope was entered.
 #[inline(never)]
 pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
     let Some(record) = current::serve_planned_traced(stream, request) else {
@@ -19,7 +19,7 @@ pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Box<Rec
     Ok(record)
 }
 
-/// What `find` finds, which the trace is told if one is on.
+/// Runs `find`, and records its result in the trace if one is on.
 pub(super) fn told(
     stream: &Stream,
     request: &Request<'_>,
@@ -47,7 +47,7 @@ fn find_and_tell(
     outcome
 }
 
-/// Not in line: a copy of what the caller has just put in memory would be waited for.
+/// Not inline: otherwise the processor would wait to read values that the caller has just written to memory.
 #[inline(never)]
 fn tell(request: &Request<'_>, address: u64, stream: &Stream, served_by: Option<ServedBy>) {
     let Request { type_name, dims, bytes, .. } = *request;
@@ -66,7 +66,7 @@ fn served_by(record: &Record, is_listed: bool) -> ServedBy {
     }
 }
 
-/// An array was dropped.
+/// Records that an array was dropped.
 #[inline(always)]
 pub(super) fn freed(record: &Record) {
     if trace::is_on() && record.bytes() > 0 {
@@ -75,12 +75,12 @@ pub(super) fn freed(record: &Record) {
 }
 
 impl Cache {
-    /// Its scope was entered.
+    /// Records that the cache's scope was entered.
     pub fn note_entered(&self) {
         self.title().iter().for_each(trace::entered);
     }
 
-    /// Its scope was left.
+    /// Records that the cache's scope was left.
     pub fn note_left(&self) {
         self.title().iter().for_each(trace::left);
     }

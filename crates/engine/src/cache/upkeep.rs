@@ -1,6 +1,7 @@
-//! What is asked of a cache beside its entries: to give memory back, to begin anew, to end with its thread or its name.
+//! Requests to a cache that do not come from its entries: to give memory back, to begin anew, to end with its thread or its name.
 //!
-//! Whoever asks holds the cache for the moment ([`hold`](crate::home::hold)), or leaves it to the thread that is inside.
+//! The requesting thread holds the cache for a moment ([`hold`](crate::home::hold)), or leaves the work to the thread that is
+//! inside.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -8,14 +9,14 @@ use std::sync::Arc;
 use super::local::Local;
 use super::owner::{Cache, Owner};
 use crate::home::{Counter, Fact, PlanStats, ScopeStats};
-use crate::pressure::Climbs;
+use crate::pressure::ReclaimStats;
 use crate::pressure::demand;
 use crate::pressure::lease::Lease;
 use crate::pressure::reclaim::{self, Holder, Idle};
 
 impl Cache {
-    /// Releases the idle blocks now, and the busy ones when they return. What is free then is for the caller to give back to
-    /// the devices ([`demand::trim_to_demand`]); a thread inside the scope deals with all of it there.
+    /// Releases the idle blocks now, and the busy ones when they return. The caller then gives the free memory back to the devices
+    /// ([`demand::trim_to_demand`]). If a thread is inside the scope, that thread does all of this.
     pub fn invalidate(&'static self) {
         self.shared.generations.raise();
         self.briefly(|owner| {
@@ -24,8 +25,8 @@ impl Cache {
         });
     }
 
-    /// Gives the cache up for another name, if no array of it is alive and nobody wants what it holds kept: what it did so
-    /// far. `None`, and all is as before, otherwise.
+    /// Frees the cache for another name, if no array of it is alive and none of its idle memory has to be kept. Returns its
+    /// statistics so far. Otherwise returns `None` and changes nothing.
     pub(super) fn retire(&'static self) -> Option<(ScopeStats, PlanStats)> {
         if self.is_entered() {
             return None;
@@ -39,7 +40,7 @@ impl Cache {
         })?
     }
 
-    /// Has `release` give memory back that is idle, told how many bytes went back so far. Returns the bytes.
+    /// Lets `release` give idle memory back. `release` can ask how many bytes went back so far. Returns the bytes.
     fn give_back_briefly(&'static self, release: impl FnOnce(&Owner, &dyn Fn() -> u64)) -> u64 {
         let given = self.briefly(|owner| {
             let held = || self.shared.counters.get(Counter::HeldBytes);
@@ -54,24 +55,24 @@ impl Cache {
         given.unwrap_or(0)
     }
 
-    /// Whether plans keep their block: they work on another stream, and their thread may enter the scope again.
+    /// Whether plans keep their block. They do if they work on another stream and their thread may enter the scope again.
     fn keeps_plans(&self, owner: &Owner, which: Idle) -> bool {
         let Idle::OfQueue(queue) = which else { return false };
         self.shared.entered() > 0 && owner.with(|local, _| local.planner.queue().is_some_and(|own| own != queue))
     }
 
-    /// The end of the thread that the cache belonged to, however many entries it left open. What is idle stays, but for
-    /// what keeps streams alive that the next thread may not have.
+    /// Closes the cache at the end of its thread, however many entries that left open. Idle memory stays, except for records that
+    /// keep streams alive which the next thread may not have.
     pub(crate) fn close(&'static self) {
         if let Some(owner) = self.owner() {
-            // None is open any more.
+            // No entry is open any more.
             owner.with(|local, _| local.open.forget());
         }
         while self.is_mine() {
             self.leave(0);
         }
         self.briefly(|owner| {
-            // Nobody may enter it again.
+            // The ended thread cannot enter it again, so an age of 0 makes its memory go first.
             self.shared.note_entered(0);
             owner.let_go_of(owner.with(Local::leave_behind));
             if owner.with(|local, _| local.is_cluttered()) {
@@ -82,14 +83,14 @@ impl Cache {
 }
 
 impl Owner {
-    /// Sees to it that what the cache holds can be found.
+    /// Registers the cache as a holder of memory, so that others find it.
     pub(super) fn note_holding(&self) {
         if !self.with(|local, _| std::mem::replace(&mut local.is_listed, true)) {
             reclaim::register(**self);
         }
     }
 
-    /// Forgets all that the cache knows, and releases all that is idle.
+    /// Forgets all that the cache knows, and releases all its idle memory.
     pub(super) fn renew(&self) {
         self.let_go_of(self.with(Local::renew));
         self.note(Fact::Invalidated, 1, 0);
@@ -104,7 +105,7 @@ impl Owner {
         }
     }
 
-    /// Tells how much is likely to be needed again, if that is something else than before.
+    /// Reports how much memory is likely to be needed again, if that has changed.
     pub(super) fn tell_demand(&self) {
         if let Some((before, now)) = self.with(Local::news_of_demand) {
             demand::tell(before, now);
@@ -117,7 +118,7 @@ impl Holder for Cache {
         self.shared.devices().contain(device)
     }
 
-    /// Not while another thread is inside the scope. A plan's block goes too, if that is better than that the range grows.
+    /// Does nothing while another thread is inside the scope. A plan's block goes too, if the range would otherwise grow.
     fn release_idle(&'static self, which: Idle, need: u64) -> u64 {
         let has_none = !matches!(which, Idle::All) && self.stats().idle_bytes == 0;
         if has_none {
@@ -133,7 +134,7 @@ impl Holder for Cache {
         })
     }
 
-    /// What the records of the lists keep for themselves alone is left.
+    /// Idle blocks of a scope that keeps everything go too. Plans give their memory up only if nothing else went back.
     fn release_some(&'static self, enough: u64) -> u64 {
         self.give_back_briefly(|owner, released| {
             owner.with(|local, _| local.may_release(Idle::All));
@@ -156,8 +157,8 @@ impl Holder for Cache {
         self.scope_name()
     }
 
-    fn count_climb(&'static self, climb: &Climbs, is_limited: bool) {
-        self.shared.climbs().add(climb);
+    fn count_reclaim(&'static self, reclaim: &ReclaimStats, is_limited: bool) {
+        self.shared.reclaim().add(reclaim);
         if let Some(owner) = self.owner() {
             owner.note(Fact::Short, 1, 0);
             owner.note(Fact::ShortByLimit, u64::from(is_limited), 0);
@@ -168,7 +169,7 @@ impl Holder for Cache {
         self.title().map(|(_, site)| site)
     }
 
-    /// Not while another thread is inside the scope.
+    /// Does nothing while another thread is inside the scope.
     fn forget_holding(&'static self) -> bool {
         let held = || self.shared.counters.get(Counter::HeldBytes);
         let is_over = |owner: &Owner| owner.with(|local, _| held() == 0 && std::mem::take(&mut local.is_listed));

@@ -1,4 +1,4 @@
-//! The devices that a cache has served: most caches serve one.
+//! The devices that a cache has served. Most caches serve one.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,9 +9,9 @@ use crate::pressure::demand::Told;
 /// The devices that a cache has served. Only the thread that owns the cache adds one.
 #[derive(Default)]
 pub(crate) struct Devices {
-    /// The only one, 0 for none, or [`Told::SEVERAL`].
+    /// The only device, 0 for none, or [`Told::SEVERAL`].
     only: AtomicU64,
-    /// All of them where there are several, so that a trim after an invalidation leaves the devices of other scopes alone.
+    /// All devices, if there are several. So a trim after an invalidation leaves the devices of other scopes alone.
     several: Mutex<Vec<u64>>,
 }
 

@@ -1,82 +1,83 @@
-//! What a diagnosis goes by: how often something kept a scope from being planned lately, how much it came to, and where.
+//! The facts for a diagnosis: how often something lately kept a scope from being planned, how many bytes it concerned, and where.
 //!
-//! Facts are noted on ways that no plan serves, so that a warm scope pays nothing for them. Each kind is counted over the last
-//! [`WINDOW`] entries and the [`WINDOW`] before, so that what is over is forgotten, with a few samples: memory is bounded.
+//! Facts are noted only on paths that no plan serves, so a warm scope pays nothing for them. Each kind is counted over the current
+//! window of [`WINDOW`] entries and the window before, with a few samples. So old facts are forgotten, and the memory for facts is
+//! bounded.
 
 use std::panic::Location;
 
 use super::growth::AliveOverTime;
 use crate::record::Request;
 
-/// Something that keeps a scope from being planned, or makes it fat.
+/// A reason why a scope is not planned, or why it takes more memory than necessary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// Entries that no plan served, or none to their end.
+    /// Entries that no plan served, or that a plan did not serve to their end.
     Unplanned,
-    /// Entries that were recorded, with their allocations.
+    /// Entries that were recorded. The events and bytes are those of their allocations.
     Recorded,
-    /// Allocations of sizes that the plan did not expect, in entries as long as it.
+    /// Allocations of sizes that the plan did not expect, in entries of the plan's length.
     OtherSize,
-    /// Allocations that the plan did not expect, or that it expected and that did not come.
+    /// Allocations that the plan did not expect, and expected allocations that did not come.
     OtherOrder,
-    /// Allocations whose place was taken by an array that outlived its entry.
+    /// Allocations whose place an array had taken that outlived its entry.
     Blocked,
-    /// Allocations of arrays that outlive their entry in no order, and have no place.
+    /// Allocations of arrays that outlive their entry in no order. No plan has a place for them.
     Aside,
-    /// Of a recorded entry, the first allocation that was another than in the recorded entry before, which was as long.
+    /// The first allocation of a recorded entry that differs from the recorded entry before, if both entries have the same length.
     UnlikeSize,
-    /// The same, of entries that were not equally long, or had the same sizes in another order.
+    /// As [`UnlikeSize`](Fact::UnlikeSize), for two entries of different lengths, or with the same sizes in another order.
     UnlikeOrder,
-    /// Recorded entries with the same allocations as the one before, whose drops came otherwise.
+    /// Recorded entries with the same allocations as the entry before, but other drops.
     UnlikeDrops,
-    /// Allocations in recorded entries on another stream than the first one's.
+    /// Allocations of recorded entries on another stream than the first allocation's.
     OtherStream,
-    /// The same, where others outlived the entry.
+    /// Recorded entries with the same allocations as the entry before, of which other arrays outlived the entry.
     UnlikeEscapes,
-    /// Allocations of entries of which the plan that was there served none.
+    /// Allocations of entries for which a plan was there, but served none of them.
     Unserved,
-    /// Drops inside of the scope of what other streams may still use.
+    /// Drops inside the scope of blocks that other streams may still use.
     UsedElsewhere,
     /// Allocations of entries with `recycle = "off"`.
     Unkept,
-    /// Entries with more allocations than are recorded.
+    /// Entries with more allocations than a recording holds.
     TooLong,
-    /// Entries whose allocations are together more than a plan can have.
+    /// Entries whose allocations together exceed the most that a plan can have.
     TooLarge,
-    /// Blocks for plans that the limit of the scope refused.
+    /// Blocks for plans that the limit of the scope did not allow.
     BeyondLimit,
-    /// Blocks for plans that the device's range had no stretch for.
+    /// Blocks for plans for which the device's range had no free stretch of addresses.
     NoStretch,
-    /// Allocations before which the limit of the scope had idle memory go back.
+    /// Allocations for which the scope's limit made idle memory go back first.
     Squeezed,
-    /// Allocations for which the device was short of memory, and those of them that a limit of the device or the process met.
+    /// Allocations for which the device was short of memory, with or without a limit.
     Short,
-    /// The part of [`Short`](Fact::Short) that a limit of the device or the process met.
+    /// The part of [`Short`](Fact::Short) that was caused by a limit of the device or the process.
     ShortByLimit,
-    /// Times that the ring had to grow, for arrays that outlive their entry.
+    /// Times when the ring had to grow, for arrays that outlive their entry.
     RingGrew,
-    /// Times that memory was given back by `trim`, `limit_idle` or others' need, with the bytes.
+    /// Times when the scope gave memory back because of `trim`, `limit_idle` or a need of others, with the bytes.
     GivenBack,
     /// Invalidations that the scope followed.
     Invalidated,
-    /// Entries for which the device gave memory.
+    /// Allocations, and searches for a plan's block, for which the device gave memory.
     Taken,
 }
 
-/// An allocation that was other than expected.
+/// An example of an allocation that differs from the expected one.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Its number in the entry, from 1, as far as the plan or the record has counted.
+    /// The number of the allocation in its entry, from 1, as far as the plan or the recording has counted.
     pub number: u64,
     /// The type of the array's elements.
     pub type_name: &'static str,
-    /// Its shape, or the first dimensions of it.
+    /// The array's shape, or the first dimensions of it.
     pub shape: ShapeSample,
-    /// Its size in bytes.
+    /// The array's size in bytes.
     pub bytes: u64,
-    /// The fewest and the most bytes that were expected in its place.
+    /// The fewest and the most bytes that were expected in this place.
     pub expected: Option<(u64, u64)>,
-    /// The line that allocated it, if it is known.
+    /// The line of the program that allocated the array, if it is known.
     pub site: Option<&'static Location<'static>>,
 }
 
@@ -87,47 +88,47 @@ pub struct ShapeSample {
     dims: [usize; SHOWN_DIMS],
 }
 
-/// As many dimensions of a sample are kept.
+/// How many dimensions of a sample are kept.
 const SHOWN_DIMS: usize = 4;
-/// As many entries make a window.
+/// How many entries make a window.
 const WINDOW: u64 = 16;
-/// As many samples of a kind are kept, each of another line.
+/// How many samples of a kind are kept. Each is of another line.
 const SAMPLES: usize = 3;
 
-/// How much there was of one kind.
+/// How often a kind of fact occurred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FactCount {
-    /// In how many entries it was seen.
+    /// The number of entries in which it occurred.
     pub entries: u64,
-    /// How often it was seen.
+    /// How often it occurred.
     pub events: u64,
-    /// Bytes that it concerned.
+    /// The bytes that it concerned.
     pub bytes: u64,
 }
 
-/// How much there was of one kind lately.
+/// How often a kind of fact occurred lately.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     fact: Fact,
-    /// The entry in which it was seen last.
+    /// The entry in which the fact occurred last.
     last: u64,
     now: FactCount,
     before: FactCount,
     pub(crate) samples: Vec<Sample>,
 }
 
-/// All that was noted of a scope on a thread.
+/// All facts that were noted for a scope on a thread.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     tallies: Vec<Tally>,
-    /// Beside the rest, since entries without a look do not touch it.
+    /// Boxed, so that it lies apart from the rest: most entries do not touch it.
     pub alive: Box<AliveOverTime>,
-    /// While more and more arrays are alive: some that were not dropped, each of another line.
+    /// Samples of arrays that were not dropped, each of another line, while more and more arrays are alive.
     pub kept: Vec<Sample>,
 }
 
 impl Sample {
-    /// The allocation of this number was this request, where so many bytes were expected.
+    /// A sample of an allocation: its request, its number, and the bytes that were expected in its place.
     pub(crate) fn of(request: &Request<'_>, number: u64, expected: Option<(u64, u64)>) -> Sample {
         let Request { type_name, dims, bytes, site, .. } = *request;
         Sample { number, type_name, shape: ShapeSample::of(dims), bytes: bytes as u64, expected, site }
@@ -141,7 +142,7 @@ impl ShapeSample {
         ShapeSample { rank: shape.len(), dims }
     }
 
-    /// The first dimensions, and whether there are more.
+    /// The first dimensions of the shape, and whether it has more.
     pub fn dims(&self) -> (&[usize], bool) {
         (&self.dims[..self.rank.min(SHOWN_DIMS)], self.rank > SHOWN_DIMS)
     }
@@ -151,7 +152,7 @@ impl std::ops::AddAssign for FactCount {
     fn add_assign(&mut self, other: FactCount) {
         self.entries = self.entries.saturating_add(other.entries);
         self.events = self.events.saturating_add(other.events);
-        // What was refused counts too, and may be as much as a number says.
+        // Refused requests count too, and may be as large as the type allows.
         self.bytes = self.bytes.saturating_add(other.bytes);
     }
 }
@@ -161,7 +162,7 @@ impl Tally {
         Tally { fact, last: entry, now: FactCount::default(), before: FactCount::default(), samples: Vec::new() }
     }
 
-    /// Begins the window of this entry, if another one was under way.
+    /// Begins the window of this entry, if the last one was another window.
     fn turn_to(&mut self, entry: u64) {
         match (entry / WINDOW).saturating_sub(self.last / WINDOW) {
             0 => {}
@@ -191,24 +192,24 @@ impl Tally {
 }
 
 impl Facts {
-    /// Entries of which [`lately`](Facts::lately) tells.
+    /// The number of entries in one of the two windows of [`lately`](Facts::lately).
     pub const WINDOW: u64 = WINDOW;
 
-    /// Something was seen in this entry, so often, with so many bytes. 0 events are none.
+    /// Notes that a fact occurred `events` times in this entry, with `bytes` bytes. 0 events are not noted.
     pub(crate) fn note(&mut self, fact: Fact, entry: u64, events: u64, bytes: u64) {
         if events > 0 {
             self.tally(fact, entry).note(entry, events, bytes);
         }
     }
 
-    /// The same of one allocation.
+    /// Notes a fact that occurred in one allocation.
     pub(crate) fn note_sample(&mut self, fact: Fact, entry: u64, sample: Sample) {
         let tally = self.tally(fact, entry);
         tally.note(entry, 1, sample.bytes);
         tally.show(sample);
     }
 
-    /// An example of what is noted in this entry, if there is one.
+    /// Adds a sample to a fact that is noted in this entry.
     pub(crate) fn show(&mut self, fact: Fact, entry: u64, sample: Option<Sample>) {
         if let Some(sample) = sample {
             self.tally(fact, entry).show(sample);
@@ -223,7 +224,7 @@ impl Facts {
         &mut self.tallies[place]
     }
 
-    /// How much there was of one kind in the window of this entry and the one before.
+    /// How often a fact occurred in the window of this entry and the window before.
     pub fn lately(&self, fact: Fact, entry: u64) -> FactCount {
         let Some(mut tally) = self.of(fact).cloned() else { return FactCount::default() };
         tally.turn_to(entry);
@@ -232,12 +233,12 @@ impl Facts {
         sum
     }
 
-    /// In which entry it was seen last.
+    /// The entry in which a fact occurred last.
     pub fn last(&self, fact: Fact) -> Option<u64> {
         self.of(fact).map(|tally| tally.last)
     }
 
-    /// The samples of one kind.
+    /// The samples of a fact.
     pub fn samples(&self, fact: Fact) -> &[Sample] {
         self.of(fact).map_or(&[], |tally| &tally.samples)
     }

@@ -1,6 +1,6 @@
-//! The generations of a cache: each invalidation begins one, and the owner's side follows.
+//! The generations of a cache. Each invalidation begins a generation, and the owner's side follows later.
 //!
-//! Invariants: `current` only grows; `followed` follows it, and only the owner writes it.
+//! Invariants: `current` only grows. `followed` follows it, and only the owner writes `followed`.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -10,11 +10,11 @@ use crate::record::Generation;
 pub(crate) struct Generations {
     /// Raised by each invalidation.
     current: AtomicU64,
-    /// That of the owner's side: blocks of another one are released when they return.
+    /// The generation of the owner's side. Blocks of other generations are released when they return.
     followed: AtomicU64,
 }
 
-/// Not that of records which no cache has served yet ([`Generation::default`]).
+/// Differs from the generation of records that no cache has served yet ([`Generation::default`]).
 const FIRST_GENERATION: u64 = 1;
 
 impl Generations {
@@ -22,12 +22,12 @@ impl Generations {
         Generations { current: AtomicU64::new(FIRST_GENERATION), followed: AtomicU64::new(FIRST_GENERATION) }
     }
 
-    /// Makes every block of today an old one. Who calls this then tries to hold the cache: see [`Hold`](super::hold::Hold).
+    /// Makes every block of today an old one. The caller then tries to hold the cache: see [`Hold`](super::hold::Hold).
     pub(crate) fn raise(&self) {
         self.current.fetch_add(1, SeqCst);
     }
 
-    /// Whether a block of this generation is an old one.
+    /// Whether a block of this generation is old.
     pub(crate) fn is_old(&self, generation: Generation) -> bool {
         generation < Generation(self.current.load(Relaxed))
     }
@@ -37,19 +37,19 @@ impl Generations {
         Generation(self.followed.load(Relaxed))
     }
 
-    /// Whether the owner has an invalidation to deal with, for a look now and then.
+    /// Whether the owner has an invalidation to follow. A relaxed look, for regular checks by the owner.
     #[inline]
     pub(crate) fn is_stale(&self) -> bool {
         self.followed.load(Relaxed) != self.current.load(Relaxed)
     }
 
-    /// The same for whoever gave the cache up.
+    /// As [`is_stale`](Generations::is_stale), sequentially consistent, for a thread that has given the cache up.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
         self.followed.load(Relaxed) != self.current.load(SeqCst)
     }
 
-    /// For the owner: its side follows the invalidations so far.
+    /// For the owner: notes that its side has followed all invalidations so far.
     pub(crate) fn follow(&self) {
         self.followed.store(self.current.load(SeqCst), Relaxed);
     }

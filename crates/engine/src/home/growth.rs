@@ -1,16 +1,17 @@
-//! How many arrays of a scope were alive at the ends of its entries, from its first entry until now: whether they become more and more.
+//! Whether more and more arrays of a scope are alive at the ends of its entries, from its first entry until now.
 //!
-//! The record is of a fixed size. Entries between two points become twice as many whenever there is no more room, so that a leak shows after
-//! some tens of entries, and one that takes a hundred thousand to show does too.
+//! The record has a fixed size. When it is full, the number of entries between two points doubles. So a leak shows after some tens
+//! of entries, and a slow leak that takes a hundred thousand entries to show is found too.
 
-/// What was alive at the end of an entry.
+/// The arrays that are alive at the end of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Alive {
     pub(crate) arrays: u64,
     pub(crate) bytes: u64,
 }
 
-/// What was alive at points that are the same number of entries apart, the first one as many entries after the beginning.
+/// The arrays that were alive at evenly spaced entries. The first point is as many entries after the beginning as two points are
+/// apart.
 #[derive(Clone, Debug)]
 pub struct AliveOverTime {
     points: [Alive; POINTS],
@@ -18,15 +19,15 @@ pub struct AliveOverTime {
     spacing: u32,
 }
 
-/// How many points are kept: half of them go once there are as many.
+/// The number of points at which every second point is dropped.
 const POINTS: usize = 24;
 /// Entries between the first points.
 pub(crate) const FIRST_SPACING: u32 = 8;
-/// Fewer points say nothing.
+/// Fewer points than this say nothing.
 const FEW: usize = 8;
-/// Arrays that come and go at random become fewer from one point to the next about as often as more; where some are never dropped they
-/// become fewer in at most one of so many steps. Of 3,000 programs whose number of arrays is a random walk, 10 seem to leak; with 8 it
-/// would be 31.
+/// Where arrays come and go at random, their number falls from one point to the next about as often as it rises. Where some are
+/// never dropped, it falls in at most one of this many steps. Of 3,000 programs whose number of arrays is a random walk, 10 seem to
+/// leak; with 8 instead of 16, it would be 31.
 const STEADY: usize = 16;
 
 impl Default for AliveOverTime {
@@ -36,7 +37,7 @@ impl Default for AliveOverTime {
 }
 
 impl AliveOverTime {
-    /// Notes what is alive at the end of an entry. Returns how many entries later it is to be noted again.
+    /// Notes the arrays that are alive at the end of an entry. Returns the number of entries until the next note.
     pub(crate) fn note(&mut self, alive: Alive) -> u32 {
         self.points[self.known] = alive;
         self.known += 1;
@@ -48,9 +49,9 @@ impl AliveOverTime {
         self.spacing
     }
 
-    /// By how much more is alive than after a quarter of all entries, if it became more steadily, and in the last quarter as well, by
-    /// `least` arrays or more: arrays, their bytes, and within how many entries. The first quarter is left out, since programs fill what
-    /// they keep then.
+    /// How much more is alive now than after a quarter of all entries: arrays, their bytes, and the number of entries in between. `None`
+    /// unless the number of arrays grew steadily, in each third of that time, and by `least` arrays or more. The first quarter of the
+    /// entries is left out, since programs fill their caches then.
     pub fn growth(&self, least: u64) -> Option<(u64, u64, u64)> {
         let points = &self.points[..self.known];
         let lately = &points[points.len() / 4..];
@@ -69,7 +70,7 @@ impl AliveOverTime {
 mod tests {
     use super::*;
 
-    /// What is known after so many entries, after each of which so many arrays of ten bytes are alive.
+    /// The record after `entries` entries. After entry `n`, `alive(n)` arrays of ten bytes are alive.
     fn after(entries: u64, alive: impl Fn(u64) -> u64) -> AliveOverTime {
         let (mut over_time, mut next) = (AliveOverTime::default(), u64::from(FIRST_SPACING));
         for entry in 1..=entries {

@@ -1,4 +1,4 @@
-//! Everyone's side of a cache: whether it was invalidated, what came back from other threads, statistics.
+//! The side of a cache for all threads: invalidations, blocks that other threads returned, and statistics.
 //!
 //! Invariant: only the thread that owns the cache writes the counters.
 
@@ -13,7 +13,7 @@ use super::plan_stats::PlanStats;
 use super::returns::Returns;
 use super::scope_stats::ScopeStats;
 use crate::base::sync::{Mutex, MutexGuard};
-use crate::pressure::Climbs;
+use crate::pressure::ReclaimStats;
 use crate::pressure::demand::Told;
 use crate::pressure::lease::Lease;
 use crate::record::Generation;
@@ -22,24 +22,24 @@ use crate::record::Generation;
 pub(crate) struct Shared {
     pub(crate) generations: Generations,
     devices: Devices,
-    /// When the scope was entered last, by the clock of [`now`](crate::pressure::reclaim::now); 0 once its thread has ended.
+    /// The time of the last entry, by the clock of [`now`](crate::pressure::reclaim::now); 0 once the cache's thread has ended.
     entered: AtomicU64,
     pub(crate) returns: Returns,
     pub(crate) counters: Counters,
-    /// Of the block that the owner's plans lie in.
+    /// The lease of the arena that has the owner's plans.
     pub(crate) lease: Lease,
-    /// Of the blocks in which lies what is carried.
+    /// The lease of the blocks that have carried arrays.
     pub(crate) ring: Lease,
-    /// How its allocations were served when memory was short.
-    climbs: Mutex<Climbs>,
-    /// Blocks that were freed on another stream than their own. Whoever frees one counts it.
+    /// How the scope's requests were served when memory was short.
+    reclaim: Mutex<ReclaimStats>,
+    /// Blocks that were freed on another stream than their own. The thread that frees a block counts it.
     #[cfg(feature = "foreign")]
     freed_elsewhere: AtomicU64,
-    /// What keeps the scope from being planned.
+    /// The facts that keep the scope from being planned.
     facts: Mutex<Facts>,
-    /// Whether every block is kept by key.
+    /// Whether the scope keeps every block by key.
     keeps_all: AtomicBool,
-    /// Whether the owner is to reset its peaks.
+    /// Whether the owner has to reset its peaks.
     wants_reset: AtomicBool,
 }
 
@@ -53,7 +53,7 @@ impl Shared {
             counters: Counters::default(),
             lease: Lease::new(),
             ring: Lease::new(),
-            climbs: Mutex::default(),
+            reclaim: Mutex::default(),
             #[cfg(feature = "foreign")]
             freed_elsewhere: AtomicU64::new(0),
             facts: Mutex::default(),
@@ -62,12 +62,12 @@ impl Shared {
         }
     }
 
-    /// How its allocations were served when memory was short.
-    pub(crate) fn climbs(&self) -> MutexGuard<'_, Climbs> {
-        self.climbs.lock().unwrap_or_else(PoisonError::into_inner)
+    /// How the scope's requests were served when memory was short.
+    pub(crate) fn reclaim(&self) -> MutexGuard<'_, ReclaimStats> {
+        self.reclaim.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What keeps the scope from being planned.
+    /// The facts that keep the scope from being planned.
     pub(crate) fn facts(&self) -> MutexGuard<'_, Facts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,63 +82,63 @@ impl Shared {
         self.freed_elsewhere.load(Relaxed)
     }
 
-    /// For the owner: whether every block is kept by key from now on.
+    /// For the owner: notes whether the scope keeps every block by key from now on.
     pub(crate) fn note_keeping(&self, keeps_all: bool) {
         self.keeps_all.store(keeps_all, Relaxed);
     }
 
-    /// Whether every block is kept by key.
+    /// Whether the scope keeps every block by key.
     pub(crate) fn keeps_all(&self) -> bool {
         self.keeps_all.load(Relaxed)
     }
 
-    /// The devices that it has served.
+    /// The devices that the cache has served.
     pub(crate) fn devices(&self) -> &Devices {
         &self.devices
     }
 
-    /// For the owner: notes when the scope was entered.
+    /// For the owner: notes the time at which the scope was entered.
     #[inline]
     pub(crate) fn note_entered(&self, time: u64) {
         self.entered.store(time, Relaxed);
     }
 
-    /// When the scope was entered last.
+    /// The time of the last entry.
     pub(crate) fn entered(&self) -> u64 {
         self.entered.load(Relaxed)
     }
 
-    /// How much of which device's memory the cache is likely to need again.
+    /// How much memory the cache is likely to need again, and of which device.
     pub(crate) fn demand(&self) -> Told {
         Told { device: self.devices.told(), bytes: self.counters.expected() }
     }
 
-    /// What the cache did and holds.
+    /// The statistics of the cache.
     pub(crate) fn stats(&self) -> ScopeStats {
         ScopeStats::of(&self.counters, &self.returns, self.planned_bytes())
     }
 
-    /// How the cache plans.
+    /// The statistics of the cache's plans.
     pub(crate) fn plan_stats(&self) -> PlanStats {
         PlanStats::of(&self.counters)
     }
 
-    /// Asks the owner to reset its peaks; whoever asks then tries to hold the cache.
+    /// Asks the owner to reset its peaks. The caller then tries to hold the cache.
     pub(crate) fn ask_for_reset(&self) {
         self.wants_reset.store(true, SeqCst);
     }
 
-    /// For the owner: whether it is to reset its peaks, which it does then.
+    /// For the owner: whether it has to reset its peaks. The owner then does so.
     pub(crate) fn take_reset(&self) -> bool {
         self.wants_reset.load(Relaxed) && self.wants_reset.swap(false, SeqCst)
     }
 
-    /// For the owner: peaks are what is in use now.
+    /// For the owner: sets the peaks to the current use.
     pub(crate) fn reset_peaks(&self) {
         self.counters.reset_peaks(self.planned_bytes(), &self.returns);
     }
 
-    /// For the owner: forgets what the cache did, and returns it.
+    /// For the owner: resets the statistics, and returns them as they were.
     pub(crate) fn reset(&self) -> (ScopeStats, PlanStats) {
         self.devices.reset();
         self.keeps_all.store(false, Relaxed);
@@ -150,7 +150,7 @@ impl Shared {
         done
     }
 
-    /// Bytes that are in use in the arena and in the ring.
+    /// The bytes in use in the arena and in the ring.
     #[inline]
     pub(crate) fn planned_bytes(&self) -> u64 {
         self.lease.live().wrapping_add(self.ring.live())
@@ -168,13 +168,13 @@ impl Shared {
         self.generations.followed()
     }
 
-    /// For the owner: its side follows the invalidations so far.
+    /// For the owner: notes that its side has followed all invalidations so far.
     pub(crate) fn renew(&self) {
         self.generations.follow();
         self.counters.renew_demand();
     }
 
-    /// Whether the owner has something to do: an invalidation waits, blocks came back, or peaks are to be reset.
+    /// Whether the owner has work to do: an invalidation to follow, returned blocks to take in, or peaks to reset.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
         !self.returns.is_empty() || self.generations.is_behind() || self.wants_reset.load(SeqCst)

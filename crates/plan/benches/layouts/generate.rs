@@ -22,15 +22,15 @@ impl Random {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Lognormal, a multiple of 256.
+    /// A lognormal number, rounded up to a multiple of 256.
     fn lognormal(&mut self) -> u64 {
         let normal = (-2.0 * (1.0 - self.unit()).ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos();
         256 * ((10.0 + 2.0 * normal).exp() / 256.0).ceil() as u64
     }
 }
 
-/// Like training: activations are made going forward and dropped in the opposite order going backward, with up to three
-/// short temporaries at each step; several forward and backward stretches of up to `stretch` activations follow each other.
+/// Resembles training. Activations are made going forward and dropped in the opposite order going backward, with up to three
+/// short temporaries at each step. Several forward and backward stretches of up to `stretch` activations follow each other.
 pub(crate) fn training(count: usize, stretch: u64, seed: u64) -> Vec<Buffer> {
     let mut random = Random(seed);
     let (mut out, mut kept, mut time) = (Vec::new(), Vec::new(), 0u32);

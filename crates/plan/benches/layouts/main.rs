@@ -1,4 +1,4 @@
-//! Time and height on large generated problems: `cargo bench`.
+//! Time and height of layouts of large generated problems: `cargo bench`.
 
 mod generate;
 
@@ -20,13 +20,13 @@ fn main() {
     report("uniform, 600 of 60000", &generate::uniform(30_000, 60_000, 600, 9));
 }
 
-/// A question whether this time is over, which begins now.
+/// A closure that returns whether `budget` is over. The time starts now.
 fn within(budget: Duration) -> impl FnMut() -> bool {
     let start = Instant::now();
     move || start.elapsed() >= budget
 }
 
-/// The least time of a few runs of `layout`, and what two seconds more make of it.
+/// Prints the least time of a few runs of `layout`, its ratio, and the ratio after two more seconds of `improve`.
 fn report(name: &str, buffers: &[Buffer]) {
     let bound = lower_bound(buffers) as f64;
     let mut least = Duration::MAX;

@@ -1,14 +1,15 @@
-//! The cursor: serves the allocations of an entry in the order of its plan, whatever the program does.
+//! The cursor: serves the allocations of an entry in the order of its plan, and stays correct whatever the program does.
 //!
-//! A position is *live* from the moment it is served until it comes back, be it entries later. Each live position
-//! has a *reuser*, which it blocks. Invariant: for a live position with reuser `r`, none of the positions from `next` up
-//! to `r`, in a circle, overlaps its addresses. So a position `next` that nothing blocks overlaps nothing alive: what is
-//! alive has its reuser elsewhere, and `next` before that. Whatever is passed over without being served hands what
-//! blocks it on to the next position that that overlaps.
+//! A position is *live* from the moment it is served until its array is returned, perhaps in a later entry. Each live position has
+//! a *reuser*, which it blocks. Invariant: if a live position has the reuser `r`, none of the positions from `next` up to
+//! `r`, in the circle of entries, overlaps its addresses. So if nothing blocks the position `next`, it overlaps no live
+//! position: each live position has another reuser, and `next` lies before that. A position that is passed over without being served
+//! hands each of its blockers on: to the next position that overlaps the blocker.
 //!
-//! As long as all goes as planned, the reuser of a position is its first one: it blocks by being live alone, and a return
-//! is a mark. A position that blocks another one than planned is *displaced*, and counted there. In step with the plan a
-//! service is a comparison, a look at those that would block it, and a step; everything else is in `off_order`.
+//! As long as the entry follows its plan, the reuser of a position is its first one. The position blocks it just by being live,
+//! and a return only clears a mark. A position that blocks another reuser than planned is *displaced*, and the reuser
+//! counts it. In step with the plan a service is a comparison, a look at the possible blockers, and a step. `off_order` has
+//! everything else.
 //!
 //! ```text
 //!                  it is next, nothing blocks it: served
@@ -26,7 +27,7 @@
 //!                                                         blocks the reuser that `off_order` has for it, by a count
 //! ```
 //!
-//! When the plan's block is given up (`evict`), all become idle.
+//! When the plan's block is given up (`evict`), all positions become idle.
 
 mod off_order;
 #[cfg(test)]
@@ -41,54 +42,54 @@ use crate::layout::{Buffer, Layout};
 
 /// Serves positions in order.
 ///
-/// What a step needs lies in one line of the processor's cache. How many bytes are live is counted by whoever has the block
-/// that the positions lie in, and told where that matters.
+/// The fields that a step needs lie in one cache line. The cursor does not count live bytes: the owner of the plan's block
+/// does, and passes the number where it matters.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Cursor {
-    /// The position that is expected next; their number at the end.
+    /// The position that is expected next; the number of positions at the end of the entry.
     next: usize,
     positions: Vec<Position>,
-    /// Of each position; behind them [`SENTINELS`].
+    /// The life of each position, followed by the [`SENTINELS`].
     lives: Vec<Life>,
-    /// The bytes of positions that are live in part: that is all that they keep when the plan's block is given up.
+    /// The bytes of positions that are live in part. They keep only these bytes when the plan's block is given up.
     sizes: Vec<u64>,
-    /// Services so far, but for those of this entry, which are told by `next` and by what was passed over.
+    /// Services of earlier entries. Those of this entry are `next` minus `passed_over`.
     served: u64,
     passed_over: u64,
     first_reusers: FirstReusers,
     off_order: OffOrder,
-    /// How many positions serve or are carried, and the bytes of their largest requests together.
+    /// The number of positions that have a place or are carried, and the sum of their largest requests in bytes.
     places: (u64, u64),
 }
 
-/// A position, small, so that those of a step stay in the processor's cache.
+/// A position of the plan. It is small, so that the positions of a step stay in the processor's cache.
 #[derive(Clone, Debug)]
 struct Position {
-    /// Serves from `least` bytes to `spread` more. No request fits what is not planned.
+    /// The position serves from `least` to `least + spread` bytes. No request fits a position that is not planned.
     least: u64,
     spread: u64,
-    /// The positions whose first reuser it is: none of them may be live. [`never_live`](FirstReusers::never_live) stands for
-    /// none, and [`always_live`](FirstReusers::always_live) for displaced ones that it is the reuser of, or for the others
-    /// where there are more than two.
+    /// The positions whose first reuser is this one: none of them may be live. [`never_live`](FirstReusers::never_live) fills an
+    /// empty field. [`always_live`](FirstReusers::always_live) stands for displaced positions that this one is the reuser of, or for
+    /// the third and later positions.
     before: [u32; 2],
     /// In units of [`ALIGN`].
     offset: u32,
-    /// How many displaced positions it is the reuser of.
+    /// The number of displaced positions whose reuser is this one.
     blockers: u32,
 }
 
-/// Whether a position is live, in a byte, so that those of a long entry stay in the processor's first cache.
+/// Whether a position is live, in one byte, so that the lives of a long entry stay in the processor's first-level cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Life(u8);
 
 impl Life {
     const IDLE: Life = Life(0);
-    /// It takes its place whole, and its reuser is its first one.
+    /// The array takes its whole place, and the position's reuser is its first one.
     const WHOLE: Life = Life(1);
-    /// It takes less than its place: `sizes` tells how much.
+    /// The array takes less than its place: `sizes` has its bytes.
     const PARTIAL: u8 = 2;
-    /// Its reuser is another one than its first.
+    /// The position has another reuser than its first one.
     const DISPLACED: u8 = 4;
 
     fn displaced(self) -> Life {
@@ -105,27 +106,27 @@ impl Life {
     }
 }
 
-/// The lives of the two positions that stand behind a plan's own: [`never_live`](FirstReusers::never_live), then
-/// [`always_live`](FirstReusers::always_live). With them a look at who blocks a position needs no case for none or many.
+/// The lives of two extra positions behind a plan's own: [`never_live`](FirstReusers::never_live), then
+/// [`always_live`](FirstReusers::always_live). They let the check for blockers treat none, some and many alike.
 const SENTINELS: [Life; 2] = [Life::IDLE, Life::WHOLE];
-/// The offset of a position without a place. No place has it: a plan's block is half as long at most.
+/// The offset of a position without a place. No real offset is as large, because a plan's block is at most half as long.
 const NOWHERE: u32 = u32::MAX;
-/// The same of one that a ring carries.
+/// The offset of a position that a ring carries.
 const CARRIED: u32 = NOWHERE - 1;
 /// The bytes of a position that serves nothing: more than any array has.
 const UNASKED: u64 = u64::MAX;
-/// What is carried and grew may be larger by this share than it ever was, and is still in order: what grows by a row each entry,
-/// as a cache of keys does, is looked at closely in few of them.
+/// A carried array whose size varies may exceed its largest known size by this fraction, 1/16, and still be in order. So an array
+/// that grows by a row in each entry, such as a cache of keys, deviates in few entries.
 const AHEAD: u64 = 16;
 
-/// A position that serves.
+/// A position that serves a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
     /// The number of the position in its plan.
     pub position: u32,
-    /// In bytes from the start of the plan's block.
+    /// Offset in bytes from the start of the plan's block.
     pub offset: u64,
-    /// Whether it takes its place whole.
+    /// Whether the request takes the whole place.
     is_whole: bool,
 }
 
@@ -155,12 +156,12 @@ impl Cursor {
         cursor
     }
 
-    /// How many positions serve or are carried, and the bytes of their largest requests together.
+    /// The number of positions that have a place or are carried, and the sum of their largest requests in bytes.
     pub fn places(&self) -> (u64, u64) {
         self.places
     }
 
-    /// Takes over what the envelope knows of a position that is carried.
+    /// Updates a carried position from the envelope.
     pub fn widen_carried(&mut self, position: usize, envelope: &Envelope) {
         self.fit_carried(position, envelope);
         self.places = envelope.places();
@@ -175,20 +176,20 @@ impl Cursor {
         }
     }
 
-    /// Whether the expected position is carried, and this is its request.
+    /// Whether the expected position is carried and this request fits it.
     #[inline]
     pub fn carries(&self, bytes: u64) -> bool {
         self.positions.get(self.next).is_some_and(|next| next.fits(bytes) && next.is_carried())
     }
 
-    /// Steps over the expected position, which is served elsewhere.
+    /// Steps over the expected position, because something else serves it.
     #[inline]
     pub fn step_aside(&mut self) {
         self.next += 1;
         self.passed_over += 1;
     }
 
-    /// Begins an entry, while positions are live if it `has_live` ones.
+    /// Begins an entry. `has_live` says whether positions are live.
     pub fn begin(&mut self, has_live: bool) {
         let was_complete = self.next == self.positions.len() && !self.off_order.is_cut;
         (self.served, self.passed_over) = (self.served(), 0);
@@ -199,18 +200,18 @@ impl Cursor {
         }
     }
 
-    /// The expected position, if this is the expected request and no more than two positions had to be looked at to see
-    /// that nothing alive lies there.
+    /// The expected position, if this request fits it and at most two possible blockers had to be looked at to see that nothing
+    /// live lies there.
     #[inline]
     pub fn expects(&self, bytes: u64) -> Option<Served> {
         let next = self.positions.get(self.next)?;
         let [one, other] = next.before;
-        // A live position blocks itself at the latest.
+        // This covers the position itself: if it were live, it would be its own reuser by now, and so among its blockers.
         (next.fits(bytes) && self.is_idle(one) && self.is_idle(other)).then(|| next.serve(self.next, bytes))
     }
 
-    /// Serves so many bytes at the position that [`expects`](Cursor::expects) gave. (It is known to the caller: nothing is
-    /// read again here.)
+    /// Serves the request at the position that [`expects`](Cursor::expects) returned. The caller passes the position, so nothing is
+    /// read again.
     #[inline]
     pub fn step(&mut self, served: Served, bytes: u64) {
         self.begin_life(served, bytes);
@@ -228,7 +229,7 @@ impl Cursor {
         }
     }
 
-    /// Serves the expected position, if this is the expected request.
+    /// Serves the expected position, if this request fits it and nothing blocks it.
     pub fn serve(&mut self, bytes: u64) -> Option<Served> {
         let next =
             self.positions.get(self.next).filter(|next| next.fits(bytes) && next.is_planned() && next.blockers == 0)?;
@@ -238,7 +239,7 @@ impl Cursor {
         Some(served)
     }
 
-    /// A position comes back.
+    /// Takes back a position whose array was dropped.
     #[inline]
     pub fn take_back(&mut self, position: u32) {
         if let Some(life) = self.lives.get_mut(position as usize)
@@ -258,14 +259,14 @@ impl Cursor {
         self.lives[position] != Life::IDLE
     }
 
-    /// Whether nothing was asked for in this entry yet.
+    /// Whether this entry has requested nothing yet.
     pub fn is_at_start(&self) -> bool {
         self.next == 0
     }
 
-    /// Counts on where another cursor stopped.
+    /// Continues the count of services of another cursor.
     pub fn count_on(&mut self, before: &Cursor) {
-        // It is at the end of its entry, in which it served nothing.
+        // This cursor is at the end of its entry, in which it served nothing.
         (self.served, self.passed_over) = (before.served(), self.next as u64);
     }
 
@@ -279,7 +280,7 @@ impl Cursor {
         self.live_positions().count() as u64
     }
 
-    /// Which positions are live.
+    /// The numbers of the live positions.
     pub fn live_positions(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.positions.len()).filter(|&position| self.is_live(position))
     }
@@ -289,13 +290,13 @@ impl Cursor {
         self.next
     }
 
-    /// How many positions were not reached.
+    /// How many positions the entry has not reached.
     pub fn left(&self) -> u64 {
         (self.positions.len() - self.next) as u64
     }
 
-    /// Takes every live position out of the plan: hands out its number and offset, and the bytes that it was served with,
-    /// which may be far fewer than it has a place for; in order of address.
+    /// Takes every live position out of the plan. Returns their numbers and offsets in order of address. Each has the bytes of its
+    /// request, which may be far fewer than its place has.
     pub fn evict(&mut self) -> Vec<Evicted> {
         let mut evicted = Vec::new();
         self.forget_displaced();
@@ -317,9 +318,9 @@ impl Cursor {
 pub struct Evicted {
     /// The number of the position, or of the slot.
     pub position: u32,
-    /// Which of several blocks it lies in, one behind the other; a plan has one.
+    /// The index of the block that contains it. A ring may have several blocks; a plan has one.
     pub piece: usize,
-    /// From the start of the block.
+    /// Offset in bytes from the start of the block.
     pub offset: u64,
     /// Its size in bytes.
     pub bytes: u64,
@@ -331,7 +332,7 @@ impl Position {
         bytes.wrapping_sub(self.least) <= self.spread
     }
 
-    /// Serves a request that fits, as the position of this number. Less than a unit is no part that could be given up.
+    /// Serves a request that fits, as the position of this number. A rest of less than one unit cannot be given up separately.
     #[inline]
     fn serve(&self, number: usize, bytes: u64) -> Served {
         let is_whole = self.spread.wrapping_sub(bytes.wrapping_sub(self.least)) < ALIGN;
@@ -346,13 +347,13 @@ impl Position {
         self.offset < CARRIED
     }
 
-    /// Its first address, in bytes from the start of the plan's block.
+    /// Its first address, as bytes from the start of the plan's block.
     #[inline]
     fn start(&self) -> u64 {
         u64::from(self.offset) * ALIGN
     }
 
-    /// Bytes of its place, which is as large as the largest request that it serves.
+    /// The bytes of its place: the size of the largest request that it serves.
     fn size(&self) -> u64 {
         self.least.wrapping_add(self.spread)
     }
@@ -362,7 +363,7 @@ impl Position {
         are_planned && self.start() < other.start() + other.size() && other.start() < self.start() + self.size()
     }
 
-    /// Serves fewer bytes too.
+    /// Lets the position serve requests down to this many bytes.
     fn lower_least(&mut self, bytes: u64) {
         if self.is_planned() && (1..self.least).contains(&bytes) {
             self.spread += self.least - bytes;

@@ -1,10 +1,11 @@
-//! What entries of the same order have in common: for each position the bytes and the lifetime that hold all of them.
+//! The envelope of entries of the same order: for each position the bytes and the lifetime that cover all of them.
 //!
-//! Orders are the same if they have as many allocations and their envelope needs hardly more memory than the larger one
-//! of them: sizes may vary, and drops may change places. To find that two entries have nothing in common allocates nothing
-//! ([`Scratch`]), since a program that never repeats itself is compared again and again.
+//! Two orders are the same if they have equally many allocations, and their envelope needs hardly more memory than the larger of
+//! them. So sizes may vary, and drops may change places. The comparison of two entries with nothing in common allocates nothing
+//! ([`Scratch`]), because a program that never repeats itself is compared again and again.
 //!
-//! Sizes that grow have places for entries to come ([`ahead`]), and what outlives its entry is a ring's or goes beside ([`arranged`]).
+//! Positions whose sizes grow get places for entries to come ([`ahead`]). An array that outlives its entry is served by a ring or
+//! beside the plan ([`arranged`]).
 
 mod ahead;
 mod arranged;
@@ -20,32 +21,32 @@ use crate::layout::Buffer;
 #[derive(Clone, Debug, Default)]
 pub struct Envelope {
     positions: Vec<Expected>,
-    /// How often entries made it another one.
+    /// How often entries changed it.
     changes: u32,
     ahead: Ahead,
 }
 
-/// Room for comparisons, kept from one to the next.
+/// Memory for comparisons, which one comparison leaves to the next.
 #[derive(Debug, Default)]
 pub struct Scratch {
     positions: Vec<Expected>,
-    /// By time the bytes whose lives end then.
+    /// The bytes whose lives end at each time.
     ends: Vec<u128>,
 }
 
-/// What is expected at a position.
+/// The sizes and the lifetime that are expected at a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Expected {
     /// The fewest bytes that were seen here.
     pub(super) least: u64,
-    /// The most, or more where sizes grow.
+    /// The most bytes that were seen here, or more if sizes grow.
     pub(super) most: u64,
-    /// By how much it grows from entry to entry; 0 if it does not, or that is not known.
+    /// By how many bytes it grows from entry to entry; 0 if it does not grow, or this is not known.
     step: u64,
     kind: Kind,
-    /// How often it was found to end within its entry, after it had outlived it.
+    /// How often it ended within its entry after it had outlived an earlier one.
     flips: u8,
-    /// The number of allocations before its drop, in the entry that the kind says.
+    /// The number of allocations before its drop, in the entry that `kind` says.
     upper: u32,
 }
 
@@ -54,37 +55,37 @@ pub(super) struct Expected {
 enum Kind {
     /// In its own entry.
     Within,
-    /// In the next one, before its successor is born: it wraps around the seam of the entries.
+    /// In the next entry, before its successor is born: it wraps around the seam of the entries.
     Wraps,
-    /// Later, so that it overlaps its successor: it is carried by a ring.
+    /// Later, so that it overlaps its successor: a ring carries it.
     Carried,
-    /// In a later entry; in which is not known.
+    /// In a later entry, but it is not known in which one.
     Outlives,
-    /// In the next entry, but a place would take more memory than it is worth: served beside the plan.
+    /// In the next entry, but a place would cost too much memory: it is served beside the plan.
     Beside,
 }
 
-/// What outlived its entry and then did not, so many times, does so by turns: it is carried for good.
+/// An array that has ended within its entry this many times after outliving one alternates, and is carried for good.
 const FLIPS: u8 = 3;
 
-/// Positions begin at multiples of this many bytes, as blocks of a range do, and arrays of CUDA's own allocator.
+/// Positions begin at multiples of this many bytes, as blocks of a range and arrays of CUDA's own allocator do.
 pub(super) const ALIGN: u64 = 256;
-/// So many bytes of positions and more are not planned, so that offsets fit [`u32`] in units of [`ALIGN`].
+/// Positions that sum to this many bytes or more are not planned, so that offsets fit [`u32`] in units of [`ALIGN`].
 const MOST_PLANNED: u128 = ALIGN as u128 * (1 << 31);
-/// The share of the larger entry's bound that an envelope of two may need more. With less, sizes that vary a little make orders
-/// of their own; with more, a plan reserves for what never is in use at once: 1/32 is 3%.
+/// The fraction of the larger entry's bound, 1/32 or 3%, by which the envelope of two entries may exceed it. With less, sizes that vary
+/// a little would make orders of their own. With more, a plan would reserve memory that is never in use at once.
 const SAME_ORDER_SHARE: u64 = 32;
-/// Changes of an order before what was seen to outlive its entry is carried for good. The first entries of a program often keep
-/// what later ones do not; what goes on changing does so by turns, and without an end to it each of those entries would be
-/// recorded and laid out again.
+/// Changes of an order, after which arrays that outlived their entry are carried for good. The first entries of a program often keep
+/// arrays that later entries do not. An array that still changes after that alternates, and without a limit each such entry would
+/// be recorded and laid out again.
 const CHANGES: u32 = 256;
-/// The factor by which sizes may be below the least or above the most that was seen, and still be taken for the same position
-/// in another size: as when a batch or a sequence is up to four times as long.
+/// The factor by which a size may be below the least or above the most that was seen, and still be taken for the same position
+/// in another size. A batch or a sequence may be up to four times as long.
 const VARIATION: u64 = 4;
 
 impl Envelope {
-    /// The envelope of two entries, of which the newer tells what became of arrays of the entry before it; `None` if their
-    /// orders are not the same, or nothing of them can be served.
+    /// The envelope of two entries. The newer one knows when arrays of the entry before it were dropped. `None` if the
+    /// orders are not the same, or if no layout could serve them.
     pub fn of(one: &Log, newer: &Log, scratch: &mut Scratch) -> Option<Envelope> {
         if one.stream() != newer.stream() || one.allocations().len() != newer.allocations().len() {
             return None;
@@ -97,8 +98,8 @@ impl Envelope {
         scratch.envelope(places.map(|place| of_one(place).merge(&of_newer(place), false)), bound)
     }
 
-    /// Whether an entry has this order, with sizes that were seen before, and no array of it lives longer or needs a place
-    /// that it has not.
+    /// Whether an entry has this order and only sizes that were seen before, and none of its arrays lives longer than known or needs
+    /// a place that the envelope lacks.
     pub fn holds(&self, log: &Log) -> bool {
         let holds = |(place, (expected, logged)): (usize, (&Expected, &Logged))| {
             expected.has(logged.bytes) && self.may_end(expected, &Expected::of(logged, place, log.end_of_before(place)))
@@ -107,15 +108,15 @@ impl Envelope {
         log.allocations().len() == self.positions.len() && pairs.enumerate().all(holds)
     }
 
-    /// Whether a life of this position may end like that.
+    /// Whether a life of this position may end as `seen` did.
     fn may_end(&self, expected: &Expected, seen: &Expected) -> bool {
         match (expected.kind, seen.kind) {
-            // A life that ends where it is not known may be the one that was expected.
+            // A life with an unknown end may be the expected one.
             (Kind::Wraps | Kind::Carried, Kind::Outlives) | (Kind::Carried, Kind::Carried) => true,
             (Kind::Wraps, Kind::Within) => true,
             (Kind::Within, Kind::Within) | (Kind::Wraps, Kind::Wraps) => seen.upper <= expected.upper,
-            // An end within the entry is news, as long as news of what outlives its entry are heard; and so is the end of
-            // what was not known to have one.
+            // Such an entry tells something new, as long as the order may still change: an array that outlived its entry ends within
+            // it, or an array without a known end has one.
             (Kind::Carried | Kind::Outlives, Kind::Within | Kind::Wraps) | (Kind::Outlives, Kind::Carried) => {
                 !self.may_change()
             }
@@ -124,12 +125,12 @@ impl Envelope {
         }
     }
 
-    /// Whether entries may still tell what outlives its entry, and what does not: some do by turns.
+    /// Whether entries may still change which arrays outlive their entry. Some arrays alternate.
     pub fn may_change(&self) -> bool {
         self.changes < CHANGES
     }
 
-    /// Whether an entry of this order begins with an allocation like this.
+    /// Whether an entry of this order may begin with an allocation of this many bytes.
     pub fn begins_with(&self, bytes: u64) -> bool {
         self.at(0).is_some_and(|expected| expected.has(bytes))
     }
@@ -150,7 +151,7 @@ impl Envelope {
         self.at(position).map(|expected| (expected.least, expected.most))
     }
 
-    /// Has a position carried that was not gone when its place was needed. Returns whether it had a place.
+    /// Makes a position carried whose array was still alive when its place was needed. Returns whether the position had a place.
     pub fn carry(&mut self, position: usize) -> bool {
         let Some(expected) = self.positions.get_mut(position).filter(|expected| expected.is_planned()) else {
             return false;
@@ -161,7 +162,7 @@ impl Envelope {
 
     /// Lets a position hold `bytes` too. Returns whether it was smaller before.
     pub fn widen(&mut self, position: usize, bytes: u64) -> bool {
-        // So the sizes of an envelope sum to less than 64 bits hold, however often it is widened.
+        // This keeps the sum of an envelope's sizes below 2^64, however often it is widened.
         if u128::from(bytes) >= MOST_PLANNED {
             return false;
         }
@@ -173,7 +174,7 @@ impl Envelope {
         was_smaller
     }
 
-    /// The envelope of this order that holds an entry too; `None` if that has another order.
+    /// The envelope of this order that covers an entry too; `None` if the entry has another order.
     pub fn absorb(&self, log: &Log, scratch: &mut Scratch) -> Option<Envelope> {
         if self.len() != log.allocations().len() {
             return None;
@@ -196,29 +197,29 @@ impl Envelope {
         Some(both.follows(self))
     }
 
-    /// In the place of this one, as it holds another entry too.
+    /// Replaces `before`, which covers one entry less.
     fn follows(self, before: &Envelope) -> Envelope {
         let ahead = before.ahead.seen(before.positions.iter().zip(&self.positions));
         Envelope { changes: before.changes + 1, ahead, ..self }
     }
 
-    /// Whether a layout could hold it, which it may have outgrown.
+    /// Whether a layout could contain it; the envelope may have grown too large.
     pub fn is_plannable(&self) -> bool {
         is_plannable(&self.positions)
     }
 
-    /// The most bytes that are in use at once if each position takes all that it may.
+    /// The most bytes that are in use at once if each position has its largest size.
     pub fn bound(&self) -> u64 {
         Scratch::default().bound(self.positions.iter().copied())
     }
 
-    /// How many positions have a place or are carried, and the most bytes that each may take, together.
+    /// The number of positions that have a place or are carried, and the sum of their largest sizes.
     pub(super) fn places(&self) -> (u64, u64) {
         let serve = self.positions.iter().filter(|expected| expected.is_planned() || expected.is_carried());
         serve.fold((0, 0), |(number, bytes), expected| (number + 1, bytes.saturating_add(expected.most)))
     }
 
-    /// What a layout is made of: a buffer for each position, of no size where nothing has a place.
+    /// The buffers to lay out: one for each position, of size 0 if the position has no place.
     pub fn buffers(&self) -> Vec<Buffer> {
         let buffer = |(position, expected): (usize, &Expected)| match expected.is_planned() {
             true => {
@@ -232,7 +233,7 @@ impl Envelope {
 }
 
 impl Scratch {
-    /// The envelope of these positions, if it needs hardly more than `bound` bytes, and can be laid out.
+    /// The envelope of these positions, if it needs hardly more than `bound` bytes and can be laid out.
     fn envelope(&mut self, positions: impl Iterator<Item = Expected>, bound: u64) -> Option<Envelope> {
         let mut all = std::mem::take(&mut self.positions);
         all.clear();
@@ -244,7 +245,7 @@ impl Scratch {
         envelope
     }
 
-    /// The most bytes that are in use at once in the circle of entries, but for what has no place: no layout is lower.
+    /// The most bytes that are in use at once in the circle of entries, without positions that have no place. No layout is lower.
     fn bound(&mut self, lives: impl ExactSizeIterator<Item = Expected> + Clone) -> u64 {
         let entry = lives.len();
         self.ends.clear();
@@ -269,7 +270,7 @@ impl Scratch {
     }
 }
 
-/// Whether there is anything to serve, and a layout could hold it.
+/// Whether there is anything to serve, and a layout could contain it.
 fn is_plannable(positions: &[Expected]) -> bool {
     are_plannable(positions.iter().map(|expected| expected.most))
 }
@@ -280,14 +281,14 @@ fn are_plannable(sizes: impl Iterator<Item = u64>) -> bool {
 }
 
 impl Log {
-    /// Whether a layout could hold the entry.
+    /// Whether a layout could contain the entry.
     pub fn is_plannable(&self) -> bool {
         are_plannable(self.allocations().iter().map(|logged| logged.bytes))
     }
 }
 
 impl Expected {
-    /// What is expected after one entry. `end` tells when the array of this place of the entry before was dropped in it.
+    /// The expectation after one entry. `end` is the time at which this entry dropped the array that the entry before had here.
     fn of(logged: &Logged, place: usize, end: Option<u32>) -> Expected {
         let (kind, upper) = match (logged.upper, end) {
             (OUTLIVES, Some(end)) if end as usize <= place => (Kind::Wraps, end),
@@ -298,7 +299,7 @@ impl Expected {
         Expected { least: logged.bytes, most: logged.bytes, step: 0, kind, flips: 0, upper }
     }
 
-    /// Where it ends, counted on from its own entry of so many allocations: beyond that, if it wraps. `None` if it has no place.
+    /// The time of its end, counted from the start of its own entry, which has `entry` allocations. `None` if it has no place.
     fn end(&self, entry: usize) -> Option<u32> {
         match self.kind {
             Kind::Within => Some(self.upper),
@@ -307,7 +308,7 @@ impl Expected {
         }
     }
 
-    /// Whether entries differ in the bytes.
+    /// Whether its bytes differ between entries.
     pub(super) fn varies(&self) -> bool {
         self.least < self.most
     }
@@ -317,17 +318,17 @@ impl Expected {
         self.step > 0
     }
 
-    /// Whether so many bytes may be this position's in another entry.
+    /// Whether this many bytes may be this position's in another entry.
     pub(super) fn is_like(&self, bytes: u64) -> bool {
         bytes >= self.least / VARIATION && bytes / VARIATION <= self.most
     }
 
-    /// Whether this many bytes were seen here, or as many and fewer.
+    /// Whether this size lies within those that were seen here.
     pub(super) fn has(&self, bytes: u64) -> bool {
         (self.least..=self.most).contains(&bytes)
     }
 
-    /// What holds for both, of which `newer` was seen later. Once the order `is_settled`, what was ever carried is.
+    /// The expectation that covers both. `newer` was seen later. Once the order `is_settled`, a carried position stays carried.
     fn merge(&self, newer: &Expected, is_settled: bool) -> Expected {
         let mut flips = self.flips.max(newer.flips);
         let longer = |kind| (kind, self.upper.max(newer.upper));
@@ -335,7 +336,7 @@ impl Expected {
             (Kind::Within, Kind::Within) | (Kind::Wraps, Kind::Wraps) | (Kind::Carried, Kind::Carried) => {
                 longer(self.kind)
             }
-            // Where a life ends that wraps it ends within its own entry too, if it is short.
+            // A short life of an array that otherwise wraps ends within its own entry too.
             (Kind::Wraps, Kind::Within) | (Kind::Wraps | Kind::Carried, Kind::Outlives) => (self.kind, self.upper),
             (Kind::Carried | Kind::Outlives, Kind::Within | Kind::Wraps) if is_settled || flips == FLIPS => {
                 (self.kind, self.upper)
@@ -355,7 +356,7 @@ impl Expected {
         matches!(self.kind, Kind::Carried | Kind::Outlives)
     }
 
-    /// Whether the plan has a place for it; what is alive when its successor is born is served beside it.
+    /// Whether the plan has a place for it. An array that is alive when its successor is born is served outside the plan.
     pub(super) fn is_planned(&self) -> bool {
         self.kind == Kind::Within
     }

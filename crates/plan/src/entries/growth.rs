@@ -1,8 +1,8 @@
-//! Which sizes grow from entry to entry, each time by the same step, as those of a text that is longer by a token do.
+//! Finds sizes that grow by the same step from entry to entry, as those of a text do that gets longer by one token each time.
 
 use super::log::Log;
 
-/// The sizes of the last recorded entry, and how each came about.
+/// The sizes of the last recorded entry, and by how much each of them grew.
 #[derive(Debug, Default)]
 pub struct Growth {
     positions: Vec<Size>,
@@ -11,17 +11,17 @@ pub struct Growth {
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     bytes: u64,
-    /// By how much it is larger than in the entry before.
+    /// By how many bytes it is larger than in the entry before.
     step: u64,
-    /// In how many entries one after the other it grew by that.
+    /// In how many consecutive entries it grew by this step.
     times: u32,
 }
 
-/// What grew by one step so often grows by it the next time: sizes that vary at random do so by two equal steps, but not by three.
+/// After this many equal steps a size counts as growing. Sizes that vary at random sometimes grow by two equal steps, but not by three.
 const REGULAR: u32 = 3;
 
 impl Growth {
-    /// Takes note of an entry that was recorded whole.
+    /// Takes note of an entry that was recorded as a whole.
     pub fn observe(&mut self, log: &Log) {
         if !log.is_behind_one_as_long() || self.positions.len() != log.allocations().len() {
             self.positions.clear();
@@ -55,7 +55,7 @@ impl Size {
 mod tests {
     use super::*;
 
-    /// What grows after entries of these sizes, each one behind the other.
+    /// The positions that grow after consecutive entries of these sizes.
     fn growing<const N: usize>(entries: &[[u64; N]]) -> Vec<(usize, u64)> {
         let (mut growth, mut log) = (Growth::default(), Log::default());
         for sizes in entries {

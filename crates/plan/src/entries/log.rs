@@ -1,21 +1,21 @@
-//! What happened in one entry of a scope: which bytes were allocated, in order, and how long each lived.
+//! The log of one entry of a scope: which sizes were allocated, in order, and how long each array lived.
 //!
-//! Time counts allocations: one that is dropped before allocation `n` of its entry lives until `n`. The order of drops
-//! between two allocations changes no load, and so no layout. What outlived the entry before is told by the log of the one
-//! in which it is dropped.
+//! Time counts allocations: an array that is dropped before allocation `n` of its entry lives until `n`. The order of drops
+//! between two allocations changes no load, and so no layout. If an array outlives its entry, the log of the entry in which it
+//! is dropped records the end.
 
-/// The longest entry that is logged, in allocations: a log takes 2 MiB at most, and longer entries go without a plan.
+/// The longest entry that is logged, in allocations. A log takes at most 2 MiB; longer entries get no plan.
 const LONGEST_ENTRY: usize = 1 << 17;
 
-/// One entry, bounded whatever its length.
+/// One entry. The size of its log is bounded, however long the entry is.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     stream: u64,
     allocations: Vec<Logged>,
     is_cut: bool,
-    /// Allocations of the entry before, if that was recorded as well.
+    /// The number of allocations of the entry before, if that entry was recorded too.
     before: Option<u32>,
-    /// Of each allocation of the entry before when it was dropped in this one, or [`OUTLIVES`].
+    /// For each allocation of the entry before: when this entry dropped it, or [`OUTLIVES`].
     ends: Vec<u32>,
 }
 
@@ -26,17 +26,17 @@ pub(super) struct Logged {
     pub(super) upper: u32,
 }
 
-/// The end of what outlived its entry: later than any, as an entry is no longer than [`LONGEST_ENTRY`].
+/// The end of an array that outlived its entry: later than any other end, because an entry has at most [`LONGEST_ENTRY`] allocations.
 pub(super) const OUTLIVES: u32 = u32::MAX;
 
 impl Log {
-    /// Begins anew, with the memory of before, for an entry that follows one of so many allocations, if that was recorded.
+    /// Begins anew and keeps the allocated memory. `before` is the length of the entry before, if that entry was recorded.
     pub fn begin_entry(&mut self, before: Option<u32>) {
         self.clear();
         self.before = before;
     }
 
-    /// Begins anew, with the memory of before.
+    /// Begins anew and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.stream = 0;
         self.allocations.clear();
@@ -45,12 +45,12 @@ impl Log {
         self.ends.clear();
     }
 
-    /// Logs what is allocated on this stream, and nothing else.
+    /// Logs allocations on this stream, and no others.
     pub fn begin(&mut self, stream: u64) {
         self.stream = stream;
     }
 
-    /// An allocation, and its number in the log if it has a place there.
+    /// Notes an allocation. Returns its number in the log, if the log has room for it.
     #[inline]
     pub fn allocated(&mut self, stream: u64, bytes: u64) -> Option<u32> {
         if stream != self.stream || bytes == 0 {
@@ -65,7 +65,7 @@ impl Log {
         Some(number as u32)
     }
 
-    /// The drop of an allocation of this entry.
+    /// Notes the drop of an allocation of this entry.
     #[inline]
     pub fn dropped(&mut self, number: u32) {
         let now = self.allocations.len() as u32;
@@ -74,7 +74,7 @@ impl Log {
         }
     }
 
-    /// The drop of an allocation of the entry before.
+    /// Notes the drop of an allocation of the entry before.
     #[inline]
     pub fn dropped_of_before(&mut self, number: u32) {
         let Some(before) = self.before.filter(|&before| number < before) else { return };
@@ -82,13 +82,13 @@ impl Log {
         self.ends[number as usize] = self.allocations.len() as u32;
     }
 
-    /// When the allocation of this number of the entry before was dropped in this one: [`OUTLIVES`] if it was not. `None`
-    /// if that is not known, or the entry before had another length.
+    /// When this entry dropped the allocation of this number of the entry before: [`OUTLIVES`] if it did not. `None`
+    /// if that is not known, or if the entry before had another length.
     pub(super) fn end_of_before(&self, number: usize) -> Option<u32> {
         self.is_behind_one_as_long().then(|| self.ends.get(number).copied().unwrap_or(OUTLIVES))
     }
 
-    /// Whether the entry before was recorded, and had as many allocations.
+    /// Whether the entry before was recorded and had as many allocations.
     pub(super) fn is_behind_one_as_long(&self) -> bool {
         self.before == Some(self.allocations.len() as u32)
     }
@@ -99,12 +99,12 @@ impl Log {
         self.allocations.len() as u32
     }
 
-    /// Whether it tells of a whole entry, and of one that allocated.
+    /// Whether it covers a whole entry that allocated something.
     pub fn is_whole(&self) -> bool {
         !self.is_cut && !self.allocations.is_empty()
     }
 
-    /// Whether the entry had more allocations than are logged.
+    /// Whether the entry had more allocations than the log has room for.
     pub fn is_too_long(&self) -> bool {
         self.is_cut
     }
@@ -119,16 +119,16 @@ impl Log {
         self.allocations.iter().fold(0, |sum, logged| sum.saturating_add(logged.bytes))
     }
 
-    /// Whether the same allocations outlived it as another one that is as long.
+    /// Whether the same allocations outlived both entries; `other` has as many allocations.
     pub fn outlived_as(&self, other: &Log) -> bool {
         let mut pairs = self.allocations.iter().zip(&other.allocations);
         pairs.all(|(one, other)| (one.upper == OUTLIVES) == (other.upper == OUTLIVES))
     }
 
-    /// How many times the same allocations come one round after the other, from the first to the last; the last round may be cut
-    /// short.
+    /// How many times the entry repeats the same round of allocations, from the first to the last one. The last round may be
+    /// cut short.
     pub fn rounds(&self) -> u64 {
-        // The longest proper beginning of the entry that is its end too leaves the shortest round.
+        // The longest proper prefix of the entry that is also its suffix yields the shortest round.
         let mut borders = vec![0usize; self.allocations.len()];
         for end in 1..self.allocations.len() {
             let mut border = borders[end - 1];

@@ -1,10 +1,11 @@
-//! What the entries of a scope need, and the addresses that serve them.
+//! Plans the memory of a scope from its recorded entries, and serves each allocation from an address of the plan.
 //!
-//! The way of an entry: a [`Log`] records sizes and lifetimes. Two logs of one order give an [`Envelope`], which needs as much as
-//! any of them at each position; [`Growth`] adds room for sizes that grow by a step. The envelope's buffers are laid out
-//! (`crate::layout`), and a [`Cursor`] serves the layout, position by position. `reuse` tells the cursor which position waits
-//! for which. An array that is alive when its successor is allocated gets no position: a [`Ring`] serves it. [`Turns`] end
-//! the ring's rounds where they waste the least memory.
+//! An entry passes through these files. A [`Log`] records sizes and lifetimes. Two logs of the same order give an [`Envelope`], which
+//! holds the largest size and lifetime of each position. [`Growth`] finds sizes that grow by a step in each entry, for which the
+//! envelope gets more room. The envelope's buffers are laid out (`crate::layout`), and a [`Cursor`] serves the positions of the layout
+//! in order. `reuse` tells the cursor which position next uses the addresses of which other one. An array that is still alive when its
+//! successor is allocated gets no position in the layout: a [`Ring`] serves it. [`Turns`] decide where the ring starts again at its
+//! first address, so that it wastes little memory.
 
 mod cursor;
 mod envelope;

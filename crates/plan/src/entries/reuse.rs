@@ -1,21 +1,21 @@
-//! First reusers: which position is the next to use another one's addresses.
+//! First reusers: for each position, which position is the next to use its addresses.
 //!
-//! Invariant of the sweep: the positions in the map are disjoint, since each one removes those that it overlaps.
+//! Invariant of the sweep: the positions in the map are disjoint, because each new one removes those that it overlaps.
 
 use std::collections::BTreeMap;
 
 use crate::layout::{Buffer, Layout};
 
-/// For each position those whose first reuser it is.
+/// For each position, the positions whose first reuser it is.
 #[derive(Debug, Default)]
 pub(super) struct FirstReusers {
-    /// Where in `positions` those of each position begin, and the end.
+    /// Where the list of each position begins in `positions`, and at last where the lists end.
     starts: Vec<u32>,
     positions: Vec<u32>,
 }
 
 impl FirstReusers {
-    /// Of the positions of a layout.
+    /// Computes the first reusers of a layout.
     pub(super) fn of(buffers: &[Buffer], layout: &Layout) -> FirstReusers {
         let reusers = first_reusers(buffers, layout);
         let mut positions: Vec<u32> = (0..reusers.len() as u32).collect();
@@ -29,8 +29,8 @@ impl FirstReusers {
         &self.positions[self.starts[position] as usize..self.starts[position + 1] as usize]
     }
 
-    /// Two of them: [`never_live`](FirstReusers::never_live) where there are fewer, and
-    /// [`always_live`](FirstReusers::always_live) for the others where there are more.
+    /// Two of the positions before. [`never_live`](FirstReusers::never_live) replaces missing ones. If there are more than two,
+    /// [`always_live`](FirstReusers::always_live) stands for all but the first.
     pub(super) fn first_two(&self, position: usize) -> [u32; 2] {
         match *self.before(position) {
             [] => [self.never_live(); 2],
@@ -40,19 +40,19 @@ impl FirstReusers {
         }
     }
 
-    /// The number behind those of the positions, which stands for one that is never live.
+    /// The number behind those of the positions. It stands for a position that is never live.
     fn never_live(&self) -> u32 {
         self.positions.len() as u32
     }
 
-    /// The number behind that of [`never_live`](FirstReusers::never_live), which stands for one that always is.
+    /// The number behind [`never_live`](FirstReusers::never_live). It stands for a position that is always live.
     pub(super) fn always_live(&self) -> u32 {
         self.never_live() + 1
     }
 }
 
-/// For each position of a layout the earliest later one that overlaps its addresses, entries following one another in a
-/// circle: at the latest the position itself, in the next entry. Positions without size have none, and get themselves.
+/// For each position of a layout, the next position that overlaps its addresses, in the circle of entries: the position itself in
+/// the next entry, at the latest. A position without size has no reuser, and gets itself.
 fn first_reusers(buffers: &[Buffer], layout: &Layout) -> Vec<u32> {
     let mut reusers: Vec<u32> = (0..buffers.len() as u32).collect();
     let mut waiting: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
@@ -68,7 +68,7 @@ fn first_reusers(buffers: &[Buffer], layout: &Layout) -> Vec<u32> {
     reusers
 }
 
-/// Notes `position` as the reuser of all that waits in `offset..end`.
+/// Notes `position` as the reuser of all positions that wait in `offset..end`.
 fn reuse(waiting: &mut BTreeMap<u64, (u64, usize)>, reusers: &mut [u32], offset: u64, end: u64, position: usize) {
     while let Some((&start, &(stop, other))) = waiting.range(..end).next_back()
         && stop > offset
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// As the definition says.
+    /// A direct translation of the definition.
     fn naive(buffers: &[Buffer], layout: &Layout) -> Vec<u32> {
         let n = buffers.len();
         let range = |i: usize| layout.offsets[i]..layout.offsets[i] + buffers[i].size;

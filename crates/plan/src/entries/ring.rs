@@ -1,12 +1,12 @@
-//! A ring: serves what outlives its entry, by next fit in a circle of addresses.
+//! A ring: serves arrays that outlive their entry, by next fit in a circle of addresses.
 //!
-//! What is replaced entry by entry is dropped about in the order in which it was born. So a hand that goes on where the last
-//! array ended finds what was dropped longest ago, side by side, whatever the sizes: n arrays that are replaced one by
-//! one need n + 1 places, and those that grow a little each time need no place of their own. What is dropped in another
-//! order, or never, is stepped over.
+//! Arrays that are replaced entry by entry are dropped roughly in the order of their births. The ring's hand continues where the last
+//! array ended. There it finds the arrays that were dropped longest ago, side by side, whatever their sizes. So n arrays that are
+//! replaced one by one need n + 1 places, and arrays that grow a little each time need no extra places. The hand steps over arrays
+//! that are dropped in another order, or never.
 //!
-//! Where sizes repeat, the ends of the turns decide how much is wasted there: [`turns`](super::turns) finds them beforehand.
-//! [`circle`] keeps the slots.
+//! If sizes repeat, the positions at which turns end decide how much memory is wasted there. [`turns`](super::turns) finds
+//! them beforehand. [`circle`] keeps the slots.
 
 mod circle;
 #[cfg(test)]
@@ -21,26 +21,26 @@ use circle::{Circle, NONE, State};
 #[derive(Debug)]
 pub struct Ring {
     circle: Circle,
-    /// The slot that came back last.
+    /// The slot that was returned last.
     freed: u32,
-    /// What was born so far, here or elsewhere.
+    /// The number of births so far, in the ring or elsewhere.
     births: u64,
-    /// How many births there were when this turn ends; [`NEVER`] where turns end as it comes.
+    /// The number of births at which this turn ends; [`NEVER`] if turns end where the ring's memory ends.
     turn_end: u64,
     returned: u64,
-    /// Births elsewhere.
+    /// Births that something else served.
     passed: u64,
     /// Births before this entry.
     before_entry: u64,
     turns: Turns,
-    /// Whether it has fewer bytes than `target`.
+    /// Whether it has one region of fewer bytes than `target`.
     grows: bool,
-    /// The ring grows up to so many bytes before it begins anew at its end.
+    /// The ring grows up to this many bytes before the hand returns to the beginning.
     target: u64,
     regions: Vec<Region>,
 }
 
-/// Addresses side by side.
+/// A contiguous stretch of addresses.
 #[derive(Clone, Copy, Debug)]
 struct Region {
     border: u32,
@@ -48,11 +48,11 @@ struct Region {
     bytes: u64,
 }
 
-/// More births than there are.
+/// A number that births never reach.
 const NEVER: u64 = u64::MAX;
-/// Slots that the fast way steps over. What is dropped in the order of its birth needs one step or none.
+/// Slots that the fast path steps over. Arrays that are dropped in the order of their births need at most one step.
 const NEAR: usize = 8;
-/// Slots that are stepped over before the ring grows: more than arrays of a model's state, and a few microseconds.
+/// Slots that are stepped over before the ring grows: more than a model's state has arrays, and a few microseconds.
 const FAR: usize = 4096;
 
 impl Default for Ring {
@@ -94,15 +94,15 @@ impl Ring {
         self.births - self.passed
     }
 
-    /// Goes by these turns from the next one on, and grows up to so many bytes for them.
+    /// Uses these turns from the next turn on. The ring grows up to `target` bytes for them.
     pub fn follow(&mut self, turns: Turns, target: u64) {
         self.turn_end = if turns.are_planned() { self.births } else { NEVER };
         (self.turns, self.target) = (turns, target);
         self.note_growth();
     }
 
-    /// An entry begins: its first birth is that of position 0. What is born now lies from the ring's beginning on if nothing else is
-    /// there, so that what is all dropped between two entries, as activations are by a backward pass, needs no more than itself.
+    /// Begins an entry, whose first birth is that of position 0. If the ring is empty, the hand returns to the ring's beginning. So
+    /// arrays that are all dropped between two entries, as a backward pass drops activations, need no more memory than their own.
     #[inline]
     pub fn begin(&mut self) {
         self.before_entry = self.births;
@@ -120,7 +120,7 @@ impl Ring {
         }
     }
 
-    /// A slot of so many bytes, and its address, if it is found at once. No call is made from here.
+    /// Serves a slot of this many bytes and its address, if the hand finds one at once. This function makes no call.
     #[inline(always)]
     pub fn serve_here(&mut self, bytes: u64) -> Option<(u32, u64)> {
         if self.births == self.turn_end {
@@ -135,19 +135,19 @@ impl Ring {
         Some(served)
     }
 
-    /// What came back last, if it has as many bytes: where arrays are alike or are dropped in no order, that fits best, and needs
-    /// no search. Planned turns lay one array beside the other.
+    /// Serves the slot that was returned last, if it has exactly these bytes. If arrays are alike or are dropped in no order, this slot
+    /// fits best and needs no search. Planned turns lay arrays side by side instead, and do not use it.
     #[inline(always)]
     fn serve_freed(&mut self, bytes: u64) -> Option<(u32, u64)> {
         if self.turn_end == NEVER { self.circle.serve_slot(self.freed, bytes) } else { None }
     }
 
-    /// As [`serve_here`](Ring::serve_here), if one of the next few will do.
+    /// Like [`serve_here`](Ring::serve_here), but steps over a few slots.
     pub fn serve(&mut self, bytes: u64) -> Option<(u32, u64)> {
         self.serve_within(bytes, NEAR)
     }
 
-    /// As [`serve_here`](Ring::serve_here), wherever there is one.
+    /// Like [`serve_here`](Ring::serve_here), but searches the whole ring.
     pub fn serve_anywhere(&mut self, bytes: u64) -> Option<(u32, u64)> {
         self.serve_within(bytes, FAR.min(self.circle.round()))
     }
@@ -164,14 +164,14 @@ impl Ring {
         self.grows = self.regions.len() == 1 && self.bytes() < self.target;
     }
 
-    /// What is born next is served elsewhere.
+    /// Notes a birth that something else serves.
     pub fn pass(&mut self) {
         self.begin_birth();
         self.passed += 1;
         self.births += 1;
     }
 
-    /// Before a birth: begins a turn if the last one has ended.
+    /// Called before a birth: begins a turn if the last one has ended.
     fn begin_birth(&mut self) {
         if self.births != self.turn_end {
             return;
@@ -183,7 +183,7 @@ impl Ring {
         }
     }
 
-    /// A slot comes back.
+    /// Takes back a slot.
     #[inline(always)]
     pub fn take_back(&mut self, slot: u32) {
         if self.circle.take_back(slot) {
@@ -192,20 +192,20 @@ impl Ring {
         }
     }
 
-    /// Adds a region, from which is served next.
+    /// Adds a region. The next array is served from it.
     pub fn add_region(&mut self, address: u64, bytes: u64) {
         let border = self.circle.add_border(address, self.regions.last().map(|last| last.border));
         self.regions.push(Region { border, address, bytes: 0 });
         self.lengthen(self.regions.len() - 1, bytes);
     }
 
-    /// How many bytes the last region lacks at its end to serve so many.
+    /// How many bytes the end of the last region lacks to serve this many.
     pub fn lacks(&mut self, bytes: u64) -> u64 {
         let last = self.regions.last().map(|region| self.circle.last(region.border));
         bytes.saturating_sub(last.filter(|last| last.state == State::Free).map_or(0, |last| last.bytes))
     }
 
-    /// Adds bytes at the end of a region, from which is served next.
+    /// Adds bytes at the end of a region. The next array is served from there.
     pub fn lengthen(&mut self, region: usize, more: u64) {
         let Region { border, address, bytes } = self.regions[region];
         self.circle.lengthen(border, address + bytes, more);
@@ -213,8 +213,8 @@ impl Ring {
         self.note_growth();
     }
 
-    /// Takes what is free behind the first `keep` bytes off the end of the only region. Returns the bytes that are left, if
-    /// any went.
+    /// Removes free memory from the end of the only region, but leaves the first `keep` bytes. Returns the bytes that are left, or `None`
+    /// if none could be removed.
     pub fn shorten(&mut self, keep: u64) -> Option<u64> {
         let &[Region { border, address, bytes }] = self.regions.as_slice() else { return None };
         let last = self.circle.last(border);
@@ -227,7 +227,7 @@ impl Ring {
         Some(left)
     }
 
-    /// Takes all that is live out, in order of region and address. There are no regions then.
+    /// Takes all live slots out, in order of region and address. The ring then has no regions.
     pub fn evict(&mut self) -> Vec<Evicted> {
         let mut evicted = Vec::new();
         self.circle.let_go();

@@ -1,24 +1,24 @@
-//! Turns: where a ring had better begin anew, so that little is wasted at its end.
+//! Turns: finds where a ring should return to its first address, so that little memory is wasted at its end.
 //!
-//! Arrays of sizes that repeat are born in a circle, and each is dead after so many bytes of births: its *reach*. A turn lays those
-//! born one after the other side by side, from the ring's first address. The one after it may lie over the same addresses if the
-//! turn has at least as many bytes as the longest reach: then what is overwritten is dead. So a ring needs the bytes of its
-//! longest turn, and the turns have to begin where the last one ended: a path from position to position, whose longest turn
-//! is to be short. Next fit alone, which begins anew where the end is met, needs 1.16 to 1.33 times what is alive for 12 to 32
-//! sizes over three decades; a path needs 1.06 to 1.11 (the mean of 40 draws each).
+//! Arrays whose sizes repeat are born in a circle. Each is dead after a certain number of bytes has been born: its *reach*. A turn lays
+//! consecutive arrays side by side, from the ring's first address. The next turn may use the same addresses if this one has at
+//! least as many bytes as the longest reach, because the overwritten arrays are dead by then. So a ring needs the bytes of its longest
+//! turn. Each turn begins at the position where the last one ended, so turns form a path from position to position, and we look
+//! for a path whose longest turn is short. Plain next fit returns only where the memory ends. It needs 1.16 to 1.33 times the live
+//! memory for 12 to 32 sizes over three decades; such a path needs 1.06 to 1.11 (mean of 40 draws each).
 
-/// How many births each turn takes, by the position at which it begins: none where turns end as it comes.
+/// The number of births in each turn, by the position at which the turn begins; empty if turns end where the ring's memory ends.
 #[derive(Clone, Debug, Default)]
 pub struct Turns(Vec<u32>);
 
-/// Beyond so many births an entry no turns are sought: the longest of as many is a small share of all, most likely, and the end of a
-/// turn wastes no more than that.
+/// With more births per entry than this, turns are not planned. The largest of so many sizes is most likely a small share of all, and the
+/// end of a turn wastes no more than that.
 const MOST_BIRTHS: usize = 512;
-/// A reach this many times the largest size and more is not worth it either.
+/// If the reach is at least this many times the largest size, planned turns are not worth it either.
 const FINE: u64 = 64;
 
 impl Turns {
-    /// The turns for births of these sizes, the longest reach of which is `reach`, and the bytes that a ring needs for them.
+    /// The turns for births of these sizes, whose longest reach is `reach`, and the bytes that a ring needs for them.
     pub fn of(sizes: &[u64], reach: u64) -> (Turns, u64) {
         let largest = sizes.iter().copied().max().unwrap_or(0);
         let natural = reach + largest;
@@ -29,7 +29,7 @@ impl Turns {
         let lengths = paths.lengths();
         let shortest = lengths.partition_point(|&length| paths.within(length).is_none());
         match lengths.get(shortest).and_then(|&length| Some((paths.within(length)?, length))) {
-            // Where they are all alike, the end comes by itself.
+            // If all sizes are alike, turns end at the right place without a plan.
             Some((_, length)) if length == reach => (Turns::default(), length),
             Some((births, length)) => (Turns(births), length),
             None => (Turns::default(), natural),
@@ -41,23 +41,23 @@ impl Turns {
         !self.0.is_empty()
     }
 
-    /// How many births the turn takes that begins with this one of an entry.
+    /// The number of births in the turn that begins at this position of an entry.
     pub(super) fn births_from(&self, position: usize) -> u64 {
         u64::from(self.0[position % self.0.len()])
     }
 }
 
-/// Which turns there are: for each position those that are as long as the reach and not longer than natural ones.
+/// The possible turns of each position: they are at least as long as the reach, and no longer than natural ones.
 struct Paths {
     positions: usize,
-    /// By position: its turns as bytes and births, the shortest first.
+    /// The turns of each position as bytes and births, the shortest first.
     turns: Vec<Vec<(u64, u32)>>,
 }
 
 impl Paths {
     fn new(sizes: &[u64], reach: u64, natural: u64) -> Paths {
         let whole: u64 = sizes.iter().sum();
-        // So many entries are part of each turn in any case.
+        // Each turn contains at least this many whole entries.
         let entries = reach / whole;
         let from = |begin: usize| {
             let (mut bytes, mut births) = (entries * whole, entries as u32 * sizes.len() as u32);
@@ -77,7 +77,7 @@ impl Paths {
         Paths { positions: sizes.len(), turns: (0..sizes.len()).map(from).collect() }
     }
 
-    /// The bytes of all turns, in order.
+    /// The lengths of all turns in bytes, in ascending order.
     fn lengths(&self) -> Vec<u64> {
         let mut lengths: Vec<u64> = self.turns.iter().flatten().map(|&(bytes, _)| bytes).collect();
         lengths.sort_unstable();
@@ -85,8 +85,9 @@ impl Paths {
         lengths
     }
 
-    /// A turn for each position, none of which is longer, on paths without an end; `None` if there is no such path. A position
-    /// from which none leads has the turn end where one does: which is as it is at the beginning, while the ring is empty.
+    /// A turn for each position, none longer than `length`, so that the path never ends; `None` if there is no such path. A turn that
+    /// begins at a position without such a path ends at the next position that has one. This is safe: it occurs only at the
+    /// beginning, while the ring is empty.
     fn within(&self, length: u64) -> Option<Vec<u32>> {
         let mut leads_on = vec![true; self.positions];
         let turn = |begin: usize, leads_on: &[bool]| {
@@ -128,7 +129,7 @@ mod tests {
     }
 
     proptest! {
-        /// Arrays that are replaced one by one never meet one that is alive, turn after turn.
+        /// Arrays that are replaced one by one never overlap a live array, turn after turn.
         #[test]
         fn turns_lay_nothing_over_what_is_alive(sizes in prop::collection::vec(1..1000u64, 1..40)) {
             let (count, largest) = (sizes.len(), sizes.iter().copied().max().unwrap_or(0));

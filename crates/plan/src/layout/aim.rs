@@ -1,21 +1,21 @@
-//! Which height to aim at next: the lowest first; where that fails too often, halfway to what is known, with more patience
-//! each time round.
+//! Chooses the next target height. The lowest possible height comes first. If it fails too often, the next target lies halfway to
+//! the best known height. Each new round allows more attempts per target.
 
-/// Targets for one method, in rounds: the lowest target, then bisection between what failed and the best height.
+/// Targets for one method, in rounds: the lowest target first, then bisection between failed targets and the best height.
 #[derive(Clone, Debug)]
 pub(super) struct Aim {
-    /// Attempts at a target before it counts as too low, at first and now.
+    /// Failed attempts after which a target counts as too low: the initial number, and the current one.
     least_patience: u32,
     patience: u32,
-    /// Attempts left at the target in hand.
+    /// Attempts left at the current target.
     left: u32,
     target: u64,
-    /// The highest target that failed in this round, if any did.
+    /// The highest target that failed in this round.
     failed: Option<u64>,
 }
 
-/// A round ends when bisection has narrowed the gap to this part of the whole: after four halvings, as the lowest target, with
-/// more patience, is worth more than a fifth one.
+/// A round ends when bisection has narrowed the gap to this fraction of the whole, after four halvings. Another try at the lowest
+/// target, with more attempts, is worth more than a fifth halving.
 const FINEST: u64 = 16;
 
 impl Aim {
@@ -23,13 +23,13 @@ impl Aim {
         Self { least_patience: patience, patience, left: 0, target: 0, failed: None }
     }
 
-    /// The target in hand.
+    /// The current target.
     #[cfg(feature = "exact")]
     pub(super) fn target(&self) -> u64 {
         self.target
     }
 
-    /// The target of the next attempt: from `low` to below `height`, all three multiples of `grain`.
+    /// The target of the next attempt: at least `low` and below `height`. All three are multiples of `grain`.
     pub(super) fn next(&mut self, low: u64, height: u64, grain: u64) -> u64 {
         if self.left > 0 && (low..height).contains(&self.target) {
             return self.target;
@@ -50,7 +50,7 @@ impl Aim {
         self.target
     }
 
-    /// How the attempt at the target ended.
+    /// Notes whether the attempt at the target found a layout.
     pub(super) fn report(&mut self, found: bool) {
         self.left = if found { 0 } else { self.left.saturating_sub(1) };
         if found {

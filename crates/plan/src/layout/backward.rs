@@ -1,8 +1,9 @@
-//! Best fit backwards in time: what dies last is placed first, in the smallest free stretch that it fits.
+//! Best fit backwards in time: the buffer that dies last is placed first. Each goes into the smallest free stretch that it fits.
 //!
-//! Arrays that are replaced by longer ones, as a cache of keys and values is with each token of an answer, leave stretches in
-//! which no later one fits, and skyline passes pile them up: 1.05 times the bound for 24 layers and 512 tokens. Backwards each one
-//! is replaced by a shorter one, which fits where the last one was: 1.0000, in 0.2 us a buffer.
+//! Some arrays are replaced by longer ones; a cache of keys and values is, with each token of an answer. Such arrays leave free
+//! stretches that are too short for every later array, and skyline passes stack them: 1.05 times the bound for 24 layers and 512
+//! tokens. Backwards in time, each array is replaced by a shorter one, which fits into the same stretch: 1.0000 times the bound, in
+//! 0.2 us per buffer.
 //!
 //! Invariants: free stretches lie below `top`, and no two of them touch each other or `top`.
 
@@ -11,26 +12,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::layout::problem::{Item, Problem};
 use crate::layout::sort;
 
-/// A pass under way.
+/// The state of a pass.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Backward {
-    /// The items, what dies last first.
+    /// The items in order of placement: the item that dies last comes first.
     order: Vec<u32>,
-    /// How many of those are placed.
+    /// How many items of `order` are placed.
     placed: usize,
-    /// How many items from the first section on are still alive, or yet to be placed: those before this index.
+    /// The items before this index are alive at the current time or not yet placed; the others are freed.
     alive: usize,
-    /// Free stretches: bytes by offset, and the same by bytes.
+    /// Free stretches: sizes by offset, and pairs of size and offset.
     by_offset: BTreeMap<u64, u64>,
     by_bytes: BTreeSet<(u64, u64)>,
-    /// Where the highest item that is alive ends.
+    /// The end of the highest live item.
     top: u64,
     height: u64,
-    /// Where each item lies.
+    /// The offset of each item.
     pub(super) offsets: Vec<u64>,
 }
 
-/// Items between two questions whether to stop: 20 us or so.
+/// Items placed between two calls of `stop`: about 20 us.
 const ITEMS_PER_QUESTION: usize = 64;
 
 impl Backward {
@@ -42,7 +43,7 @@ impl Backward {
         Backward { order, alive: items.len(), offsets: vec![0; items.len()], ..Backward::default() }
     }
 
-    /// Goes on until the pass ends or `stop` says so. Returns its height once it has ended.
+    /// Continues until the pass ends or `stop` returns true. Returns the height once the pass has ended.
     pub(super) fn advance(&mut self, problem: &Problem, stop: &mut dyn FnMut() -> bool) -> Option<u64> {
         loop {
             for _ in 0..ITEMS_PER_QUESTION {
@@ -58,7 +59,7 @@ impl Backward {
         }
     }
 
-    /// Frees what begins in this section or later: all of it was placed before.
+    /// Frees the items that begin in this section or later. All of them are placed already.
     fn free_from(&mut self, problem: &Problem, section: u32) {
         while let Some(id) = self.alive.checked_sub(1)
             && problem.items[id].lower >= section
@@ -141,7 +142,7 @@ mod tests {
         for token in 0..64 {
             for half in 0..halves {
                 let lower = token * halves + half;
-                // Its successor is born before it dies.
+                // The next array of this half is born before this one dies.
                 let upper = (lower + halves + 1).min(64 * halves);
                 buffers.push(Buffer { lower, upper, size: 256 * u64::from(3 + token) });
             }

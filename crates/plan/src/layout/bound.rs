@@ -2,7 +2,7 @@
 
 use crate::layout::Buffer;
 
-/// The largest sum of live sizes over time, in bytes; `u64::MAX` where the sum does not fit.
+/// The largest sum of live sizes over time, in bytes; `u64::MAX` if the sum does not fit.
 ///
 /// ```
 /// use gpucache_plan::{Buffer, lower_bound};
@@ -11,7 +11,7 @@ use crate::layout::Buffer;
 /// ```
 pub fn lower_bound(buffers: &[Buffer]) -> u64 {
     let live = buffers.iter().filter(|b| b.lower < b.upper);
-    // Ends sort before starts of the same time: lifetimes are half-open.
+    // At equal times, ends sort before starts, because lifetimes are half-open.
     let mut events: Vec<(u32, bool, u64)> =
         live.flat_map(|b| [(b.lower, true, b.size), (b.upper, false, b.size)]).collect();
     events.sort_unstable();

@@ -9,11 +9,11 @@ use crate::layout::{Buffer, Layout, LayoutError};
 
 /// Proves that `layout` is valid for `buffers` and that its height is the true one.
 ///
-/// Buffers of size 0, and those with `lower >= upper`, occupy nothing and are not looked at.
+/// Buffers of size 0, and those with `lower >= upper`, occupy nothing and are ignored.
 ///
 /// # Errors
-/// The first fault found: offsets missing, two buffers alive at once that share an address, an end past `u64`, or a height
-/// that is not the highest end.
+/// Returns the first fault found: missing offsets, two buffers that are alive at once and share an address, an end past `u64`, or
+/// a height that is not the highest end.
 ///
 /// ```
 /// use gpucache_plan::{Buffer, Layout, LayoutError, check};
@@ -38,7 +38,7 @@ pub fn check(buffers: &[Buffer], layout: &Layout) -> Result<(), LayoutError> {
     if highest != layout.height {
         return Err(LayoutError::Height { stated: layout.height, found: highest });
     }
-    // Ends sort before starts of the same time: lifetimes are half-open.
+    // At equal times, ends sort before starts, because lifetimes are half-open.
     events.sort_unstable();
     sweep(buffers, &layout.offsets, &events)
 }

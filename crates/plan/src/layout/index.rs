@@ -1,8 +1,8 @@
-//! Which unplaced buffer of best rank lives wholly within a span of sections: a tree over the plane (lower, upper).
+//! Finds the unplaced buffer of best rank that lives wholly within a span of sections: a tree over the plane (lower, upper).
 //!
-//! Items lie in Morton order (Z-order), `LEAF` to a leaf; a node has a bounding box and the best rank of what is still
-//! unplaced below it. The candidates of a span lie between two places of the Z-order, which a query walks bottom-up; it
-//! descends only where a box straddles the span and a better rank is possible.
+//! Items lie in Morton order (Z-order), `LEAF` per leaf. A node has a bounding box and the best rank of the unplaced items below it.
+//! The candidates of a span lie between two places of the Z-order, and a query walks over these bottom-up. It descends only if a box
+//! straddles the span and may contain a better rank.
 //!
 //! Invariants: node 1 is the root, node `i` has children `2i` and `2i + 1`, leaf `k` is node `leaves + k`; a node without
 //! unplaced items has rank `NO_RANK`; slots past the last item have rank `NO_RANK`.
@@ -10,10 +10,10 @@
 use crate::layout::problem::{Item, Problem};
 use crate::layout::sort;
 
-/// No rank, worse than any: nothing fits. A problem has fewer items than that.
+/// No rank, worse than any other: nothing fits. A problem always has fewer items than this number.
 pub(super) const NO_RANK: u32 = u32::MAX;
-/// Items of a leaf, 96 bytes. Passes over 30,000 and 100,000 buffers take 1.2 times as long with 4, and 0.95 times with 16, which
-/// small problems gain nothing by.
+/// Items of a leaf, 96 bytes. Passes over 30,000 and 100,000 buffers take 1.2 times as long with 4 items, and 0.95 times as long with
+/// 16. Small problems gain nothing from 16.
 const LEAF: usize = 8;
 
 /// The extent of a node's items.
@@ -26,7 +26,7 @@ struct Extent {
 }
 
 impl Extent {
-    /// Of no items: joined with another one it is that one, and no span meets it.
+    /// The extent of no items. Joined with another extent it yields that extent, and every span is disjoint from it.
     const EMPTY: Extent = Extent { first_lower: u32::MAX, last_lower: 0, first_upper: u32::MAX, last_upper: 0 };
 }
 
@@ -35,11 +35,11 @@ impl Extent {
 struct Leaf {
     lower: [u32; LEAF],
     upper: [u32; LEAF],
-    /// `NO_RANK` once placed.
+    /// `NO_RANK` once the item is placed.
     rank: [u32; LEAF],
 }
 
-/// The tree. Its shape is fixed by the items; `fill` gives the ranks of one pass.
+/// The tree. The items determine its shape; `fill` sets the ranks for one pass.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     extents: Vec<Extent>,
@@ -49,7 +49,7 @@ pub(super) struct Index {
     /// Slot of each item.
     slot: Vec<u32>,
     leaves: usize,
-    /// Per section: the first slot of what starts there or later; the slot past the last of what ends with it or before.
+    /// Two slots per section: the first with an item that starts there or later, and the one past the last item that ends there or before.
     reach: Vec<(u32, u32)>,
 }
 
@@ -77,7 +77,7 @@ impl Index {
         Self { extents, ranks: vec![NO_RANK; 2 * leaves], slots, slot, leaves, reach }
     }
 
-    /// All items are unplaced, and `order[r]` has rank `r` (the lower the better).
+    /// Marks all items as unplaced and gives `order[r]` the rank `r`; lower ranks are better.
     pub(super) fn fill(&mut self, order: &[u32]) {
         for (rank, &id) in (0..).zip(order) {
             let at = self.slot[id as usize] as usize;
@@ -91,7 +91,7 @@ impl Index {
         }
     }
 
-    /// The best rank unplaced within sections `lower..upper`, or `NO_RANK`.
+    /// The best rank of an unplaced item within sections `lower..upper`, or `NO_RANK`.
     pub(super) fn best(&self, lower: u32, upper: u32) -> u32 {
         let mut best = NO_RANK;
         let mut left = self.leaves + self.reach[lower as usize].0 as usize / LEAF;
@@ -111,7 +111,7 @@ impl Index {
         best
     }
 
-    /// Places an item.
+    /// Marks an item as placed.
     pub(super) fn take(&mut self, id: u32) {
         let at = self.slot[id as usize] as usize;
         let leaf = &mut self.slots[at / LEAF];
@@ -128,13 +128,13 @@ impl Index {
         }
     }
 
-    /// Whether an item is not placed yet.
+    /// Whether an item is unplaced.
     pub(super) fn holds(&self, id: u32) -> bool {
         let at = self.slot[id as usize] as usize;
         self.slots[at / LEAF].rank[at % LEAF] != NO_RANK
     }
 
-    /// The best rank below a node within the span, if better than `best`.
+    /// The best rank within the span below a node, if it is better than `best`, and otherwise `best`.
     fn descend(&self, at: usize, lower: u32, upper: u32, best: u32) -> u32 {
         let (rank, extent) = (self.ranks[at], &self.extents[at]);
         if rank >= best || extent.is_outside(lower, upper) {
@@ -194,7 +194,7 @@ impl Extent {
     }
 }
 
-/// What lives within sections `a..b` has a code from that of section `a` to that of section `b - 1`: see `Index::reach`.
+/// An item within sections `a..b` has a code between those of section `a` and section `b - 1`: see `Index::reach`.
 fn reach(sections: u32, order: &[u32], codes: &[u64]) -> Vec<(u32, u32)> {
     let (mut from, mut to) = (0, 0);
     let within = |code: u64| {
@@ -205,7 +205,7 @@ fn reach(sections: u32, order: &[u32], codes: &[u64]) -> Vec<(u32, u32)> {
     (0..sections).map(|s| morton(s, s + 1)).map(within).collect()
 }
 
-/// Interleaves the bits of both: monotone in each.
+/// Interleaves the bits of both numbers. The result grows with each of them.
 fn morton(x: u32, y: u32) -> u64 {
     spread(x) << 1 | spread(y)
 }
@@ -243,7 +243,7 @@ mod tests {
         ) {
             let problem = problem(&raw);
             let mut index = Index::new(&problem);
-            // Any order will do: backwards.
+            // The test works with any order; this one is backwards.
             let order: Vec<u32> = (0..problem.items.len() as u32).rev().collect();
             index.fill(&order);
             let sections = problem.loads.len() as u32;

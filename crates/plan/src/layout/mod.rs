@@ -1,12 +1,13 @@
 //! Offsets for buffers with known lifetimes, at the lowest height that can be found (dynamic storage allocation).
 //!
-//! [`layout`] is fast: 0.2 to 1.5 us per buffer and pass. [`improve`] and [`Solver`] continue for as long as the caller allows.
-//! They stop where the lower bound proves that no lower layout exists.
+//! [`layout`] is fast: it takes 0.2 to 1.5 us per buffer and pass. [`improve`] and [`Solver`] continue for as long as the caller
+//! allows. They stop when the height equals the lower bound, because no lower layout exists then.
 //!
-//! The way of a problem: `problem` compresses time to maximal cliques. `solver` decides what runs next. A pass of `portfolio`
-//! walks the `skyline` and places the best buffer that fits on its lowest lines, which `index` finds. `backward` goes backwards
-//! in time by best fit. `restart` repeats passes in orders weighted by earlier failures. `search` (feature `exact`) is
-//! an exact search at a fixed height for small, tight problems; `aim` chooses these heights. `check` proves a layout.
+//! A problem passes through these files. `problem` compresses time into sections. `solver` decides which job runs next. A pass of
+//! `portfolio` walks over the `skyline` and places buffers on its valleys; `index` finds the best buffer that fits. `backward` places
+//! buffers by best fit, from the last to die to the first. `restart` repeats skyline passes in orders weighted by earlier failures.
+//! `search` (feature `exact`) searches exactly for a layout of at most a target height, for small and tight problems. `aim` chooses
+//! the target heights. `check` proves that a layout is valid.
 
 mod aim;
 mod backward;
@@ -50,7 +51,7 @@ pub fn layout(buffers: &[Buffer]) -> Result<Layout, TooLarge> {
 
 /// Improves `layout` until `is_over` returns true, the height reaches `target`, or no lower layout is possible.
 ///
-/// An invalid `layout` is ignored. Each call starts anew; to work in slices, keep a [`Solver`].
+/// An invalid `layout` is ignored. Each call starts from the beginning; to work in slices, keep a [`Solver`].
 ///
 /// ```
 /// use gpucache_plan::{Buffer, Layout, improve};

@@ -1,14 +1,14 @@
-//! The fast portfolio: what goes first in a skyline pass. One pass under one of these orders often meets the bound.
+//! The fast portfolio: orders in which a skyline pass prefers items. One pass with one of these orders often meets the bound.
 
 use crate::layout::problem::Problem;
 use crate::layout::sort;
 
-/// What goes first, larger first.
+/// The property that ranks items; larger values come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
-    /// Long-lived first, then large: lines stay wide. Meets the bound on most recorded programs.
+    /// Long-lived first, then large. Lines stay wide. This order meets the bound on most recorded programs.
     Duration,
-    /// What crosses the highest load first, then large: the fullest sections waste least.
+    /// Items that cross the highest load first, then large. The fullest sections waste the least.
     Peak,
     /// Large first, then long-lived.
     Size,
@@ -16,7 +16,7 @@ pub(super) enum Key {
     Area,
 }
 
-/// In the order in which they are tried.
+/// The keys in the order in which they are tried.
 pub(super) const PORTFOLIO: [Key; 4] = [Key::Duration, Key::Peak, Key::Size, Key::Area];
 
 /// The items by descending key.

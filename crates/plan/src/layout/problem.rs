@@ -1,15 +1,15 @@
 //! The problem in compressed form: time becomes sections, and only buffers that occupy memory stay.
 //!
-//! A section is a maximal set of buffers alive together. Two lifetimes overlap exactly if they share a section (lifetimes
-//! are intervals, and pairwise overlapping intervals share a point), so nothing is lost and passes over time get shorter.
+//! A section is a maximal set of buffers that are alive together. Two lifetimes overlap exactly if they share a section, because
+//! pairwise overlapping intervals share a point. So sections lose nothing, and passes over time get shorter.
 //!
-//! Invariants: items are sorted by `lower`; each has `lower < upper <= loads.len()` and a size
-//! above 0; the sum of all sizes is at most 2^62, hence so is every offset and height of a layout in which each buffer rests
-//! on the ground or on another one.
+//! Invariants: items are sorted by `lower`. Each item has `lower < upper <= loads.len()` and a size above 0. The sum of all
+//! sizes is at most 2^62. So is every offset and height of a layout in which each buffer rests on the ground or on another
+//! buffer.
 
 use crate::layout::{Buffer, TooLarge, sort};
 
-/// The largest sum of sizes: differences of heights and what is added to them stay within `i64`.
+/// The largest sum of sizes. Below it, differences of heights, and sums of such differences with sizes, fit `i64`.
 pub(super) const LARGEST_SUM: u64 = 1 << 62;
 
 /// A buffer in compressed time.
@@ -34,7 +34,7 @@ impl Item {
     }
 }
 
-/// Items, their loads, and the way back to the caller's buffers.
+/// Items, their loads, and the mapping back to the caller's buffers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Problem {
     pub items: Vec<Item>,
@@ -42,7 +42,7 @@ pub(super) struct Problem {
     pub loads: Vec<u64>,
     /// The lower bound: the largest load.
     pub bound: u64,
-    /// The greatest common divisor of the sizes: heights are multiples of it.
+    /// The greatest common divisor of the sizes. All heights are multiples of it.
     pub grain: u64,
     /// Index in the caller's slice, per item.
     source: Vec<u32>,
@@ -64,7 +64,7 @@ impl Problem {
         Ok(Self { items, loads, bound, grain, source, len: buffers.len() })
     }
 
-    /// Offsets per caller's buffer from offsets per item; buffers without memory get 0.
+    /// Converts offsets per item to offsets per caller's buffer; buffers without memory get 0.
     pub(super) fn expand(&self, offsets: &[u64]) -> Vec<u64> {
         let mut out = vec![0; self.len];
         for (&source, &offset) in self.source.iter().zip(offsets) {
@@ -73,7 +73,7 @@ impl Problem {
         out
     }
 
-    /// Offsets per item from offsets per caller's buffer.
+    /// Converts offsets per caller's buffer to offsets per item.
     pub(super) fn shrink(&self, offsets: &[u64]) -> Vec<u64> {
         self.source.iter().map(|&i| offsets[i as usize]).collect()
     }
@@ -85,7 +85,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 /// Items in order, and the caller's index of each.
 ///
-/// A section opens at the first start after an end: between two of those, every set alive is part of the set alive just
+/// A section opens at the first start after an end. Each set alive between two such starts is a part of the set alive just
 /// before the first end.
 fn compress(buffers: &[Buffer], live: &[u32]) -> (Vec<Item>, Vec<u32>) {
     let column = |of: fn(&Buffer) -> u32| live.iter().map(move |&i| of(&buffers[i as usize]).into());

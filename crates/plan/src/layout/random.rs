@@ -6,7 +6,7 @@ use crate::layout::problem::Problem;
 pub(super) struct Random(u64);
 
 impl Random {
-    /// Seeded by the items.
+    /// A generator whose seed is computed from the items.
     pub(super) fn of(problem: &Problem) -> Self {
         let mut random = Self(problem.bound);
         for item in &problem.items {

@@ -1,11 +1,11 @@
-//! Exact search for a layout within a target height, after job-shop practice: bounds, propagation, restarts.
+//! Exact search for a layout within a target height. Like solvers for job-shop scheduling it uses bounds, propagation and restarts.
 //!
-//! Buffers are placed bottom up, each on the ground or on another one (some optimal layout is like that). At the lowest
-//! open height, a section is chosen, and one of the buffers that could rest there: first it is placed, then, should that
-//! fail, forbidden there. What is left falls into parts that share no section; each is solved on its own, and a part that
-//! cannot be solved takes back the decision that made it. Sections where branches fail gain weight and are chosen earlier
-//! (dom/wdeg: Boussemart et al. 2004), across restarts with Luby's limits (1993). The skyline and the split into parts are
-//! as in MiniMalloc (Moffitt 2023), the choice between "here" and "not here" as in set-times branching for scheduling.
+//! Buffers are placed bottom up, each on the ground or on another buffer (some optimal layout has this form). The search chooses
+//! a section at the lowest open height, and a buffer that could rest there. It first places the buffer there; if that
+//! fails, it forbids the buffer there. The remaining items fall into parts that share no section, and each part is solved on its own.
+//! If a part cannot be solved, the decision that created it is taken back. Sections in which branches fail gain weight and are
+//! chosen earlier (dom/wdeg: Boussemart et al. 2004), across restarts with Luby's limits (1993). The skyline and the split into
+//! parts are as in MiniMalloc (Moffitt 2023). The choice between "here" and "not here" is set-times branching from scheduling.
 //!
 //! Invariant: `frames[k].mark` is the length of the trail before decision `k`.
 
@@ -19,29 +19,29 @@ use crate::layout::random::Random;
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// `offsets` hold a layout within the target.
+    /// `offsets` contains a layout within the target.
     Found,
-    /// There is none.
+    /// No such layout exists.
     Impossible,
     /// The limit of nodes is used up.
     Exhausted,
-    /// Asked to stop; the attempt can go on.
+    /// `stop` returned true; the attempt can continue.
     Paused,
 }
 
-/// Sections of a time span that share no unplaced buffer with the rest, still to solve.
+/// A span of sections that is still to be solved and shares no unplaced buffer with the rest.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     lower: u32,
     upper: u32,
-    /// The decision that made it, but for the whole.
+    /// The decision that created this part; `None` for the whole.
     parent: Option<u32>,
-    /// The part to solve after this one, in `Search::parts`, if there is one.
+    /// The next part to solve, as an index into `Search::parts`.
     next: Option<u32>,
 }
 
 impl Part {
-    /// The whole, or what is left of it once nothing is.
+    /// A part without parent and successor: the whole, or the empty part when everything is placed.
     fn of(lower: u32, upper: u32) -> Part {
         Part { lower, upper, parent: None, next: None }
     }
@@ -57,27 +57,27 @@ struct Frame {
     part: Part,
     item: u32,
     mark: usize,
-    /// Length of `Search::parts` before it.
+    /// Length of `Search::parts` before the decision.
     parts: usize,
 }
 
-/// Nodes of the shortest attempt, unless there are more items: each item takes one node at least, and a restart is to come soon
-/// enough for a wrong early decision to be taken back.
+/// Nodes of the shortest attempt, unless the problem has more items: each item takes at least one node. An attempt is this short
+/// so that a restart soon takes back a wrong early decision.
 const SHORTEST_ATTEMPT: u64 = 500;
-/// How far chance moves a key of an attempt, as a share of it: half as far as that of a weighted pass, as weights of sections
-/// make attempts differ already.
+/// How far chance moves a key of an attempt, as a share of the key. It is half the noise of a weighted pass, because the weights of
+/// sections already make attempts differ.
 const NOISE: f64 = 0.1;
-/// Sections of duration that a size as large as the bound is worth: long items are placed before short ones, and size decides
-/// among those of like duration, since sizes are mostly far below the bound.
+/// A size equal to the bound counts as much as this many sections of duration. Long items are placed before short ones. Size decides
+/// among items of similar duration, since most sizes are far below the bound.
 const SIZE_WEIGHT: f64 = 10.0;
-/// Nodes between two questions whether to stop: one node of the largest problem that is searched takes longer than a look at the
-/// clock by far, one of a small problem does not.
+/// Nodes between two calls of `stop`. One node of the largest problem takes far longer than reading the clock; one node of a small
+/// problem does not.
 const NODES_PER_QUESTION: u64 = 16;
-/// Words of bit sets, 256 KiB, beyond which a problem is not searched: a node may walk a good part of them, and in larger
-/// problems weighted passes do more in the same time.
+/// The largest size of the bit sets in words, 256 KiB. Larger problems are not searched: a node may walk over a good part of the bit
+/// sets, and weighted passes achieve more in the same time.
 const LARGEST_BIT_SETS: usize = 1 << 15;
 
-/// The search, with what its attempts have learned.
+/// The search, with the section weights that earlier attempts raised.
 #[derive(Clone, Debug)]
 pub(super) struct Search {
     branch: Branch,
@@ -85,9 +85,9 @@ pub(super) struct Search {
     frames: Vec<Frame>,
     parts: Vec<Part>,
     part: Part,
-    /// Candidates covering each section, while choosing; zero otherwise.
+    /// Candidates that cover each section, while an item is being chosen; otherwise zero.
     options: Vec<i32>,
-    /// Items at the lowest floor, while choosing; empty otherwise.
+    /// Items at the lowest floor, while an item is being chosen; otherwise empty.
     lowest: Vec<u32>,
     nodes: u64,
     limit: u64,
@@ -96,7 +96,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// `None` where the problem is too large for it.
+    /// `None` if the problem is too large for the search.
     pub(super) fn new(problem: &Problem) -> Option<Self> {
         let (items, sections) = (problem.items.len(), problem.loads.len());
         if items.div_ceil(64).saturating_mul(sections) > LARGEST_BIT_SETS {
@@ -117,7 +117,7 @@ impl Search {
         })
     }
 
-    /// The layout found.
+    /// The offsets of the layout that the search found.
     pub(super) fn offsets(&self) -> &[u64] {
         &self.branch.offsets
     }
@@ -137,7 +137,7 @@ impl Search {
         self.part = Part::of(0, problem.loads.len() as u32);
     }
 
-    /// Goes on with the attempt until it ends or `stop` says so.
+    /// Continues the attempt until it ends or `stop` returns true.
     pub(super) fn advance(&mut self, problem: &Problem, stop: &mut dyn FnMut() -> bool) -> Outcome {
         while self.nodes < self.limit {
             if let Some(end) = self.decide(problem) {
@@ -151,7 +151,7 @@ impl Search {
         Outcome::Exhausted
     }
 
-    /// Places one more item, or takes back what led to where none can be placed. How the attempt ended, if it did by that.
+    /// Places one more item, or backtracks if that fails. Returns how the attempt ended, if this step ended it.
     fn decide(&mut self, problem: &Problem) -> Option<Outcome> {
         let item = self.choose(problem);
         self.frames.push(Frame { part: self.part, item, mark: self.branch.mark(), parts: self.parts.len() });
@@ -162,7 +162,7 @@ impl Search {
         self.part.is_empty().then_some(Outcome::Found)
     }
 
-    /// Takes back decisions until one can be forbidden instead.
+    /// Takes back decisions until one of them can be forbidden instead. Returns whether there was one.
     fn backtrack(&mut self, problem: &Problem) -> bool {
         while let Some(frame) = self.frames.pop() {
             self.branch.undo(problem, frame.mark);
@@ -177,7 +177,7 @@ impl Search {
         false
     }
 
-    /// Splits the part in hand after a decision, and takes up the first piece; an empty part if nothing is left.
+    /// Splits the current part after a decision and takes up the first piece; an empty part if nothing is left.
     fn split(&mut self, problem: &Problem) {
         let whole = self.part;
         let mut next = whole.next;
@@ -202,12 +202,12 @@ impl Search {
         };
     }
 
-    /// The next item to place: at the lowest height, in the section with the fewest options for its weight.
+    /// The next item to place: an item at the lowest height, in the section with the fewest options relative to its weight.
     fn choose(&mut self, problem: &Problem) -> u32 {
         let part = self.part;
         let branch = &self.branch;
         self.lowest.clear();
-        // Above all floors, until one is seen.
+        // Larger than every floor, until the loop sees one.
         let mut height = u64::MAX;
         for i in branch.unplaced_between(part.lower, part.upper) {
             let floor = branch.floor_of(i);
@@ -235,12 +235,12 @@ impl Search {
         }
         let lives = |i: &u32| problem.items[*i as usize].sections().contains(&(section as usize));
         let best = |a: &u32, b: &u32| self.key[*a as usize].total_cmp(&self.key[*b as usize]);
-        // Of a part that is not empty, some item is at the lowest floor: there always is one.
+        // A part that is not empty has an item at the lowest floor, so this finds an item.
         self.lowest.drain(..).filter(lives).max_by(best).unwrap_or(0)
     }
 }
 
-/// Luby's sequence: 1 1 2 1 1 2 4 ..; `at` counts from 1.
+/// Luby's sequence: 1 1 2 1 1 2 4 ..; `at` starts at 1.
 fn luby(mut at: u64) -> u64 {
     loop {
         let bits = 64 - at.leading_zeros();

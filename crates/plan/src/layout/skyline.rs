@@ -1,11 +1,12 @@
-//! The skyline pass: take a line of the skyline lower than its neighbours, place on it the best-ranked buffer that fits
-//! wholly; where none fits, raise the line to its lower neighbour.
+//! The skyline pass. It takes a valley of the skyline and places on it the best-ranked buffer that fits wholly. If no buffer fits,
+//! it raises the valley to its lower neighbour.
 //!
-//! The lowest line comes first in the books (Burke, Kendall and Whitwell 2004), but valleys fill independently of each
-//! other until they rise to a neighbour, so any valley will do, and walking downhill to the next one needs no heap.
+//! Textbooks take the lowest line first (Burke, Kendall and Whitwell 2004). But valleys fill independently until they reach the
+//! height of a neighbour, so any valley will do, and walking downhill to the next valley needs no heap.
 //!
-//! A line is a run of sections of one height, a valley one that is no higher than its neighbours. What a raise covers is wasted; a pass towards a target ends as soon as a
-//! section has wasted more than the target leaves over its load, unless all that lives there is placed already.
+//! A line is a run of sections of one height. A valley is a line that is no higher than its neighbours. A raise wastes the
+//! memory that it covers. A pass with a target ends as soon as a section has wasted more than the target minus the
+//! section's load, unless all items of that section are placed already.
 //!
 //! Invariants: lines tile the sections; neighbouring lines differ in height; every buffer rests on the ground or on another
 //! one, so heights stay within the sum of all sizes.
@@ -16,11 +17,11 @@ use crate::layout::problem::{Item, LARGEST_SUM, Problem};
 /// Where a pass stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// All are placed, at this height.
+    /// All items are placed, and this is the height.
     Done(u64),
-    /// The target is out of reach, seen at this section.
+    /// The target is out of reach; this section shows it.
     Failed(u32),
-    /// Asked to stop; the pass can go on.
+    /// `stop` returned true; the pass can continue.
     Paused,
 }
 
@@ -29,15 +30,15 @@ pub(super) enum Step {
 pub(super) struct Skyline {
     index: Index,
     order: Vec<u32>,
-    /// Height of the line that starts at a section, if one does.
+    /// Height of the line that starts at a section, if a line starts there.
     height: Vec<u64>,
     /// End of the line that starts at a section.
     end: Vec<u32>,
     /// Start of the line whose last section this is.
     start: Vec<u32>,
-    /// Start of the line in hand.
+    /// Start of the current line.
     at: u32,
-    /// Per section, the bytes that may still be wasted under the target; `UNBOUNDED` where all is placed.
+    /// Bytes that each section may still waste under the target; `UNBOUNDED` if all of its items are placed.
     slack: Vec<i64>,
     target: u64,
     left: usize,
@@ -52,24 +53,24 @@ struct Line {
     start: u32,
     end: u32,
     height: u64,
-    /// Start of the line to the left, if there is one.
+    /// Start of the line to the left, if it exists.
     before: u32,
     /// Heights of the neighbours, `GONE` at the ends of time.
     left: u64,
     right: u64,
 }
 
-/// Beyond the ends of time: above all heights.
+/// The height beyond both ends of time: larger than any real height.
 const GONE: u64 = u64::MAX;
-/// No target: no sum of sizes is above it, and so no height.
+/// No target. No sum of sizes is above this number, so no height is either.
 pub(super) const UNLIMITED: u64 = LARGEST_SUM;
-/// The slack of a section in which nothing is left to place: it stays positive whatever is wasted there.
+/// The slack of a section in which all items are placed. It stays positive, however much is wasted there.
 const UNBOUNDED: i64 = i64::MAX;
-/// Lines looked at between two questions whether to stop: they take about 20 us, beside which a look at the clock is nothing.
+/// Lines visited between two calls of `stop`. They take about 20 us, so reading the clock costs little in comparison.
 const LINES_PER_QUESTION: usize = 64;
 
 impl Line {
-    /// The start of a neighbour that is lower, if one is.
+    /// The start of a lower neighbour, if a neighbour is lower.
     #[inline]
     fn downhill(&self) -> Option<u32> {
         let is_valley = self.left.min(self.right) >= self.height;
@@ -96,7 +97,7 @@ impl Skyline {
         }
     }
 
-    /// Starts a pass that prefers what comes earlier in `order` and gives up above `target`.
+    /// Starts a pass that prefers items that are earlier in `order`, and fails above `target`.
     pub(super) fn begin(&mut self, problem: &Problem, order: Vec<u32>, target: u64) {
         self.index.fill(&order);
         self.order = order;
@@ -112,7 +113,7 @@ impl Skyline {
         }
     }
 
-    /// Goes on with the pass until it ends or `stop` says so.
+    /// Continues the pass until it ends or `stop` returns true.
     pub(super) fn advance(&mut self, problem: &Problem, stop: &mut dyn FnMut() -> bool) -> Step {
         loop {
             for _ in 0..LINES_PER_QUESTION {
@@ -129,7 +130,7 @@ impl Skyline {
         }
     }
 
-    /// The items of a section that the pass has not placed.
+    /// The items of a section that the pass has not placed yet.
     pub(super) fn unplaced(&self, problem: &Problem, section: u32) -> impl Iterator<Item = usize> {
         let lives = move |i: &Item| i.lower <= section && section < i.upper;
         let started = problem.items.partition_point(|i| i.lower <= section);
@@ -137,7 +138,7 @@ impl Skyline {
         items.filter(|&id| self.index.holds(id as u32))
     }
 
-    /// Walks downhill, or places a buffer on the line in hand, or raises it.
+    /// Walks downhill, or places a buffer on the current line, or raises that line.
     fn step(&mut self, problem: &Problem) -> Result<(), u32> {
         let valley = self.line_in_hand();
         if let Some(lower) = valley.downhill() {
@@ -160,7 +161,7 @@ impl Skyline {
         Line { start, end, height, before, left, right }
     }
 
-    /// Raises a line on which nothing fits to its lower neighbour.
+    /// Raises a line to its lower neighbour, because no buffer fits on it.
     #[inline]
     fn raise(&mut self, line: Line) -> Result<(), u32> {
         let to = line.left.min(line.right);
@@ -171,7 +172,7 @@ impl Skyline {
         Ok(())
     }
 
-    /// Places an item on a line that it fits on wholly; what the item leaves of the line stays at its height.
+    /// Places an item on a line that is wide enough. Sections of the line beside the item keep their height.
     #[inline]
     fn place(&mut self, problem: &Problem, line: Line, id: u32) -> Result<(), u32> {
         let item = problem.items[id as usize];
@@ -183,7 +184,7 @@ impl Skyline {
         self.offsets[id as usize] = line.height;
         self.top = self.top.max(top);
         self.left -= 1;
-        // Beside the item is the neighbour, or what it leaves of the line, which is lower than its top.
+        // Beside the item is a neighbour of the line, or the rest of the line, which is lower than the item's top.
         let left = if line.start == item.lower { line.left } else { GONE };
         let right = if line.end == item.upper { line.right } else { GONE };
         self.level(item.lower, item.upper, (line.before, left), right, top);
@@ -196,14 +197,14 @@ impl Skyline {
         Ok(())
     }
 
-    /// Makes a line of sections `start..end` at a height, joined with neighbours of that height, and takes it in hand.
+    /// Makes a line of sections `start..end` at a height, joins it with neighbours of that height, and makes it the current line.
     fn level(&mut self, start: u32, end: u32, (before, left): (u32, u64), right: u64, height: u64) {
         let from = if left == height { before } else { start };
         let to = if right == height { self.end[end as usize] } else { end };
         self.line(from, to, height);
     }
 
-    /// Notes that a raise by so many bytes covers the line at `height`; fails where the target is out of reach by that.
+    /// Counts the waste of raising the line at `height` by `by` bytes. Fails if the target is then out of reach.
     fn waste(&mut self, start: u32, end: u32, height: u64, by: u64) -> Result<(), u32> {
         let range = start as usize..end as usize;
         let mut signs = 0;
@@ -215,7 +216,7 @@ impl Skyline {
             return Ok(());
         }
         for (s, slack) in range.clone().zip(&mut self.slack[range]).filter(|(_, slack)| **slack < 0) {
-            // Where what lives here and what was wasted before make up the height, nothing is left to place.
+            // If the live sizes and the earlier waste sum up to the height, all items of the section are placed.
             if self.target as i64 - *slack - by as i64 != height as i64 {
                 return Err(s as u32);
             }
@@ -224,7 +225,7 @@ impl Skyline {
         Ok(())
     }
 
-    /// Makes a line, and takes it in hand.
+    /// Makes a line, which becomes the current one.
     fn line(&mut self, start: u32, end: u32, height: u64) {
         self.height[start as usize] = height;
         self.end[start as usize] = end;

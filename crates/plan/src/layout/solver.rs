@@ -1,8 +1,9 @@
-//! The schedule: a fast portfolio of skyline passes and one backwards in time, then conflict-weighted passes, with the feature `exact` in turn
-//! with an exact search, each aimed at heights between what is proven impossible and what is known; in slices as short as the caller likes.
+//! Decides which job runs next. The portfolio of fast skyline passes and a pass backwards in time come first. Then come
+//! conflict-weighted passes. With the feature `exact` they alternate with an exact search. Each aims at a height between the proven
+//! bound and the best known height. The caller may split the work into slices as short as it likes.
 //!
-//! Invariants: `offsets` is a valid layout of height `height`; no layout is lower than `bound`; what is computed depends on
-//! the problem alone, time only decides how far it gets.
+//! Invariants: `offsets` is a valid layout of height `height`. No layout is lower than `bound`. The sequence of results depends on
+//! the problem alone; time decides only how far the solver gets.
 
 #[cfg(feature = "exact")]
 mod exact;
@@ -15,7 +16,7 @@ use crate::layout::restart::Restarts;
 use crate::layout::skyline::{Skyline, Step, UNLIMITED};
 use crate::layout::{Buffer, Layout, TooLarge};
 
-/// What is under way.
+/// The current job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Job {
     /// A pass of the portfolio.
@@ -29,18 +30,19 @@ enum Job {
     Search,
 }
 
-/// Jobs that every problem gets: the portfolio, and after its first pass, which mostly meets the bound, the one backwards in time.
+/// Jobs that every problem gets: the portfolio's passes, and the pass backwards in time after the first of them, which often meets
+/// the bound.
 const FIRST_JOBS: usize = PORTFOLIO.len() + 1;
-/// Which of them that is.
+/// The index of the pass backwards in time.
 const BACKWARD: usize = 1;
-/// Buffers beyond which a pass takes 10 ms or more, so that the portfolio alone stops before the bound.
+/// Number of buffers beyond which a pass takes 10 ms or more. The portfolio then stops a little above the bound.
 const LARGE_PROBLEM: usize = 1 << 15;
-/// The share of the bound by which the portfolio may be above it when it stops early: under 1%, against up to three passes more.
+/// For large problems the portfolio stops within this fraction of the bound: less than 1%, which saves up to three passes.
 const SPARE_SHARE: u64 = 128;
 
-/// Lays out one set of buffers, better the longer it may work.
+/// Lays out one set of buffers; the longer it works, the better the layout.
 ///
-/// It starts with all buffers stacked; each call of [`improve`](Self::improve) goes on where the last one stopped.
+/// It starts with all buffers stacked. Each call of [`improve`](Self::improve) continues where the last one stopped.
 ///
 /// ```
 /// use gpucache_plan::{Buffer, Solver};
@@ -60,7 +62,7 @@ pub struct Solver {
     #[cfg(feature = "exact")]
     exact: exact::Exact,
     job: Option<Job>,
-    /// Jobs begun.
+    /// Number of jobs begun so far.
     jobs: usize,
     pass_aim: Aim,
     offsets: Vec<u64>,
@@ -69,7 +71,7 @@ pub struct Solver {
 }
 
 impl Solver {
-    /// A solver for these buffers, with no work done yet.
+    /// A solver for these buffers that has done no work yet.
     ///
     /// # Errors
     /// The sizes sum to more than 2^62.
@@ -121,7 +123,7 @@ impl Solver {
         self.height
     }
 
-    /// No layout is lower: the largest load, or more where the search has proved more.
+    /// A height that no layout is below: the largest load, or more if the search has proved more.
     ///
     /// ```
     /// use gpucache_plan::{Buffer, Solver};
@@ -147,13 +149,13 @@ impl Solver {
         Layout { offsets: self.problem.expand(&self.offsets), height: self.height }
     }
 
-    /// Takes over a valid layout of the same buffers, if it is lower than what is known.
+    /// Adopts a valid layout of the same buffers if it is lower than the best one so far.
     pub(super) fn offer(&mut self, layout: &Layout) {
         self.adopt(self.problem.shrink(&layout.offsets), layout.height);
     }
 
-    /// Works until the height is at most `target`, or proven minimal, or `stop` returns true; it is asked every 50 us or so.
-    /// Returns whether the target is met, or nothing lower is possible.
+    /// Works until the height is at most `target`, or proven minimal, or `stop` returns true. Calls `stop` about every 50 us.
+    /// Returns whether the target is reached or no lower layout is possible.
     ///
     /// ```
     /// use gpucache_plan::{Buffer, Solver};
@@ -174,7 +176,7 @@ impl Solver {
         true
     }
 
-    /// Runs the portfolio and the pass backwards in time, however long they take.
+    /// Runs the portfolio and the pass backwards in time, without a time limit.
     ///
     /// ```
     /// use gpucache_plan::{Buffer, Solver};
@@ -229,7 +231,7 @@ impl Solver {
         self.job = Some(Job::Portfolio);
     }
 
-    /// Goes on with what is under way, or with the next job; false if asked to stop.
+    /// Continues the current job, or begins the next one. Returns false if `stop` returned true.
     fn go_on(&mut self, target: u64, stop: &mut dyn FnMut() -> bool) -> bool {
         if self.job.is_none() {
             self.begin(target);
@@ -242,7 +244,7 @@ impl Solver {
         }
     }
 
-    /// False if asked to stop.
+    /// Returns false if `stop` returned true.
     fn go_on_passing(&mut self, stop: &mut dyn FnMut() -> bool) -> bool {
         let step = self.skyline.advance(&self.problem, stop);
         match step {
@@ -260,7 +262,7 @@ impl Solver {
         true
     }
 
-    /// False if asked to stop.
+    /// Returns false if `stop` returned true.
     fn go_on_backward(&mut self, stop: &mut dyn FnMut() -> bool) -> bool {
         let Some(height) = self.backward.advance(&self.problem, stop) else { return false };
         let offsets = std::mem::take(&mut self.backward).offsets;

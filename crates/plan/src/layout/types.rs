@@ -1,10 +1,10 @@
-//! Buffers, layouts and what can be wrong with them.
+//! Buffers, layouts, and the errors of both.
 
 use std::fmt;
 
 /// A buffer: `size` bytes that live in the half-open time interval `lower..upper`.
 ///
-/// A size of 0, or `lower >= upper`, occupies nothing: it is laid out at offset 0 and overlaps with nothing.
+/// A buffer with a size of 0, or with `lower >= upper`, occupies nothing. It gets offset 0 and overlaps with no other buffer.
 ///
 /// ```
 /// use gpucache_plan::{Buffer, lower_bound};
@@ -13,9 +13,9 @@ use std::fmt;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Buffer {
-    /// First time at which it lives.
+    /// The first time at which the buffer lives.
     pub lower: u32,
-    /// First time at which it lives no more.
+    /// The first time at which the buffer lives no more.
     pub upper: u32,
     /// Bytes.
     pub size: u64,
@@ -51,7 +51,7 @@ pub struct Layout {
     pub height: u64,
 }
 
-/// The sizes sum to more than 2^62 (or there are 2^32 buffers or more), so that offsets might not fit 64 bits.
+/// The sizes sum to more than 2^62, or there are at least 2^32 buffers. Offsets might not fit 64 bits.
 ///
 /// ```
 /// use gpucache_plan::{Buffer, TooLarge, layout};
@@ -74,7 +74,7 @@ impl fmt::Display for TooLarge {
 
 impl std::error::Error for TooLarge {}
 
-/// Why a layout does not hold.
+/// Why a layout is not valid.
 ///
 /// ```
 /// use gpucache_plan::{Buffer, Layout, LayoutError, check};
@@ -87,12 +87,12 @@ impl std::error::Error for TooLarge {}
 pub enum LayoutError {
     /// Two buffers that are alive at once share an address.
     Overlap {
-        /// The one with the lower index.
+        /// The buffer with the lower index.
         first: usize,
-        /// The other.
+        /// The other buffer.
         second: usize,
     },
-    /// There is not one offset per buffer.
+    /// The number of offsets differs from the number of buffers.
     Length {
         /// Number of buffers.
         buffers: usize,
@@ -101,12 +101,12 @@ pub enum LayoutError {
     },
     /// The end of a buffer does not fit 64 bits.
     PastEnd {
-        /// Its index.
+        /// The buffer's index.
         buffer: usize,
     },
     /// The stated height is not the highest end.
     Height {
-        /// As stated.
+        /// The stated height.
         stated: u64,
         /// The highest end.
         found: u64,

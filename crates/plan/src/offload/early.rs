@@ -1,10 +1,10 @@
-//! When to move what: write-backs as soon as the contents are settled, prefetches as soon as there is room, and no more of
-//! either than keeps its link busy.
+//! Decides when each array moves: write-backs start as soon as the contents are final, prefetches as soon as there is memory.
+//! No more of either is issued than keeps its link busy.
 //!
-//! Some entries are gone through on a simulated machine. At each place its links get what they can begin with before the next
-//! one, and a copy more: of the write-backs that whose array is to go soonest, of the prefetches that whose array is needed soonest, if
-//! its bytes fit at all places until then beside what is held and kept there. An array goes when its write-back is done, or
-//! when its memory is needed; one that is used again before that stays.
+//! A simulated machine runs a few entries. At each place, each link gets the copies that it can begin before the next place, plus one
+//! more. The next write-back is that of the array that has to leave soonest. The next prefetch is that of the array that is needed
+//! soonest, if its bytes fit beside the held and kept arrays at all places until then. An array is evicted when its write-back is
+//! done, or when its memory is needed. An array that is used again before that stays.
 
 use std::collections::BTreeSet;
 
@@ -12,15 +12,15 @@ use super::gaps::{Gaps, add, stretches};
 use super::machine::Machine;
 use super::types::{Access, Link, Order};
 
-/// Entries that are gone through: the first one begins with idle links, which the others do not.
+/// Simulated entries. In the first one the links are idle at the beginning, in the others they are not.
 const ENTRIES: u32 = 3;
 
-/// When the moves are made, in places.
+/// The places at which the moves are made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Times {
-    /// By run: places behind its begin at which it is written back.
+    /// For each run: how many places behind its beginning it is written back.
     pub(super) write: Vec<u32>,
-    /// By gap that is not stayed in: places behind its begin at which the array goes, and at which it comes back.
+    /// For each gap in which the array does not stay: how many places behind its beginning the array leaves and comes back.
     pub(super) leave: Vec<u32>,
     pub(super) come: Vec<u32>,
 }
@@ -32,27 +32,27 @@ pub(super) struct Early<'a> {
     budget: u64,
     link: Link,
     machine: Machine<'a>,
-    /// Seconds for which a link has copies beyond what it can begin with before the next place: it may be faster than is thought, or work
-    /// slower. As long as the longest copy takes.
+    /// Seconds of copies that a link gets beyond those that it can begin before the next place. The link may be faster than expected, or
+    /// the work slower. This is the time of the longest copy.
     ahead: f64,
     times: Times,
-    /// Places passed, over all entries.
+    /// Places passed so far, over all entries.
     passed: u64,
-    /// By place: bytes on the device if nothing comes early, and with what does, the next time that it is passed.
+    /// For each place, the bytes on the device the next time it is passed: without prefetches, and with them.
     base: Vec<u64>,
     load: Vec<u64>,
-    /// Bytes of arrays that are to go, and did not yet; and their gaps.
+    /// The gaps whose array has to leave and is still there; `late` is the sum of their bytes.
     late: u64,
     leaving: Vec<u32>,
-    /// Runs to be written back, by when their array is to go.
+    /// Runs to write back, by the place at which their array has to leave.
     unwritten: BTreeSet<(u64, u32)>,
-    /// By run: when its write-back is done.
+    /// For each run: when its write-back is done.
     written: Vec<Option<f64>>,
-    /// Gaps whose array is away and wanted, by when.
+    /// Gaps whose array is away and will be used, by the place of that use.
     away: BTreeSet<(u64, u32)>,
 }
 
-/// What begins and ends at each place.
+/// The gaps and runs that begin or end at each place.
 struct Events {
     gaps_from: Vec<Vec<u32>>,
     gap_to: Vec<Option<u32>>,
@@ -82,7 +82,7 @@ impl Events {
 }
 
 impl<'a> Early<'a> {
-    /// The times at which what is not kept moves.
+    /// The times at which the arrays that are not kept move.
     pub(super) fn times(order: &'a Order, gaps: &'a Gaps, kept: &'a [bool], budget: u64, link: Link) -> Times {
         let base = gaps.load(order, kept);
         let resident = gaps.resident_at_end(order, |gap, _| kept[gap as usize]);
@@ -140,7 +140,7 @@ impl<'a> Early<'a> {
         self.passed += 1;
     }
 
-    /// An array that does not stay is let go by its last use.
+    /// An array that does not stay may leave after its last use.
     fn begin(&mut self, gap: u32) {
         self.leaving.push(gap);
         self.late += self.bytes(gap);
@@ -150,7 +150,7 @@ impl<'a> Early<'a> {
         self.order.bytes[self.gaps.all[gap as usize].array as usize]
     }
 
-    /// An array that is used again before it went stays.
+    /// An array stays if it is used again before it left.
     fn arrive(&mut self, gap: u32, place: u32) {
         if let Some(at) = self.leaving.iter().position(|&other| other == gap) {
             self.leaving.remove(at);
@@ -161,7 +161,8 @@ impl<'a> Early<'a> {
         }
     }
 
-    /// Nothing is written back for a gap that was stayed in, if it was the last of its run: the next use changes the contents.
+    /// Cancels the write-back for a gap in which the array stayed after all, if it was the last gap of its run: the next use changes the
+    /// contents.
     fn forget(&mut self, gap: u32) {
         if let Some(run) = self.gaps.run_of[gap as usize] {
             let last = self.gaps.runs[run as usize].gaps.iter().rev().find(|&&other| !self.kept[other as usize]);
@@ -179,17 +180,17 @@ impl<'a> Early<'a> {
         self.times.write[run as usize] = self.gaps.distance(self.gaps.runs[run as usize].from, place);
     }
 
-    /// When the array of a gap may go: at once if the host has its contents.
+    /// When the array of a gap may leave: at once if the host has its contents.
     fn ready(&self, gap: u32) -> Option<f64> {
         self.gaps.run_of[gap as usize].map_or(Some(0.0), |run| self.written[run as usize])
     }
 
-    /// Nothing if no write-back has to be waited for.
+    /// The extra time to wait after a write-back; 0 if the gap needs none.
     fn slack(&self, gap: u32) -> f64 {
         self.gaps.run_of[gap as usize].map_or(0.0, |_| self.link.seconds(self.bytes(gap)))
     }
 
-    /// Evicts what was written back as long ago as that took. If work takes less than was thought, the device does not wait for it.
+    /// Evicts arrays whose write-back ended as long ago as it took. So the device need not wait for it if work is faster than expected.
     fn let_go(&mut self) {
         let now = self.machine.now;
         let (gone, leaving) = std::mem::take(&mut self.leaving)
@@ -212,7 +213,7 @@ impl<'a> Early<'a> {
         }
     }
 
-    /// Evicts what is not written back yet where its memory is needed: what is soonest.
+    /// Evicts arrays whose memory is needed at once; those whose write-back ends soonest come first.
     fn make_room(&mut self, place: u32) {
         while self.load[place as usize] + self.late > self.budget {
             let ready = |&gap: &u32| self.ready(gap).unwrap_or(f64::INFINITY);
@@ -227,7 +228,7 @@ impl<'a> Early<'a> {
         }
     }
 
-    /// Has the array of this place's use come, if it is away.
+    /// Issues the prefetch for the use at this place, if its array is away.
     fn fetch(&mut self, place: u32) {
         let Some(each) = self.order.uses.get(place as usize) else { return };
         let now = self.passed;
@@ -240,7 +241,7 @@ impl<'a> Early<'a> {
         }
     }
 
-    /// Has the array come that is needed soonest; false if there is none, or no room for it.
+    /// Issues the prefetch of the array that is needed soonest. Returns false if there is none, or not enough memory for it.
     fn prefetch(&mut self, place: u32) -> bool {
         let Some(&(_, gap)) = self.away.first() else { return false };
         let (each, bytes) = (&self.gaps.all[gap as usize], self.bytes(gap));

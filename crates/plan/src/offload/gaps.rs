@@ -1,22 +1,23 @@
-//! Gaps: the times between the uses of an array, in which it may stay on the device or rest on the host.
+//! Gaps: the times between two uses of an array, in which it may stay on the device or rest on the host.
 //!
-//! Time is counted in places: one for each use, and one for the entry's end. Entries repeat, so time is a circle, and the gap
-//! behind the last use of an array reaches through the end to its first one.
+//! Time is counted in places: one for each use, and one for the entry's end. Entries repeat, so time is a circle. The gap
+//! behind the last use of an array continues past the entry's end to the first use.
 //!
-//! A gap without the array costs its bytes once if the next use wants the contents. Where they were changed, they are written back
-//! once for all gaps up to the next change: these gaps are a *run*, and only who stays in all of them saves the write-back.
+//! If an array leaves during a gap, its bytes are copied in again, provided that the next use needs the contents. Changed contents are
+//! also written back, once for all gaps up to the next change. These gaps form a *run*: the write-back is saved only if the array
+//! stays during all of them.
 
 use super::types::{Access, Order};
 
-/// The places from `from` on and before `to`, through the entry's end if `from > to`.
+/// The places from `from` up to but not including `to`; past the entry's end if `from > to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
     pub(super) array: u32,
     pub(super) from: u32,
     pub(super) to: u32,
-    /// Whether the use behind it wants the contents, so that they have to be on the device.
+    /// Whether the next use needs the contents, so that they have to be on the device.
     pub(super) comes_in: bool,
-    /// The array is dead, so that nothing can stay.
+    /// Whether the array is dead during the gap, so that it cannot stay.
     pub(super) is_dead: bool,
 }
 
@@ -34,22 +35,22 @@ pub(super) struct Run {
 pub(super) struct Gaps {
     pub(super) all: Vec<Gap>,
     pub(super) runs: Vec<Run>,
-    /// The run that each gap is part of; none if the copy on the host is as good.
+    /// The run that each gap belongs to; `None` if the copy on the host is up to date.
     pub(super) run_of: Vec<Option<u32>>,
-    /// By place: bytes that are held there whatever else is done.
+    /// For each place: bytes that uses hold there, whatever is decided.
     pub(super) held: Vec<u64>,
 }
 
-/// What is known of an array while its uses are gone through.
+/// The state of an array while its uses are visited in order.
 #[derive(Clone, Default)]
 struct Walk {
     first: Option<(u32, Access)>,
-    /// The first place at which it is not held any more.
+    /// The first place at which no use holds it.
     end: u32,
-    /// The same, for uses that change it.
+    /// The same for uses that change the array.
     changed_end: u32,
     run: Option<u32>,
-    /// Gaps before the first change, which are part of the last run.
+    /// Gaps before the first change. They belong to the last run.
     before_change: Vec<u32>,
 }
 
@@ -70,7 +71,7 @@ impl Gaps {
         gaps
     }
 
-    /// Goes to the next use of an array.
+    /// Visits the next use of an array.
     fn step(&mut self, order: &Order, place: u32, access: Access, array: u32, walk: &mut Walk) {
         let until = order.let_go(place);
         if walk.first.is_none() {
@@ -93,7 +94,7 @@ impl Gaps {
         }
     }
 
-    /// Adds the gap behind the last use.
+    /// Adds the gap behind an array's last use.
     fn close(&mut self, gap: Gap, walk: Walk) {
         if gap.is_dead {
             self.push(gap, None);
@@ -118,22 +119,22 @@ impl Gaps {
         number
     }
 
-    /// Places of the circle.
+    /// The number of places in the circle.
     pub(super) fn places(&self) -> u32 {
         self.held.len() as u32
     }
 
-    /// Places from one to another, forward.
+    /// The number of places from one place forward to another.
     pub(super) fn distance(&self, from: u32, to: u32) -> u32 {
         if to >= from { to - from } else { to + self.places() - from }
     }
 
-    /// The place so many behind another.
+    /// The place this many places behind another.
     pub(super) fn behind(&self, place: u32, distance: u32) -> u32 {
         (place + distance) % self.places()
     }
 
-    /// By place: bytes on the device if only these gaps are stayed in.
+    /// For each place: bytes on the device if arrays stay during exactly these gaps.
     pub(super) fn load(&self, order: &Order, kept: &[bool]) -> Vec<u64> {
         let mut load = self.held.clone();
         for (gap, _) in self.all.iter().zip(kept).filter(|(_, kept)| **kept) {
@@ -143,12 +144,12 @@ impl Gaps {
     }
 }
 
-/// The one or two stretches from a place to another on a circle; none if they are the same.
+/// The one or two ranges from one place to another on a circle; both are empty if the places are the same.
 pub(super) fn stretches(from: usize, to: usize, places: usize) -> [std::ops::Range<usize>; 2] {
     if from <= to { [from..to, 0..0] } else { [from..places, 0..to] }
 }
 
-/// Adds bytes to all places from one to another.
+/// Adds bytes to all places from one place up to but not including another.
 pub(super) fn add(load: &mut [u64], from: u32, to: u32, bytes: u64) {
     for stretch in stretches(from as usize, to as usize, load.len()) {
         load[stretch].iter_mut().for_each(|each| *each += bytes);

@@ -1,33 +1,33 @@
-//! The gaps to stay in: of all that fit those that save the most bytes, as nearly as can be found in time.
+//! Chooses the gaps in which arrays stay: of all sets of gaps that fit, one that saves nearly the most bytes, in bounded time.
 //!
-//! At good prices of room (`prices`) what is worth most for its room goes first, runs as a whole before their parts. Then gaps that
-//! do not stay are tried once more, in the place of such that save less.
+//! The prices of `prices` say how much each gap costs. Gaps are taken in order of their worth per cost; a run is tried as a whole, and
+//! so are its gaps. Then each gap that was left out is tried once more, in exchange for gaps that save less.
 
 use super::packing::{NO_GROUP, Packing};
 use super::prices::Prices;
 
-/// Steps of the prices, and of these between two fillings.
+/// Price steps in all, and price steps between two fillings.
 const STEPS: usize = 80;
 const STEPS_BETWEEN: usize = 27;
-/// Times that all gaps are tried once more, and gaps that are looked at for that in all, which bounds the time it takes.
+/// Rounds in which all gaps are tried once more, and the gaps that these rounds may look at in total. The latter bounds the time.
 const ROUNDS: usize = 3;
 const LOOKED_AT: usize = 200_000;
-/// What is near enough to the bound: bytes that move for each that has to.
+/// A result counts as optimal if it moves at most this many times as many bytes as the bound.
 const ENOUGH: f64 = 1.001;
 
-/// Some gaps, and the room that they leave.
+/// A set of gaps, and the memory that it leaves.
 #[derive(Clone, Debug)]
 pub(super) struct Keep {
-    /// By gap: whether it is stayed in.
+    /// For each gap: whether the array stays.
     pub(super) kept: Vec<bool>,
-    /// By point: room that is left.
+    /// For each point: bytes that are left.
     left: Vec<u64>,
-    /// Bytes that do not move.
+    /// Bytes that need not move.
     pub(super) saved: u64,
 }
 
 impl Keep {
-    /// The best that is found.
+    /// The best set that was found.
     pub(super) fn best(packing: &Packing) -> Keep {
         let mut prices = Prices::new(packing);
         let mut best = Keep::filled(packing, &prices);
@@ -52,7 +52,7 @@ impl Keep {
         all - self.saved as f64 <= (all - prices.bound) * ENOUGH
     }
 
-    /// What fits of the gaps, in the order of what they are worth for the price of their room.
+    /// Takes the gaps that fit, in order of their worth for the price of their memory.
     fn filled(packing: &Packing, prices: &Prices) -> Keep {
         let mut keep = Keep { kept: packing.free.clone(), left: packing.room.clone(), saved: 0 };
         for items in candidates(packing, prices) {
@@ -67,7 +67,7 @@ impl Keep {
         keep
     }
 
-    /// Has a gap stay if it fits.
+    /// Makes the array stay during a gap if it fits. Returns whether it does.
     fn take(&mut self, packing: &Packing, number: u32) -> bool {
         let item = &packing.items[number as usize];
         let has_room = |points: std::ops::Range<usize>| self.left[points].iter().all(|&left| left >= item.bytes);
@@ -89,14 +89,14 @@ impl Keep {
         self.kept[number as usize] = false;
     }
 
-    /// What a gap that stays saves, or one that does not would.
+    /// The bytes that a gap saves if the array stays, given the other gaps.
     fn worth(&self, packing: &Packing, number: u32) -> u64 {
         let group = &packing.groups[packing.group_of[number as usize] as usize];
         let others = group.items.iter().all(|&item| item == number || self.kept[item as usize]);
         packing.items[number as usize].worth + if others { group.worth } else { 0 }
     }
 
-    /// Tries gaps that do not stay in the place of such that do, until none is better.
+    /// Tries each gap that was left out in exchange for others, until no exchange is better.
     fn exchange_all(&mut self, packing: &Packing) {
         let mut left = LOOKED_AT;
         for _ in 0..ROUNDS {
@@ -112,7 +112,7 @@ impl Keep {
         }
     }
 
-    /// Has a gap stay in the place of one or several others that save less; else changes nothing.
+    /// Takes a gap in exchange for one or several others that save less in total; otherwise changes nothing.
     fn exchange(&mut self, packing: &Packing, number: u32, looks: &mut usize) {
         let gain = self.worth(packing, number);
         let (mut loss, mut gone) = (0, Vec::new());
@@ -135,7 +135,7 @@ impl Keep {
         }
     }
 
-    /// Takes back what still fits of the gaps that made room.
+    /// Takes those of the released gaps back that still fit.
     fn refill(&mut self, packing: &Packing, gone: &[u32]) {
         for &other in gone {
             let worth = self.worth(packing, other);
@@ -145,7 +145,7 @@ impl Keep {
         }
     }
 
-    /// Of the gaps that stay where the room for this one is shortest, the one that saves least for its bytes.
+    /// Finds the gap to release: of the gaps that cover the fullest point of this one, the one that saves the least per byte.
     fn in_the_way(&self, packing: &Packing, number: u32) -> Option<u32> {
         let short = packing.points(&packing.items[number as usize]).into_iter().flatten();
         let shortest = short.min_by_key(|&point| self.left[point])?;
@@ -160,7 +160,7 @@ impl Keep {
     }
 }
 
-/// Gaps that are tried together, the best first: those of which a byte that does not move costs least. Room without a price costs almost nothing.
+/// Sets of gaps that are tried together, in ascending order of their cost per saved byte. Memory without a price costs almost nothing.
 fn candidates<'a>(packing: &'a Packing, prices: &Prices) -> Vec<&'a [u32]> {
     let almost = 1e-6 / packing.room.len().max(1) as f64;
     let cost = |item: u32| {

@@ -1,7 +1,7 @@
-//! A simulated machine: device work in order of the uses, a link in each direction, and memory.
+//! A simulated machine: device work in the order of the uses, a link in each direction, and an amount of memory.
 //!
-//! A move is issued when the device reaches the place it stands before. A copy waits for its link; the device waits for the array of a
-//! use, and where one goes for its write-back. What lies where in memory is not looked at.
+//! A move is issued when the device reaches the place before which it stands. A copy waits for its link. The device waits for the array
+//! of a use, and at an eviction for the array's write-back. Addresses are not simulated.
 
 use super::types::{Access, Link, MOST_BYTES, Move, Order, Schedule, What};
 
@@ -9,14 +9,14 @@ use super::types::{Access, Link, MOST_BYTES, Move, Order, Schedule, What};
 pub(super) struct Machine<'a> {
     order: &'a Order,
     link: Link,
-    /// When the place is reached that comes next.
+    /// When the next place is reached.
     pub(super) now: f64,
-    /// When the link to the host, and the one from it, have done all that was issued.
+    /// When the link to the host, and the link from it, have finished all copies issued so far.
     pub(super) out_ends: f64,
     pub(super) in_ends: f64,
-    /// By array: when it is on the device; `None` while it is not, nor on its way.
+    /// For each array: when it arrives on the device; `None` if it is neither there nor on its way.
     here: Vec<Option<f64>>,
-    /// By array: when its last write-back is done.
+    /// For each array: when its last write-back is done.
     clean: Vec<f64>,
     /// Bytes that are free.
     free: u64,
@@ -49,14 +49,14 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// When the copy to the host is done.
+    /// Issues a write-back. Returns when the copy to the host is done.
     pub(super) fn write_back(&mut self, array: u32) -> f64 {
         self.out_ends = self.out_ends.max(self.now) + self.link.seconds(self.order.bytes[array as usize]);
         self.clean[array as usize] = self.out_ends;
         self.out_ends
     }
 
-    /// The device does not go on before the write-back is done: its memory is handed out again in the order of its work.
+    /// Evicts an array. The device first waits for its write-back, because it reuses memory in the order of its work.
     pub(super) fn evict(&mut self, array: u32) {
         self.here[array as usize] = None;
         self.now = self.now.max(self.clean[array as usize]);
@@ -70,7 +70,7 @@ impl<'a> Machine<'a> {
         self.here[array as usize] = Some(self.in_ends);
     }
 
-    /// When as many bytes are free, which are used from then on: never if there are not as many.
+    /// Takes this many bytes. Returns when they are free: infinity if there are not as many.
     fn take(&mut self, bytes: u64) -> f64 {
         match self.free.checked_sub(bytes) {
             Some(free) => {
@@ -81,7 +81,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Does the use at a place, or waits for the entry's end, and the device work up to the next place.
+    /// Runs the use at a place (or passes the entry's end) and the device work up to the next place.
     pub(super) fn pass(&mut self, place: u32) {
         if let Some(each) = self.order.uses.get(place as usize) {
             let begin = match self.here[each.array as usize] {
@@ -96,10 +96,10 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// Entries that are simulated: what the first ones find free or idle is not so in the others.
+/// Simulated entries. In the first ones memory is free and links are idle, unlike in later ones.
 const ENTRIES: u32 = 4;
 
-/// Seconds from the begin of an entry to that of the next one: infinite if the schedule does not hold.
+/// Seconds from the beginning of an entry to that of the next one: infinite if the schedule is not valid.
 pub fn simulate(order: &Order, budget: u64, link: Link, schedule: &Schedule) -> f64 {
     let mut machine = Machine::new(order, budget, link, &schedule.resident_at_begin);
     let mut begin = 0.0;

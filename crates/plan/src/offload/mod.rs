@@ -1,18 +1,20 @@
-//! Placement: which arrays rest on the host, and when they go and come, so that what does not fit a device is trained on it.
+//! Plans which arrays rest on the host, and when they move, so that a program runs on a device that is too small for all of its arrays.
 //!
-//! Pure functions over plain data, usable without a device and without the rest of this crate. The order of uses of an entry that
-//! repeats is known, so the next use of everything is. [`schedule`] tells the moves, after which all is where it was at the
-//! entry's begin.
+//! These are pure functions over plain data, usable without a device and without the rest of this crate. They need the order of uses
+//! in an entry that repeats, so the next use of every array is known. [`schedule`] returns the moves of an entry. After them every array
+//! is where it was at the entry's beginning.
 //!
-//! Between two uses an array has a gap (`gaps`), in which it stays or goes. Which stay is a packing of bytes into the room beside
-//! what is held (`packing`): those that save the most bytes for the price of their room (`prices`, `keep`). Where work does not hide
-//! all copies of that, bytes are worth more in gaps that are short beside their copies (`packing`), if that is faster. When they move is found on
-//! a simulated machine with a link in each direction (`early`, `machine`), made to repeat (`moves`), and timed (`machine`).
-//! Contents that only the device has are written back before they go, even where the next use fills the array: the program
-//! may look at them first. Only what dies is not.
+//! An order passes through these files. Between two uses an array has a gap (`gaps`), during which it stays or leaves. The choice of gaps
+//! is a packing of bytes into the memory that current uses leave (`packing`). It takes the gaps that save the most bytes for the
+//! price of their memory (`prices`, `keep`). If work does not hide all copies of this choice, `packing` gives short gaps a higher
+//! worth, and [`schedule`] returns the faster result. `early` finds the times of the moves on a simulated machine with
+//! a link in each direction (`machine`). `moves` turns these times into a schedule that repeats and always fits. `machine` tells how long
+//! an entry takes.
 //!
-//! A training step of a GPT (48 layers, AdamW, 2,160 uses, 51 GB at its peak) over a link of 55 GB/s. Seconds are simulated, as
-//! multiples of those without a limit; bytes are what moves, in and out, against the lower bound.
+//! If only the device has the current contents of an array, they are written back before the array leaves. This holds even if the next
+//! use fills the array, because the program may look at the contents first. Only dead arrays are not written back.
+//! The table shows a training step of a GPT (48 layers, AdamW, 2,160 uses, 51 GB at its peak) over a link of 55 GB/s. Seconds are
+//! simulated, as multiples of those without a limit. Bytes are all that move in and out, divided by the lower bound.
 //!
 //! | optimizer | memory, seconds without a limit | schedule | on demand: lru | on demand: farthest | bytes |
 //! |---|---|---|---|---|---|
@@ -25,8 +27,8 @@
 //! | at the end | 60%, 1 s | 1.04 | 1.83 | 1.75 | 1.0002 |
 //! | fused into the backward pass | 50%, 1 s | 1.00 | 2.04 | 1.93 | 1.0004 |
 //!
-//! Random orders move more than the optimum, or than its lower bound, by these factors, in the mean. The bound can be
-//! below the optimum where there are write-backs and where sizes differ.
+//! For random orders, the next table shows the bytes that move, divided by the optimum or by its lower bound (mean). The bound can be
+//! below the optimum if there are write-backs or if sizes differ.
 //!
 //! | arrays, uses | sizes | reads alone | with writes, deaths and births | against |
 //! |---|---|---|---|---|
@@ -37,12 +39,12 @@
 //! | 300, 2,000 | equal | 1.01 | 1.10 | the bound |
 //! | 300, 2,000 | 10 to 210 | 1.02 | 1.09 | the bound |
 //!
-//! A schedule of the training step takes 3.4 ms, one of 2,000 random uses 9 to 15 ms (release build, a core of a
-//! Xeon that others used at a load of 7).
+//! A schedule of the training step takes 3.4 ms. One of 2,000 random uses takes 9 to 15 ms (release build, one core of a
+//! Xeon at a load of 7 by other programs).
 //!
-//! Tried and left: a share of the budget that is kept free for what is on its way. The schedule finds room for that as the
-//! arrays of a step come and go, and with 2% or more kept free more moves and the step takes longer. Lanes of gaps that are replaced by the
-//! best other lane (weighted interval scheduling) saved less than 1% of what moves.
+//! Two ideas did not help. The first keeps a share of the budget free for arrays on their way. The schedule finds memory for them
+//! anyway as the arrays of a step come and go. With 2% or more kept free, more bytes move and the step takes longer. The second
+//! replaces chains of gaps by the best other chain (weighted interval scheduling). It saved less than 1% of the bytes that move.
 
 mod early;
 mod gaps;
@@ -65,16 +67,16 @@ use keep::Keep;
 use packing::Packing;
 use types::MOST_BYTES;
 
-/// An entry that takes no more than this, as a multiple of its work, hides its copies.
+/// An entry that takes at most this multiple of its work hides its copies.
 const HIDDEN: f64 = 1.002;
-/// What moves more bytes has to take less than this part of the time.
+/// A schedule that moves more bytes is taken only if it takes less than this fraction of the time.
 const FASTER: f64 = 0.995;
 
-/// The moves of an entry of this order within a budget of bytes, in steady state; `None` if what is held at once does not fit it, or
-/// there is no sum of the bytes.
+/// The moves of an entry of this order within a budget of bytes, in steady state; `None` if the arrays that are held at once do not fit,
+/// or if the sum of the bytes overflows.
 ///
-/// An array that dies is evicted where its last use lets it go, without a write-back: the caller sees to it that it is dead. One
-/// that is filled by a use needs its room there and no move.
+/// An array that dies is evicted after its last use, without a write-back: the caller guarantees that it is dead. An array
+/// that a use fills needs memory there, but no move.
 pub fn schedule(order: &Order, budget: u64, link: Link) -> Option<Schedule> {
     let budget = order.has_sums().then_some(budget.min(MOST_BYTES))?;
     let gaps = Gaps::of(order);
@@ -88,7 +90,7 @@ pub fn schedule(order: &Order, budget: u64, link: Link) -> Option<Schedule> {
     Some(if hidden.seconds < fewest.seconds * FASTER { hidden } else { fewest })
 }
 
-/// The moves of what does not stay in this packing.
+/// The moves of the arrays that do not stay in this packing.
 fn timed(order: &Order, gaps: &Gaps, packing: &Packing, (budget, link): (u64, Link)) -> Schedule {
     let kept = Keep::best(packing).kept;
     let mut times = Early::times(order, gaps, &kept, budget, link);

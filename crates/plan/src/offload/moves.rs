@@ -1,15 +1,15 @@
-//! From times to a schedule that repeats and holds.
+//! Turns times into a schedule that repeats and always fits the budget.
 
 use super::early::Times;
 use super::gaps::{Gaps, Run, add};
 use super::types::{Move, Order, Schedule, What};
 
-/// A move by its place, kind, places until it is needed, and array: in this order what goes makes room for what comes.
+/// A move as its place, kind, places until it is needed, and array. In this order arrays leave before others take their memory.
 type Keyed = (u32, What, u32, u32);
 
 impl Gaps {
-    /// By array: whether it is on the device at the entry's end, where `stays` says it of gaps that reach through it, by their
-    /// number and the places from their begin to the end.
+    /// For each array: whether it is on the device at the entry's end. `stays` answers this for gaps that continue past the end; its
+    /// arguments are the number of the gap and the places from its beginning to the end.
     pub(super) fn resident_at_end(&self, order: &Order, stays: impl Fn(u32, u32) -> bool) -> Vec<bool> {
         let mut resident = vec![false; order.bytes.len()];
         for (number, gap) in (0..).zip(&self.all).filter(|(_, gap)| gap.from > gap.to) {
@@ -20,15 +20,15 @@ impl Gaps {
 }
 
 impl Times {
-    /// Whether the array of a gap does not go at all.
+    /// Whether the array of a gap stays after all.
     fn stays(&self, gap: u32) -> bool {
         self.leave[gap as usize] >= self.come[gap as usize]
     }
 
-    /// Has everything fit at each place: what leaves late goes sooner there, and what comes early comes later.
+    /// Makes everything fit at each place: arrays that leave too late leave sooner, and arrays that come too early come later.
     ///
-    /// Entries that are gone through one after the other need not be alike to the last move, so that what is taken from them as
-    /// one that repeats may need more than there is. Without what is late or early it always fits.
+    /// The simulated entries may differ from each other in a few moves. One entry made of their times, which repeats, may
+    /// therefore need more memory than the budget. Without late leaving and early coming the schedule always fits.
     pub(super) fn settle(&mut self, order: &Order, gaps: &Gaps, kept: &[bool], budget: u64) {
         let mut load = gaps.load(order, kept);
         let away: Vec<u32> = (0..gaps.all.len() as u32).filter(|&gap| !kept[gap as usize]).collect();
@@ -53,7 +53,7 @@ impl Times {
         }
     }
 
-    /// Has the array of a gap not be on the device at a place.
+    /// Moves the times of a gap so that its array is not on the device at a place.
     fn clear(&mut self, order: &Order, gaps: &Gaps, gap: u32, place: u32, load: &mut [u64]) {
         let each = &gaps.all[gap as usize];
         let (bytes, whole) = (order.bytes[each.array as usize], gaps.distance(each.from, each.to));
@@ -76,7 +76,7 @@ impl Times {
         }
     }
 
-    /// The moves at these times.
+    /// The schedule with these times.
     pub(super) fn schedule(&self, order: &Order, gaps: &Gaps, kept: &[bool]) -> Schedule {
         let goes = |gap: u32| !kept[gap as usize] && !self.stays(gap);
         let mut moves = self.write_backs(gaps, goes);
@@ -94,7 +94,7 @@ impl Times {
         Schedule::of(order, moves, gaps.resident_at_end(order, |gap, at| kept[gap as usize] || is_there(gap, at)))
     }
 
-    /// The write-back of each run in whose gaps its array goes, before it does so first.
+    /// The write-backs: one for each run during whose gaps the array leaves, before it leaves for the first time.
     fn write_backs(&self, gaps: &Gaps, goes: impl Fn(u32) -> bool) -> Vec<Keyed> {
         let write = |(number, run): (usize, &Run)| {
             let gap = *run.gaps.iter().find(|&&gap| goes(gap))?;

@@ -1,55 +1,56 @@
-//! Which gaps to stay in, as a packing: each has its bytes, its stretch of a circle and its worth, and at each point of the
-//! circle there is so much room.
+//! The choice of gaps as a packing problem: each gap has bytes, a stretch of a circle and a worth, and each point of the
+//! circle has a certain number of free bytes.
 //!
-//! Only points matter behind which something is let go: at any other one no more is held than at the next.
+//! Only places behind which a use lets an array go become points: at any other place no more is held than at the next one.
 //!
-//! Bytes alone do not tell the worth of a gap: a copy takes calls besides its bytes, and work hides the copies of long gaps. An array that
-//! goes shortly before it is used again comes back late: the device waits for its write-back, and then for its copy. At the point where most
-//! is alive any bytes may go, and those that are not needed for long cost nothing.
+//! Bytes alone do not tell the worth of a gap. A copy has a fixed cost besides its bytes, and work hides the copies of long gaps. If an
+//! array leaves shortly before its next use, it comes back late: the device waits for its write-back, and then for its copy. At the
+//! point where the most memory is alive, it does not matter for the bytes which arrays leave. It is best if arrays leave that are not
+//! used for a long time.
 
 use std::ops::Range;
 
 use super::gaps::{Gaps, stretches};
 use super::types::{Link, Order};
 
-/// A gap of which it is to be decided whether the array stays.
+/// A gap for which the packing decides whether the array stays.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice {
     pub(super) bytes: u64,
-    /// Bytes that need not come in if it stays.
+    /// Bytes that need not come in if the array stays.
     pub(super) worth: u64,
     from: u32,
     to: u32,
 }
 
-/// Choices that are worth something together.
+/// Choices that save something only together.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) items: Vec<u32>,
-    /// Bytes that need not go out if all of them stay.
+    /// Bytes that need not go out if the array stays during all of them.
     pub(super) worth: u64,
 }
 
 /// The gaps of an entry and the room for them.
 #[derive(Debug)]
 pub(super) struct Packing {
-    /// By point: bytes beside what is held anyway.
+    /// For each point: free bytes beside the arrays that uses hold.
     pub(super) room: Vec<u64>,
-    /// By gap; without bytes if it stays or does not stay in any case.
+    /// One choice per gap. Choices that are already decided are in no group.
     pub(super) items: Vec<Choice>,
-    /// All items of which something is to be decided are in one.
+    /// Each item that is to be decided is in one group.
     pub(super) groups: Vec<Group>,
     /// The group of each item.
     pub(super) group_of: Vec<u32>,
-    /// Gaps that cost no room.
+    /// Gaps in which the array stays at no cost.
     pub(super) free: Vec<bool>,
 }
 
-/// Of an item that is in no group.
+/// The group of an item that is in no group.
 pub(super) const NO_GROUP: u32 = u32::MAX;
 
 impl Packing {
-    /// The packing of these gaps into a budget; `None` if what is held at once does not fit it.
+    /// The packing of these gaps into a budget; `None` if the arrays that are held at once do not fit.
     pub(super) fn new(order: &Order, gaps: &Gaps, budget: u64) -> Option<Packing> {
         let point_of = points(order, gaps);
         let mut room = vec![u64::MAX; point_of.last().map_or(0, |&last| last as usize)];
@@ -75,7 +76,7 @@ impl Packing {
         Some(packing)
     }
 
-    /// Makes the groups: one of each run, and one of each gap that is in none.
+    /// Makes the groups: one for each run, and one for each gap that belongs to no run.
     fn group(&mut self, order: &Order, gaps: &Gaps) {
         let open =
             |packing: &Packing, number: u32| !packing.free[number as usize] && !gaps.all[number as usize].is_dead;
@@ -91,7 +92,7 @@ impl Packing {
         }
     }
 
-    /// Has gaps be worth more the shorter they are beside the time of their copies.
+    /// Gives gaps a higher worth if they are short compared to the time of their copies.
     pub(super) fn weigh(&mut self, order: &Order, gaps: &Gaps, link: Link) {
         let factors: Vec<f64> = (0..gaps.all.len()).map(|gap| factor(order, gaps, link, gap)).collect();
         let price = |array: u32| order.bytes[array as usize] as f64 + link.latency * link.bytes_per_second;
@@ -102,7 +103,7 @@ impl Packing {
             }
         }
         for group in self.groups.iter_mut().filter(|group| group.worth > 0) {
-            // The write-back is needed if any of them goes: the longest, most likely.
+            // The write-back is needed if the array leaves during any gap of the run, most likely during the longest one.
             let least = group.items.iter().map(|&item| factors[item as usize]).fold(f64::INFINITY, f64::min);
             if let Some(&first) = group.items.first() {
                 group.worth = (price(gaps.all[first as usize].array) * least) as u64;
@@ -127,7 +128,7 @@ impl Packing {
         self.points(item).iter().any(|points| points.contains(&point))
     }
 
-    /// Bytes that move if nothing stays that is to be decided on, of what could.
+    /// The bytes that move if no undecided gap is stayed in.
     pub(super) fn at_stake(&self) -> u64 {
         let groups = self
             .groups
@@ -136,7 +137,7 @@ impl Packing {
         groups.sum()
     }
 
-    /// What a group saves if these gaps are stayed in.
+    /// The bytes that a group saves if the arrays stay during these gaps.
     pub(super) fn saved(&self, group: &Group, kept: &[bool]) -> u64 {
         let stays = |item: &&u32| kept[**item as usize];
         let each: u64 = group.items.iter().filter(stays).map(|&item| self.items[item as usize].worth).sum();
@@ -144,10 +145,10 @@ impl Packing {
     }
 }
 
-/// The shortest gap that counts as such, as a part of the time of its copies.
+/// The shortest length of a gap, as a fraction of the time of its copies; shorter gaps count as this long.
 const SHORTEST: f64 = 0.01;
 
-/// The point that stands for each place, and at last their number.
+/// The point that stands for each place, followed by the number of points.
 fn points(order: &Order, gaps: &Gaps) -> Vec<u32> {
     let mut lets_go = vec![false; gaps.held.len()];
     for place in 0..order.end() {
@@ -163,7 +164,7 @@ fn points(order: &Order, gaps: &Gaps) -> Vec<u32> {
     points
 }
 
-/// How many times its bytes a gap is worth.
+/// By how much a gap's worth exceeds its bytes, as a factor.
 fn factor(order: &Order, gaps: &Gaps, link: Link, number: usize) -> f64 {
     let gap = &gaps.all[number];
     let at = |place: u32| order.at.get(place as usize).copied().unwrap_or(order.length);

@@ -1,32 +1,32 @@
-//! Prices of room: what a byte costs at each point, so that what stays at these prices is what fits.
+//! Prices of memory: the cost of a byte at each point, such that the gaps that pay these prices are about those that fit.
 //!
-//! The Lagrangian relaxation of the packing. At given prices each group stays in what is worth more than its room, whatever the
-//! others do, which bounds what any packing saves; the prices rise where too much would stay and fall where room is
-//! left, by subgradient steps of Polyak's length (Held, Wolfe and Crowder 1974).
+//! This is the Lagrangian relaxation of the packing. At given prices each group keeps the gaps that are worth more than their memory
+//! costs, independently of other groups. This yields an upper bound on the bytes that any packing saves. Prices rise where too much
+//! would stay and fall where memory is left, by subgradient steps of Polyak's length (Held, Wolfe and Crowder 1974).
 
 use super::packing::{Choice, Group, Packing};
 
-/// Steps without a better bound, after which they become shorter.
+/// The number of steps without a better bound after which steps become shorter.
 const PATIENCE: u32 = 20;
-/// What they become shorter by.
+/// The factor by which steps become shorter.
 const SHORTER: f64 = 0.9;
 
 #[derive(Debug)]
 pub(super) struct Prices {
-    /// By point.
+    /// For each point.
     price: Vec<f64>,
-    /// Sums of the prices before each point, and of all.
+    /// The sum of the prices before each point, and at last the sum of all.
     sums: Vec<f64>,
-    /// The share of Polyak's step.
+    /// The current fraction of Polyak's step.
     share: f64,
     waited: u32,
-    /// The least that any packing saves at most, as far as is known.
+    /// The lowest known upper bound on the bytes that any packing saves.
     pub(super) bound: f64,
 }
 
 impl Prices {
-    /// Prices to begin with, the best of some: at the point that lacks most a byte costs one copy, or two, as the one that goes
-    /// there does; or all points that lack room have one price, of so many points for a copy.
+    /// The initial prices: the best of several guesses. Either a byte costs one or two copies at the fullest point alone. Or a byte
+    /// has one price at all points that are too full, which is a copy divided by some number of points.
     pub(super) fn new(packing: &Packing) -> Prices {
         let points = packing.room.len();
         let bound = packing.at_stake() as f64;
@@ -58,13 +58,14 @@ impl Prices {
         }
     }
 
-    /// What the room of an item costs.
+    /// The cost of an item's memory.
     pub(super) fn cost(&self, packing: &Packing, item: &Choice) -> f64 {
         let sums = packing.points(item).map(|points| self.sums[points.end] - self.sums[points.start]);
         item.bytes as f64 * (sums[0] + sums[1])
     }
 
-    /// What a group gains at these prices, and whether all of it stays; else what is worth more than its room does.
+    /// The most that a group gains at these prices, and whether it gains this by staying as a whole. Otherwise only items that are worth
+    /// more than their memory stay.
     fn gain(&self, packing: &Packing, group: &Group) -> (f64, bool) {
         let mut each = 0.0;
         let mut all = group.worth as f64;
@@ -77,7 +78,7 @@ impl Prices {
         (all.max(each), all >= each)
     }
 
-    /// One step towards better prices, where `saved` is what a packing is known to save.
+    /// Takes one step towards better prices. `saved` is the number of bytes that a known packing saves.
     pub(super) fn step(&mut self, packing: &Packing, saved: u64) {
         let (left, bound) = self.relax(packing);
         self.waited += 1;
@@ -94,7 +95,7 @@ impl Prices {
         }
     }
 
-    /// The room that is left at each point if each group does what is best at these prices, and what any packing saves at most.
+    /// The memory that is left at each point if each group makes its best choice at these prices, and the upper bound that follows.
     fn relax(&self, packing: &Packing) -> (Vec<f64>, f64) {
         let mut left: Vec<f64> = packing.room.iter().map(|&room| room as f64).collect();
         let mut changes = vec![0.0; left.len() + 1];

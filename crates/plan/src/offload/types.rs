@@ -1,13 +1,13 @@
-//! What is recorded of an entry, and what is to be done in the next one like it.
+//! Input and output of the planner: the uses of an entry, and the moves for the next entry like it.
 
-/// How a use goes about the contents of its array.
+/// How a use treats the contents of its array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// The contents are wanted.
+    /// The use reads the contents.
     Read,
-    /// The contents are wanted, and changed.
+    /// The use needs the contents, and changes them.
     Write,
-    /// The contents are new: nothing has to come in.
+    /// The use writes new contents: nothing has to be copied in.
     Fill,
 }
 
@@ -18,60 +18,60 @@ impl Access {
     }
 }
 
-/// One use of an array in an entry, in order of the fetches.
+/// One use of an array in an entry. Uses are in the order of the fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
     /// The number of the array.
     pub array: u32,
     /// Whether the contents are read, changed, or new.
     pub access: Access,
-    /// The first use, by its place, before which the array was let go again: the next place if at once, and the number of uses
+    /// The place of the first use before which the array was released: the next place if it was released at once, the number of uses
     /// if it was held to the entry's end.
     pub until: u32,
 }
 
-/// An entry of a scope that repeats: after its last use comes its first one again, for arrays that do not die.
+/// An entry of a scope that repeats. The first use follows the last one again, for arrays that do not die.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Order {
     /// Bytes of each array.
     pub bytes: Vec<u64>,
     /// All uses, in the order of the fetches.
     pub uses: Vec<Use>,
-    /// Seconds of device work from the entry's begin at which each use came, in ascending order.
+    /// For each use, seconds of device work since the entry's beginning, in ascending order.
     pub at: Vec<f64>,
     /// Seconds of device work of the whole entry.
     pub length: f64,
-    /// Whether each array dies after its last use in the entry, so that nothing has to be written back. One that is born in the
+    /// Whether each array dies after its last use in the entry, so that nothing has to be written back. An array that is born in the
     /// entry is filled first.
     pub dies: Vec<bool>,
 }
 
-/// How often each use of an array may count in a sum: in and out, in four entries.
+/// How often each use of an array may count in a sum: copies in and out, in four entries.
 const SUMMED: u64 = 8;
 
-/// More bytes than any sum has, and than any device; twice as many are still a number.
+/// More bytes than any sum in a schedule, and than any device has. Twice as many still fit a `u64`.
 pub(super) const MOST_BYTES: u64 = 1 << 62;
 
 impl Order {
-    /// The place behind the last use, which is the entry's end.
+    /// The place behind the last use: the entry's end.
     pub(super) fn end(&self) -> u32 {
         self.uses.len() as u32
     }
 
-    /// Whether bytes can be summed over all uses, in and out in each of the entries that are simulated: no sum of a schedule is of more.
-    /// Arrays beyond that fit no device.
+    /// Whether the bytes of all uses, copied in and out in each simulated entry, have a sum. No sum of a schedule is larger.
+    /// Larger arrays fit no device.
     pub(super) fn has_sums(&self) -> bool {
         let all = self.bytes.iter().try_fold(0, |sum: u64, &bytes| sum.checked_add(bytes));
         let uses = self.uses.len() as u64 + 1;
         all.and_then(|all| all.checked_mul(uses)?.checked_mul(SUMMED)).is_some_and(|most| most <= MOST_BYTES)
     }
 
-    /// The place at which what a use holds is let go.
+    /// The place at which a use releases its array.
     pub(super) fn let_go(&self, place: u32) -> u32 {
         self.uses[place as usize].until.clamp(place + 1, self.end())
     }
 
-    /// The same uses at the times that were measured: `seconds[i]` of work from the place `places[i]` to `places[i + 1]`, which
+    /// The same uses at measured times. `seconds[i]` is the work from the place `places[i]` to `places[i + 1]`. The places
     /// ascend from 0 to the number of uses. Within such a stretch the times keep their proportions.
     pub fn paced(&self, places: &[u32], seconds: &[f64]) -> Order {
         let at = |place: u32| self.at.get(place as usize).copied().unwrap_or(self.length);
@@ -89,7 +89,7 @@ impl Order {
         Order { at: times, length: begin, ..self.clone() }
     }
 
-    /// Seconds of device work between the place and the one behind it; from the entry's end that is the first use of the next.
+    /// Seconds of device work between this place and the next one. From the entry's end, the next place is the first use of the next entry.
     pub(super) fn work_from(&self, place: u32) -> f64 {
         let at = |place: usize| self.at.get(place).copied().unwrap_or(self.length);
         if place == self.end() {
@@ -100,12 +100,12 @@ impl Order {
     }
 }
 
-/// What connects host and device: the same in each direction, and both directions at once.
+/// The connection between host and device. It has the same speed in each direction, and copies in both directions at once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
     /// Bytes per second in one direction.
     pub bytes_per_second: f64,
-    /// Seconds that each copy takes beside its bytes.
+    /// Fixed seconds of each copy, besides those for its bytes.
     pub latency: f64,
 }
 
@@ -119,15 +119,15 @@ impl Link {
 /// What happens to an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
-    /// It is copied to the host, stays on the device, and is clean.
+    /// Copies the array to the host. It stays on the device, and the host's copy is up to date.
     WriteBack,
-    /// Its device memory goes: it is clean, or dead, or goes behind its write-back.
+    /// Releases the array's device memory. The host's copy is up to date, or the array is dead, or the write-back ends first.
     Evict,
-    /// It is copied to the device.
+    /// Copies the array to the device.
     Prefetch,
 }
 
-/// A move to make when a use is reached, before what the use itself does.
+/// A move to make when a use is reached, before the use itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     /// The place of that use; the number of uses means the entry's end.
@@ -138,18 +138,18 @@ pub struct Move {
     pub what: What,
 }
 
-/// The moves of an entry, after which everything is where it was at its begin.
+/// The moves of an entry. After them every array is where it was at the entry's beginning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// In the order in which they are to be issued.
+    /// In the order in which they have to be issued.
     pub moves: Vec<Move>,
     /// Whether each array is on the device, or on its way to it, when the entry begins.
     pub resident_at_begin: Vec<bool>,
-    /// Bytes that come to the device in an entry.
+    /// Bytes that are copied to the device in an entry.
     pub moved_in: u64,
-    /// Bytes that go to the host in an entry.
+    /// Bytes that are copied to the host in an entry.
     pub moved_out: u64,
-    /// Simulated seconds of an entry, once many went before it.
+    /// Simulated seconds of an entry after many earlier ones.
     pub seconds: f64,
 }
 

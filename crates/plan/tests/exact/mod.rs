@@ -4,9 +4,9 @@
 use gpucache_plan::Buffer;
 use proptest::prelude::*;
 
-/// The lowest height, by trying every order of placing each buffer at its lowest free offset.
+/// The lowest height: tries every order of placing each buffer at its lowest free offset.
 ///
-/// Some order of the offsets in an optimal layout leads there: placed in it, no buffer lies higher than in that layout.
+/// One order leads to an optimal layout: the order of the offsets in it. Placed in this order, no buffer lies higher than in that layout.
 pub(crate) fn optimum(buffers: &[Buffer]) -> u64 {
     let mut live: Vec<Buffer> = buffers.iter().copied().filter(|b| b.size > 0 && b.lower < b.upper).collect();
     let mut best = live.iter().map(|b| b.size).sum();
@@ -33,7 +33,7 @@ fn branch(rest: &mut Vec<Buffer>, from: usize, placed: &mut Vec<(Buffer, u64)>, 
     }
 }
 
-/// The lowest offset at which the buffer meets nothing.
+/// The lowest offset at which the buffer overlaps with no placed buffer.
 fn lowest(buffer: Buffer, placed: &[(Buffer, u64)]) -> u64 {
     let overlaps = |b: &Buffer| b.lower < buffer.upper && buffer.lower < b.upper;
     let mut spans: Vec<(u64, u64)> =
@@ -43,7 +43,7 @@ fn lowest(buffer: Buffer, placed: &[(Buffer, u64)]) -> u64 {
     spans.iter().try_fold(0, free).unwrap_or_else(|at| at)
 }
 
-/// Up to `most` buffers with crowded lifetimes; a few occupy nothing.
+/// Up to `most` buffers with crowded lifetimes; a few of them occupy nothing.
 pub(crate) fn buffers(most: usize, times: u32, sizes: u64) -> impl Strategy<Value = Vec<Buffer>> {
     let buffer = (0..times, 0..=times / 2, 0..=sizes).prop_map(|(lower, duration, size)| Buffer {
         lower,

@@ -1,4 +1,4 @@
-//! One thread at a time is inside, and what others leave to do is done by one of them.
+//! One thread at a time is inside, and one of the threads does the work that others leave.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::home::generations::Generations;
 use crate::home::hold::{Duties, Hold};
 use crate::home::returns::Returns;
 
-/// A cache whose contents are the marks that came back, and how often it was invalidated.
+/// A cache whose contents are the marks that returned, and the number of invalidations that it followed.
 struct Toy {
     hold: Hold<Contents>,
     returns: Returns<Marked>,
@@ -42,19 +42,19 @@ impl Duties for Toy {
 }
 
 impl Toy {
-    /// Only for a thread that holds it; loom tells if it does not.
+    /// Only for a thread that holds the cache. loom reports any other call.
     fn owned<R>(&self, act: impl FnOnce(&mut Contents) -> R) -> R {
-        // SAFETY: loom looks at each access before it is made.
+        // SAFETY: loom checks each access before it is made.
         unsafe { self.hold.owned(act) }
     }
 
     fn exit(&self, me: u64) {
         assert!(self.hold.is_mine(me));
-        // SAFETY: this thread owns it.
+        // SAFETY: this thread owns the cache, as the assertion above checks.
         unsafe { self.hold.exit(me, self) };
     }
 
-    /// As `Cache::enter` and `Cache::leave`.
+    /// As `Cache::enter` and then `Cache::leave`.
     fn visit(&self, me: u64) {
         self.hold.enter(me);
         if self.is_due() {
@@ -87,7 +87,7 @@ impl Toy {
 
 type Act = fn(&Toy, u64);
 
-/// Lets threads act at once, and then looks: nobody is inside, nothing is due, all came back.
+/// Lets threads act at once, and then checks that nobody is inside, nothing is due, and all nodes returned.
 fn check(acts: &'static [Act], returned: &'static [u64], is_renewed: bool) {
     loom::model(move || {
         let (hold, returns, generations) = (Hold::new(Contents::default()), Returns::new(), Generations::new());
@@ -96,7 +96,7 @@ fn check(acts: &'static [Act], returned: &'static [u64], is_renewed: bool) {
             let (toy, act) = (Arc::clone(&toy), *act);
             spawn(move || act(&toy, me))
         };
-        // Tokens begin at 1; the first act is this thread's.
+        // Tokens begin at 1. This thread runs the first act.
         let others: Vec<_> = (2..).zip(&acts[1..]).map(start).collect();
         acts[0](&toy, 1);
         others.into_iter().for_each(|thread| thread.join().unwrap());
@@ -146,7 +146,7 @@ fn an_entry_against_a_release() {
     check(&[Toy::visit, Toy::release], &[], false);
 }
 
-/// Who wants idle memory waits for those that hold it for a moment.
+/// A thread that wants idle memory waits for threads that hold the cache for a moment.
 #[test]
 fn a_release_while_nobody_is_inside() {
     fn insist(toy: &Toy, me: u64) {
@@ -161,7 +161,7 @@ fn an_entry_against_a_release_and_a_drop() {
     check(&[Toy::visit, Toy::release, Toy::give_back], &[3], false);
 }
 
-/// The thread that had it has ended; an array of it is dropped while the next one enters.
+/// The cache's thread has ended. An array of the cache is dropped while the next thread enters.
 #[test]
 fn an_orphan_that_is_adopted_while_another_gives_back() {
     fn leave_to_another(toy: &Toy, me: u64) {
@@ -171,7 +171,7 @@ fn an_orphan_that_is_adopted_while_another_gives_back() {
     check(&[leave_to_another, Toy::give_back], &[2], false);
 }
 
-/// Entries within entries, and a hold within an entry, by one thread.
+/// One thread enters within an entry, and holds the cache within an entry.
 #[test]
 fn an_entry_within_an_entry() {
     fn nested(toy: &Toy, me: u64) {

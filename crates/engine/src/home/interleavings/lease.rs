@@ -1,5 +1,5 @@
-//! Nothing is served from a block that was taken, no block is taken in which something is alive, and what was done with
-//! its memory is done before.
+//! Nothing is served from a block that was taken away. No block is taken while something in it is alive. All uses of the block's
+//! memory happen before it is taken.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::Marked;
 use crate::home::returns::Returns;
 use crate::pressure::lease::{Lease, revoke};
 
-/// The memory of a block. Loom tells if two threads touch it unless one knows that the other is done.
+/// The memory of a block. loom reports if two threads touch it and neither knows that the other is done.
 struct Memory(UnsafeCell<()>);
 
-// SAFETY: loom looks at each access before it is made.
+// SAFETY: loom checks each access before it is made.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -29,15 +29,15 @@ impl Memory {
 
 type Block = Arc<Memory>;
 
-/// A cache whose plan has a block of this memory.
+/// A cache whose plan has a block with this memory.
 struct Toy {
     lease: Lease<Block>,
     memory: Block,
     returns: Returns<Marked>,
 }
 
-/// Beside each other in memory, as the order in which they are locked is that of their addresses, and loom needs it to be the
-/// same in each run.
+/// Makes caches that are neighbours in memory. They are locked in the order of their addresses, and loom needs the same order in
+/// each run.
 fn toys<const N: usize>() -> Arc<[Toy; N]> {
     Arc::new([(); N].map(|()| Toy::new()))
 }
@@ -49,7 +49,8 @@ impl Toy {
         Toy { lease, memory, returns: Returns::new() }
     }
 
-    /// For the owner: an array from the block, if that is there. As `Planner::serve`, and then `Planner::place`.
+    /// For the owner: allocates an array from the block, if the block is still there. As `Planner::serve`, and then
+    /// `Planner::place`.
     fn allocate(&self) -> bool {
         let (before, live) = (self.lease.live(), self.lease.live() + 1);
         let is_there = self.lease.raise(before, live) || self.lease.insist(before, live);
@@ -60,13 +61,13 @@ impl Toy {
         is_there
     }
 
-    /// For the owner: the array comes back, whose memory was used until now.
+    /// For the owner: takes the array back. The array's memory was used until now.
     fn drop_one(&self) {
         self.memory.touch();
         self.lease.lower(self.lease.live() - 1);
     }
 
-    /// For the owner: gives the block up, and the memory with it.
+    /// For the owner: gives up the block with its memory.
     fn vacate(&self) {
         if let Some(block) = self.lease.end() {
             block.touch();
@@ -80,7 +81,7 @@ impl Toy {
     }
 }
 
-/// A thread in need: uses what it gets.
+/// A thread that needs memory. It uses what it gets.
 fn take(toys: &[Toy]) -> usize {
     let taken = revoke(toys.iter().map(|toy| &toy.lease), |_| true, |idle| (0..idle.len()).collect());
     taken.iter().for_each(|block| block.touch());
@@ -127,7 +128,7 @@ fn an_array_that_stays_alive() {
     });
 }
 
-/// The owner leaves, and gives the block to somebody else.
+/// The owner leaves, and gives the block to another thread.
 #[test]
 fn an_owner_that_gives_the_block_up() {
     loom::model(|| {
@@ -140,7 +141,7 @@ fn an_owner_that_gives_the_block_up() {
     });
 }
 
-/// It is found out that the block is gone, and another one takes its place.
+/// The owner finds the block gone, and another block takes its place.
 #[test]
 fn an_owner_that_begins_anew() {
     loom::model(|| {
@@ -155,7 +156,7 @@ fn an_owner_that_begins_anew() {
     });
 }
 
-/// Another thread uses the array last, and drops it.
+/// Another thread is the last to use the array, and drops it.
 #[test]
 fn a_drop_by_another_thread() {
     loom::model(|| {
@@ -190,7 +191,8 @@ fn two_threads_in_need_and_two_leases() {
     });
 }
 
-/// An array is alive in one block or the other all the time but once, and a thread in need that finds none idle is right.
+/// At all times but one moment, an array is alive in one of the two blocks. A thread that needs memory and finds no idle block is
+/// right.
 #[test]
 fn one_of_two_blocks_is_always_idle() {
     loom::model(|| {

@@ -1,9 +1,9 @@
-//! Models of what threads do with one cache at once, run by loom in every order that differs: the code is that of the
-//! caches, over contents as plain as can be.
+//! Models of several threads that use one cache at once. loom runs them in every order of events that makes a difference. The
+//! models use the code of the caches over the simplest possible contents.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p gpucache --lib home::interleavings`, with `LOOM_MAX_PREEMPTIONS=2`: with 3,
-//! those of three threads do not end within three minutes. What loom cannot see: an exchange always meets the newest value,
-//! so that a weaker ordering of an exchange shows only by what the other side then misses.
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p gpucache-engine --lib home::interleavings`, with `LOOM_MAX_PREEMPTIONS=2`: with
+//! 3, the models of three threads do not end within three minutes. In loom, an exchange always sees the newest value. So a weaker
+//! ordering of an exchange shows only if the other side then misses something.
 
 mod hold;
 mod lease;
@@ -16,7 +16,7 @@ use loom::cell::UnsafeCell;
 
 use super::returns::Node;
 
-/// A node that tells the model whenever it is touched, and counts those that are there.
+/// A node that reports each touch to loom, and counts the nodes that are alive.
 struct Marked {
     mark: u64,
     next: *mut Marked,
@@ -24,7 +24,7 @@ struct Marked {
     alive: Arc<AtomicUsize>,
 }
 
-// SAFETY: a node is owned by one thread, or by a stack, which hands it to one.
+// SAFETY: a node is owned by one thread, or by a stack, which hands it to one thread.
 #[allow(unsafe_code)]
 unsafe impl Send for Marked {}
 

@@ -1,4 +1,4 @@
-//! What is pushed is taken once, and whoever takes later finds what was not taken before.
+//! Each pushed node is taken exactly once: a later take finds the nodes that an earlier one did not get.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use loom::thread::spawn;
 use super::{Marked, sorted};
 use crate::home::returns::Returns;
 
-/// Pushes nodes of these marks from a thread each, takes once meanwhile, and again when all is pushed.
+/// Pushes nodes with these marks from one thread for each slice. Takes once meanwhile, and again when all are pushed.
 fn check(threads: &'static [&'static [u64]], expected: &'static [u64]) {
     loom::model(move || {
         let (returns, alive) = (Arc::new(Returns::new()), Arc::default());

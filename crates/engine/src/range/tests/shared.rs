@@ -1,6 +1,6 @@
 //! The range of a device, with streams behind it.
 
-use super::super::{DeviceRange, Limit, Patience, RangeState};
+use super::super::{DeviceRange, Limit, RangeState, WaitFor};
 use crate::device::{Device, Virtual};
 
 const GRANULE: u64 = 2 << 20;
@@ -29,7 +29,7 @@ fn a_block_is_gathered_taken_apart_and_given_back() {
     let pieces = range.split(stream, gathered.block, &[(GRANULE, GRANULE), (3 * GRANULE, GRANULE / 2)]);
     assert_eq!((pieces.len(), occupancy(range)), (2, [10, 3, 10]));
     pieces.into_iter().chain([pinned.block, last.block]).for_each(|block| range.free(stream, block));
-    assert_eq!(range.trim(0, Patience::None).unwrap(), 10 * GRANULE);
+    assert_eq!(range.trim(0, WaitFor::Nothing).unwrap(), 10 * GRANULE);
     assert_eq!(occupancy(range), [0, 0, 10]);
     device.synchronize().unwrap();
 }
@@ -50,6 +50,6 @@ fn pages_move_once_far_more_is_reserved_than_was_in_use() {
     let moved = range.exchange(stream, 16 * GRANULE, &range.occupancy()).unwrap().unwrap();
     assert_eq!((moved.calls, occupancy(range)), (4 + 16, [64 + 12, 32 + 16, 64 + 12]));
     pinned.into_iter().chain([moved.block]).for_each(|block| range.free(stream, block));
-    range.trim(0, Patience::None).unwrap();
+    range.trim(0, WaitFor::Nothing).unwrap();
     device.synchronize().unwrap();
 }

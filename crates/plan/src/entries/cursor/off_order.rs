@@ -1,38 +1,39 @@
-//! What the cursor does with requests that are not the expected ones.
+//! How the cursor answers requests that are not the expected ones.
 //!
-//! A request is matched with a position by the first line that holds. *Next* is the position that is expected; *like* it are
-//! bytes that may be its in another entry (`Expected::is_like`).
+//! The first matching line of this table decides which position a request belongs to. *Next* is the expected position. A request is
+//! *like* a position if its bytes may be the position's in another entry (`Expected::is_like`).
 //!
-//! | where the request belongs                                            | [`Match`]   | what becomes of it, and which deviation it is  |
+//! | the request                                                          | [`Match`]   | answer, and deviation                          |
 //! |----------------------------------------------------------------------|-------------|------------------------------------------------|
-//! | next has no place, and has these bytes                               | `Placeless` | carried, or beside, as planned                 |
-//! | next fits, but something alive lies there                            | `Blocked`   | beside: `Blocked`                              |
-//! | next grows, and this is larger by some of its steps                  | `Scaled`    | beside: `Larger`, or carried                   |
-//! | sizes are others in this entry, and this is like next                | `Scaled`    | there; or beside: `Blocked`, `Larger`, or none |
-//! | one of those behind next has these bytes                             | `Ahead`     | there, or beside: `Early`, `Resized`           |
-//! | next is carried, and this is like it                                 | `Carried`   | carried: its size is another one now           |
-//! | one that was passed over fits, and nothing alive lies there          | `Passed`    | there: `Late`                                  |
-//! | the extra request before was like next, this is like the one behind  | `Rescaled`  | there, or beside: `Resized`                    |
-//! | nowhere                                                              | `Extra`     | beside: `Extra`                                |
+//! | has the bytes of next, which has no place                            | `Placeless` | carried, or beside, as planned                 |
+//! | fits next, but a live array lies there                               | `Blocked`   | beside: `Blocked`                              |
+//! | is larger than next by some of the steps by which next grows         | `Scaled`    | beside: `Larger`, or carried                   |
+//! | is like next, in an entry whose sizes differ from the plan           | `Scaled`    | there; or beside: `Blocked`, `Larger`, or none |
+//! | has the bytes of a position behind next                              | `Ahead`     | there, or beside: `Early`, `Resized`           |
+//! | is like next, which is carried                                       | `Carried`   | carried: it has another size now               |
+//! | fits a position that was passed over, where nothing live lies        | `Passed`    | there: `Late`                                  |
+//! | is like the one behind next, after an extra request like next        | `Rescaled`  | there, or beside: `Resized`                    |
+//! | is none of these                                                     | `Extra`     | beside: `Extra`                                |
 //!
-//! So another size than expected is taken for an extra request, until the one after it shows that it was the expected one
-//! (`Resized`). If that has another size as well (`Rescaled`), sizes are taken to be others for the rest of the entry.
+//! *There* means at the position's place; *beside* means by memory outside the plan. So a request of an unexpected size is first taken
+//! for an extra one. The next request may show that it was the expected one (`Resized`). If that request also has
+//! another size (`Rescaled`), all sizes are assumed to differ for the rest of the entry.
 //!
-//! Everything here may look at every position, for as long as `effort` lasts, and keeps the cursor's invariant.
+//! All functions here keep the cursor's invariant. They may look at every position, until `effort` is used up.
 
 use hashbrown::HashMap;
 
 use super::{Cursor, Position, Served};
 use crate::entries::envelope::{Envelope, Expected};
 
-/// What becomes of a request that is not the expected one.
+/// The answer to a request that is not the expected one.
 #[derive(Debug)]
 pub enum Answer {
-    /// Served all the same.
+    /// Served by the plan all the same.
     Served(Served, Option<Deviation>),
-    /// To be carried, as this position, which is stepped over.
+    /// A ring has to carry it, as this position, which the cursor has stepped over.
     Carried(usize),
-    /// To be served beside the plan.
+    /// Memory outside the plan has to serve it.
     Beside(Option<Deviation>),
 }
 
@@ -41,85 +42,85 @@ pub enum Answer {
 pub enum Deviation {
     /// The plan has no such allocation.
     Extra,
-    /// Served earlier than planned; so many positions were passed over.
+    /// The position was served earlier than planned; the cursor passed over others.
     Early {
-        /// Positions that were passed over.
+        /// The number of positions that were passed over.
         missing: u64,
     },
-    /// Served after it had been passed over.
+    /// The position was served after it had been passed over.
     Late,
-    /// What was taken for an extra allocation was this position, in another size.
+    /// A request that was taken for an extra one was this position's, in another size.
     Resized {
         /// The number of the position.
         position: usize,
         /// The size that was asked for, in bytes.
         bytes: u64,
     },
-    /// More bytes than ever were seen at this position.
+    /// The request is larger than all earlier ones of this position.
     Larger {
         /// The number of the position.
         position: usize,
     },
-    /// Something alive is in the place of this position.
+    /// A live array lies in the place of this position.
     Blocked {
         /// The number of the position.
         position: usize,
     },
 }
 
-/// What is known of deviations, in this entry unless said otherwise.
+/// The state of deviations. It is about the current entry, unless a field says otherwise.
 #[derive(Debug, Default)]
 pub(super) struct OffOrder {
-    /// The reusers of displaced positions, by position, since whenever.
+    /// The reuser of each displaced position, by position; it may come from an earlier entry.
     reusers: HashMap<u32, u32>,
-    /// Positions that were passed over, the latest last.
+    /// Positions that were passed over, the latest one last.
     pub(super) passed: Vec<u32>,
-    /// The position that was expected when an extra allocation came, and its bytes.
+    /// The position that was expected when an extra request came, and the request's bytes.
     pub(super) unlike: Option<(usize, u64)>,
-    /// Whether the sizes are others than were seen.
+    /// Whether this entry's sizes differ from the plan's.
     pub(super) is_scaled: bool,
-    /// How many more positions may be looked at.
+    /// How many more positions the entry may look at.
     pub(super) effort: usize,
-    /// Whether the entry's invariant was left before its end.
+    /// Whether the cursor stopped before the end of the entry.
     pub(super) is_cut: bool,
 }
 
-/// The position that a request is taken for.
+/// The position that a request belongs to.
 #[derive(Debug)]
 enum Match<'a> {
     /// The next one, which has no place.
     Placeless,
-    /// The next one, which is carried, in another size.
+    /// The next one, which is carried, with another size.
     Carried,
     /// The next one, whose place is taken.
     Blocked,
-    /// The next one, in another size than this.
+    /// The next one, with another size than expected.
     Scaled(&'a Expected),
-    /// The one of this number, behind the next.
+    /// The position of this number, behind the next one.
     Ahead(usize),
-    /// One that was passed over, by its place among those.
+    /// A position that was passed over, as an index into `passed`.
     Passed(usize),
-    /// The one behind the next, in another size than this.
+    /// The one behind the next, with another size than expected.
     Rescaled(&'a Expected),
-    /// None.
+    /// No position.
     Extra,
 }
 
-/// How many positions ahead a request is looked for, and how many that were passed over are remembered. A program that leaves
-/// out more at once goes on beside its plan; with a wider window an extra request of a common size would be taken for one far
-/// ahead, and all in between be passed over.
+/// How many positions ahead a request is searched, and how many passed-over positions are remembered. If a program leaves out more
+/// at once, the rest of its entry is served beside its plan. With a wider window, an extra request of a common size would be taken for
+/// a position far ahead, and all positions in between would be passed over.
 const WINDOW: usize = 16;
-/// How many positions ahead a request is looked for among those whose sizes vary, since many requests look alike there.
+/// How many positions ahead a request is searched among those whose sizes vary, because many requests look alike there.
 const NEAR: usize = 2;
-/// Looks at other positions that an entry may spend for each that it has: as many as 64 searches through its whole plan for
-/// who overlaps whom. Without a limit an entry that deviates everywhere would take time square in its length; with a lower
-/// one fewer deviations of an entry are served by its plan.
+/// Looks at other positions that an entry may spend per position of the plan: as many as 64 searches for overlaps through the whole
+/// plan. Without a limit, an entry that deviates everywhere would take time square in its length. With a lower limit, the plan
+/// would serve fewer requests of entries that deviate.
 const LOOKS_PER_POSITION: usize = 64;
-/// Looks that an entry may spend besides, so that a short one is not cut for its first deviations.
+/// Looks that an entry may spend besides, so that a few deviations do not stop a short entry.
 const FREE_LOOKS: usize = 1 << 12;
 
 impl OffOrder {
-    /// Begins an entry of so many positions.
+    /// Begins an entry of this many positions.
     pub(super) fn begin(&mut self, positions: usize) {
         self.passed.clear();
         self.unlike = None;
@@ -159,7 +160,7 @@ impl Cursor {
         }
     }
 
-    /// The first line of the module's table that holds.
+    /// The match of the first line of the module's table that holds.
     fn matched<'a>(&self, bytes: u64, envelope: &'a Envelope) -> Match<'a> {
         let next = envelope.at(self.next).and_then(|expected| self.match_next(bytes, expected));
         next.or_else(|| self.match_ahead(bytes, envelope))
@@ -236,7 +237,7 @@ impl Cursor {
         Answer::Served(served, Some(Deviation::Late))
     }
 
-    /// Serves the position behind the next one, which is passed over as the extra request before was that.
+    /// Serves the position behind the next one. The next one is passed over: the extra request before was its request.
     fn serve_rescaled(&mut self, bytes: u64, following: &Expected, envelope: &Envelope) -> Answer {
         self.off_order.is_scaled = true;
         let resized = self.account_for(self.next + 1, envelope);
@@ -247,8 +248,8 @@ impl Cursor {
         }
     }
 
-    /// What it means that the position `found` was asked for: that the extra request before was the next one, in another
-    /// size, or that those before it are missing.
+    /// Returns which deviation explains that the position `found` was requested: either the extra request before was the next
+    /// position's, in another size, or the positions before `found` are missing.
     fn account_for(&mut self, found: usize, envelope: &Envelope) -> Deviation {
         let position = self.next;
         let is_resized = |&(next, bytes): &(usize, u64)| {
@@ -264,7 +265,7 @@ impl Cursor {
         }
     }
 
-    /// Another size than was seen here: a smaller one is served, a larger one is to be remembered.
+    /// Serves a request whose size was not seen here before, if it is smaller. A larger size is reported, to be remembered.
     fn serve_other_size(&mut self, bytes: u64, expected: &Expected) -> Answer {
         let position = self.next;
         self.positions[position].lower_least(bytes);
@@ -275,7 +276,7 @@ impl Cursor {
         let is_in_place = self.positions[position].is_planned() && self.positions[position].fits(bytes);
         Answer::Beside(match is_in_place {
             true => Some(Deviation::Blocked { position }),
-            // Larger than the place that it has; the envelope may know that already.
+            // The request is larger than the place. The envelope may know this size already.
             false => expected.is_planned().then_some(Deviation::Larger { position }),
         })
     }
@@ -308,13 +309,13 @@ impl Cursor {
         displaced.into_iter().for_each(|live| self.block(live as usize));
     }
 
-    /// Finds the reuser of a live position anew, from `next` on; who blocked another one before does so no more.
+    /// Finds a new reuser of a live position, from `next` on. If the position blocked another one before, it no longer does.
     fn block(&mut self, live: usize) {
         let (before, from) = self.positions.split_at(self.next.min(self.positions.len()));
         let overlaps = |position: &Position| position.overlaps(&self.positions[live]);
         let reuser = match from.iter().position(overlaps) {
             Some(place) => before.len() + place,
-            // At the latest itself, in the next entry.
+            // It finds itself in the next entry at the latest.
             None => before.iter().position(overlaps).unwrap_or(live),
         };
         self.spend(reuser.abs_diff(self.next));
@@ -329,7 +330,7 @@ impl Cursor {
         (self.positions[reuser].before, self.positions[reuser].blockers) = ([one, blocked], blockers);
     }
 
-    /// A displaced position came back.
+    /// Takes back a displaced position.
     #[cold]
     pub(super) fn unblock(&mut self, position: u32) {
         if let Some(reuser) = self.off_order.reusers.remove(&position) {
@@ -337,7 +338,7 @@ impl Cursor {
         }
     }
 
-    /// Finds the reusers of all that is live anew, for an entry that begins after one that was cut short.
+    /// Finds new reusers for all live positions, when an entry begins after one that was cut short.
     pub(super) fn rebase(&mut self) {
         self.forget_displaced();
         for live in 0..self.positions.len() {
@@ -347,7 +348,7 @@ impl Cursor {
         }
     }
 
-    /// Forgets whom displaced positions block.
+    /// Forgets which positions displaced positions block.
     pub(super) fn forget_displaced(&mut self) {
         for (_, reuser) in std::mem::take(&mut self.off_order.reusers) {
             self.set_blockers(reuser as usize, 0);

@@ -1,5 +1,5 @@
-//! Whatever a program asks for and drops, in and out of order, no two arrays that are alive share an address, and an
-//! entry that goes by its plan is served by it whole.
+//! No two live arrays share an address, whatever a program requests and drops, in order or not. A plan serves every allocation of
+//! an entry that follows it.
 
 use proptest::prelude::*;
 
@@ -8,14 +8,14 @@ use crate::entries::envelope::{Envelope, Scratch};
 use crate::entries::{Answer, Deviation, Log};
 use crate::layout::layout;
 
-/// An allocation of an entry: its bytes, and how many allocations later it is dropped.
+/// An allocation of an entry: its bytes, and after how many further allocations it is dropped.
 type Life = (u64, usize);
 
 fn entry() -> impl Strategy<Value = Vec<Life>> {
     prop::collection::vec((1..2000u64, 1..12usize), 1..40)
 }
 
-/// How an entry differs from the one that was planned, at a position of that.
+/// How an entry differs from the planned one, at one position of the plan.
 #[derive(Clone, Debug)]
 enum Change {
     Omit,
@@ -24,7 +24,7 @@ enum Change {
     Swap,
     Live(usize),
     Cut,
-    /// Never dropped.
+    /// The array is never dropped.
     Keep,
 }
 
@@ -72,7 +72,7 @@ fn log(entry: &[Life]) -> Log {
     log
 }
 
-/// The second of two entries of this order in which every array lives as long as it says, whatever entry ends meanwhile.
+/// The second of two entries of this order. Each array lives as long as its `Life` says, across the end of its entry too.
 fn log_across_the_seam(entry: &[Life]) -> Log {
     let (mut log, count) = (Log::default(), entry.len());
     log.begin_entry(Some(count as u32));
@@ -91,7 +91,7 @@ fn log_across_the_seam(entry: &[Life]) -> Log {
     log
 }
 
-/// An array that is alive: its position, where it lies, and the allocation at which it is dropped.
+/// A live array: its position, its addresses, and the allocation at which it is dropped.
 struct Alive {
     position: u32,
     place: std::ops::Range<u64>,
@@ -118,7 +118,7 @@ impl Program {
         Program { envelope, cursor, alive: Vec::new(), now: 0 }
     }
 
-    /// Runs an entry, and returns how many of its allocations were served. What is due is dropped before each.
+    /// Runs an entry, and returns how many of its allocations were served. Before each, the arrays that are due are dropped.
     fn run(&mut self, entry: &[Life]) -> usize {
         self.cursor.begin(!self.alive.is_empty());
         let before = self.cursor.served();
@@ -148,7 +148,7 @@ impl Program {
         (self.cursor.served() - before) as usize
     }
 
-    /// Remembers sizes, as a scope does, which has them laid out at some later time.
+    /// Remembers sizes for a later layout, as a scope does.
     fn note(&mut self, deviation: Option<Deviation>, bytes: u64) {
         match deviation {
             Some(Deviation::Larger { position }) => {
@@ -249,7 +249,7 @@ fn one_deviation_is_all_that_goes_beside() {
         other.len() - program.run(&other)
     };
     for place in 0..99 {
-        // What is missing, or one too many, lets others live an allocation longer or shorter than planned.
+        // A missing or extra allocation makes other arrays live an allocation longer or shorter than planned.
         assert!(beside(&[(place, Change::Omit)]) <= 2, "omitted at {place}");
         assert!(beside(&[(place, Change::Swap)]) <= 2, "swapped at {place}");
         assert!(beside(&[(place, Change::Insert((1 << 20, 1)))]) <= 2, "inserted at {place}");

@@ -1,23 +1,23 @@
-//! Places for sizes that were not seen yet: those that grow by a step each entry are laid out for entries to come, ever more of
-//! them, so that a text of n tokens has some log n layouts.
+//! Room for sizes that were not seen yet. Sizes that grow by a step in each entry are laid out for entries to come, each time for
+//! twice as many. So a text of n tokens needs about log n layouts.
 
 use super::{Envelope, Expected, Scratch, VARIATION, are_plannable};
 use crate::entries::growth::Growth;
 
-/// How far the positions of an envelope that grow are laid out ahead.
+/// How far ahead the growing positions of an envelope are laid out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ahead {
-    /// For how many more entries they were the last time.
+    /// The number of entries by which they were laid out ahead the last time.
     entries: u64,
-    /// Whether one of them was larger since.
+    /// Whether a growing position was larger than expected since then.
     pub(super) is_overtaken: bool,
 }
 
-/// For how many entries growing sizes are laid out ahead at first: as many as it takes to see that they grow.
+/// The first number of entries by which growing sizes are laid out ahead: as many as it takes to see that they grow.
 const FIRST: u64 = 4;
 
 impl Ahead {
-    /// Once positions hold more than before.
+    /// The state after positions have changed; each pair is a position before and now.
     pub(super) fn seen<'a>(mut self, mut pairs: impl Iterator<Item = (&'a Expected, &'a Expected)>) -> Ahead {
         self.is_overtaken |= pairs.any(|(before, now)| before.grows() && now.most > before.most);
         self
@@ -25,7 +25,7 @@ impl Ahead {
 }
 
 impl Envelope {
-    /// Learns which positions grow. They may begin small again, as another text does: with the size of one step.
+    /// Learns which positions grow. They may begin small again, with the size of one step, when another text begins.
     pub fn note_growth(&mut self, growth: &Growth) {
         for (position, step) in growth.steps() {
             let Some(expected) = self.positions.get_mut(position) else { continue };
@@ -35,24 +35,24 @@ impl Envelope {
         }
     }
 
-    /// Whether some of its positions grow.
+    /// Whether it is laid out ahead for growing positions.
     pub fn grows(&self) -> bool {
         self.ahead.entries > 0
     }
 
-    /// Whether a position that grows was larger than expected, so that all that grow soon are.
+    /// Whether a growing position was larger than expected. The others soon will be.
     pub fn is_overtaken(&self) -> bool {
         self.ahead.is_overtaken
     }
 
-    /// If a position that grows was larger than expected: lets all that grow be larger by twice as many steps as the last time, of
-    /// which no more than `most` bytes are in use at once, but for one step.
+    /// Lays growing positions out further ahead, if one of them was larger than expected. All of them get room for twice as many steps
+    /// as the last time. This adds at most `most` bytes that are in use at once, or one step if that is more.
     pub fn go_ahead(&mut self, most: u64) {
         if !std::mem::take(&mut self.ahead.is_overtaken) {
             return;
         }
         let steps = self.positions.iter().map(|expected| Expected { most: expected.step, ..*expected });
-        // What has no place grows as well: one step of it counts.
+        // A position without a place grows as well: its largest step counts.
         let largest = steps.clone().map(|expected| expected.most).max().unwrap_or(0);
         let step = Scratch::default().bound(steps).max(largest).max(1);
         let entries = (2 * self.ahead.entries).max(FIRST).min(most / step).max(1);
@@ -68,8 +68,8 @@ impl Envelope {
 }
 
 impl Expected {
-    /// Whether it is known to grow, and will have so many bytes in an entry to come. Without that a request that outgrew its place may
-    /// be taken for a neighbour that is larger.
+    /// Whether the position is known to grow, and will have this many bytes in an entry to come. Without this check, a request that
+    /// outgrew its place could be taken for a larger neighbour.
     pub(in crate::entries) fn grows_to(&self, bytes: u64) -> bool {
         let more = bytes.saturating_sub(self.most);
         more > 0 && more.checked_rem(self.step) == Some(0) && bytes / VARIATION <= self.most
@@ -81,8 +81,8 @@ mod tests {
     use super::*;
     use crate::entries::log::Log;
 
-    /// Entries of two arrays that live at once and one that outlives them; the first has always one size, the others grow by a step
-    /// each.
+    /// An entry of two arrays that live at once and one that outlives it. The first array always has the same size; each of the others
+    /// grows by a step.
     fn entry(log: &mut Log, number: u64) {
         log.begin_entry(Some(log.len()).filter(|&len| len > 0));
         for bytes in [100_000, 512 * number, 64 * number] {

@@ -1,16 +1,16 @@
-//! What a ring carries of an envelope, and what goes beside plan and ring.
+//! Decides which positions of an envelope a ring carries, and which are served beside both plan and ring.
 
 use super::{ALIGN, Envelope, Expected, Kind};
 use crate::entries::log::OUTLIVES;
 
-/// Sizes are alike if they differ by this share at most: a hole that one leaves will do for another.
+/// Sizes are alike if they differ by at most this fraction, 1/4: one array then often fits into the gap that another one leaves.
 const ALIKE: u64 = 4;
-/// By this share an arena and a ring may be more than what is alive at once.
+/// An arena and a ring together may exceed the live memory by this fraction, 1/32.
 const CARRIED_SHARE: u64 = 32;
 
 impl Envelope {
-    /// The envelope that a layout is made of. What wraps is carried, if the ring is not much more memory beside an arena without
-    /// it, and goes beside the plan otherwise, as everything does that does not suit a ring.
+    /// The envelope from which a layout is made. Arrays that wrap are carried if arena and ring together then need little more memory
+    /// than the envelope's bound. Otherwise they are served beside the plan. So is every array that does not suit a ring.
     pub fn arranged(&self) -> Envelope {
         let within_bytes = self.with_wraps(Kind::Beside).bound();
         let all = self.bound();
@@ -23,8 +23,8 @@ impl Envelope {
         arranged
     }
 
-    /// Whether what is carried is dropped in a known order and of steady sizes, or all of it of like sizes. Otherwise a ring has
-    /// gaps: the range's best fit wastes less, and what is carried goes beside the plan.
+    /// Whether carried arrays suit a ring: they have steady sizes and are dropped in a known order, or their sizes are alike. Otherwise
+    /// a ring would have gaps. The range's best fit wastes less, so carried arrays are then served beside the plan.
     pub fn suits_a_ring(&self) -> bool {
         let mut carried = self.positions.iter().filter(|expected| expected.is_carried());
         let sizes = carried.clone().map(|expected| expected.most);
@@ -40,13 +40,13 @@ impl Envelope {
         envelope
     }
 
-    /// Bytes that are alive between two entries of what wraps.
+    /// The bytes of arrays that wrap, which are alive between two entries.
     fn wrapped_bytes(&self) -> u64 {
         self.positions.iter().filter(|expected| expected.kind == Kind::Wraps).map(|expected| expected.most).sum()
     }
 
-    /// The bytes of what is carried, in order, and how many bytes of it are born during the longest of those lives, its own
-    /// included, if both are the same in each entry.
+    /// The sizes of carried arrays, in order. If sizes and lives are the same in each entry, also the bytes of carried arrays that are
+    /// born during the longest of these lives, the array itself included.
     pub fn carried(&self) -> (Vec<u64>, Option<u64>) {
         let is_carried = |expected: &&Expected| expected.is_carried();
         let round = |expected: &Expected| expected.most.next_multiple_of(ALIGN);

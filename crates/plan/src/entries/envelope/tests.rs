@@ -1,8 +1,8 @@
-//! What envelopes hold, and which orders they take for the same.
+//! Tests of what an envelope covers, and of which orders count as the same.
 
 use super::*;
 
-/// Allocates `sizes` in order; each lives until `ends` allocations were made.
+/// Allocates `sizes` in order. Each array lives until as many allocations were made as its number in `ends` says.
 fn log(sizes: &[u64], ends: &[u32]) -> Log {
     let mut log = Log::default();
     for (number, &bytes) in (0..).zip(sizes) {

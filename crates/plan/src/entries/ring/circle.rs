@@ -1,12 +1,13 @@
 //! A circle of slots, and the hand that goes round it.
 //!
-//! A drop is a mark, and free neighbours are merged only where the hand needs more than one of them holds: sizes that repeat
-//! find the places of the turn before as they were, which are neither merged nor split then. What is free right before the hand
-//! waits until that comes round again.
+//! A drop only marks a slot. Free neighbours are merged only if the hand needs more memory than one of them has. So arrays of repeating
+//! sizes find the slots of the turn before unchanged, and nothing is merged or split. A slot that becomes free right before the hand
+//! waits for the hand's next round.
 //!
-//! Invariants: slots are linked in a circle in order of address, region by region, each of which begins with a border. They and
-//! what the hand holds take up the regions wholly and overlap nowhere. The hand is between two slots of the circle, and what it
-//! holds lies between them. What is live is handed out to nobody: only what is free is, and what the hand holds was that.
+//! Invariants: slots are linked in a circle in order of address, region by region. Each region begins with a border. The slots and
+//! the memory that the hand holds fill the regions completely and overlap nowhere. The hand is between two slots of the circle, and
+//! the memory that it holds lies between them. Only free slots and memory that the hand holds (which was free) are handed out, so
+//! live memory never is.
 
 #[cfg(test)]
 mod tests;
@@ -16,11 +17,11 @@ mod tests;
 pub(super) struct Circle {
     slots: Vec<Slot>,
     hand: Hand,
-    /// The first of the slots that are in no circle, linked by `next`; [`NONE`] if there is none.
+    /// The first of the slots that are in no circle, linked by `next`; [`NONE`] if there are none.
     spare: u32,
 }
 
-/// A stretch of addresses or the border before one.
+/// A stretch of addresses, or the border in front of a region.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct Slot {
@@ -39,18 +40,18 @@ pub(super) enum State {
     Spare,
 }
 
-/// Where is served next: between two slots, with what is free between them, which is no slot meanwhile.
+/// The place that is served next: between two slots, with the free memory between them, which belongs to no slot meanwhile.
 #[derive(Clone, Copy, Debug)]
 struct Hand {
-    /// The addresses that it holds. While it holds any, the slot before it may still be linked to one that these were.
+    /// The first address that it holds. While it holds any, the slot before it may still be linked to a slot that had these bytes.
     address: u64,
     bytes: u64,
-    /// The slots on both sides.
+    /// The slots before and behind the hand.
     before: u32,
     next: u32,
 }
 
-/// The last slot of a region, and the one before that.
+/// The last slot of a region, and the slot before it.
 #[derive(Clone, Copy, Debug)]
 struct End {
     before: u32,
@@ -67,12 +68,12 @@ impl Default for Circle {
 }
 
 impl Circle {
-    /// How many steps lead round it, at most.
+    /// The largest number of steps that lead once round the circle.
     pub(super) fn round(&self) -> usize {
         self.slots.len()
     }
 
-    /// Serves this slot as it is, if it is free and has just so many bytes.
+    /// Serves this slot unchanged, if it is free and has exactly this many bytes.
     #[inline(always)]
     pub(super) fn serve_slot(&mut self, slot: u32, bytes: u64) -> Option<(u32, u64)> {
         let found = self.slots.get_mut(slot as usize)?;
@@ -83,14 +84,14 @@ impl Circle {
         Some((slot, found.address))
     }
 
-    /// Serves so many bytes, above 0, if there are as many between the hand and what is live behind it, and a slot for them. No call
-    /// is made from here.
+    /// Serves this many bytes, above 0, if as many are free between the hand and the next live slot, and there is a slot for them. This
+    /// function makes no call.
     #[inline(always)]
     pub(super) fn serve_here(&mut self, bytes: u64) -> Option<(u32, u64)> {
         if self.hand.bytes < bytes { self.serve_with_next(bytes) } else { self.carve(bytes) }
     }
 
-    /// As [`serve_here`](Circle::serve_here), and steps over so many slots at most to find them. If it `stops`, no step leads over the
+    /// Like [`serve_here`](Circle::serve_here), but steps over up to `steps` slots. If it `stops`, no step leads past the
     /// end of a region.
     pub(super) fn serve(&mut self, bytes: u64, steps: usize, stops: bool) -> Option<(u32, u64)> {
         if self.spare == NONE {
@@ -108,8 +109,8 @@ impl Circle {
         None
     }
 
-    /// Serves what the hand holds and as much of the next slots as it takes, if those are free: as the last of them, which stays
-    /// where it is in the circle. Where sizes repeat that is the first one, all of it.
+    /// Serves the memory that the hand holds and as many of the next slots as necessary, if those are free. The last of these slots
+    /// becomes the array's and keeps its place in the circle. If sizes repeat, it is the first slot, with all of its bytes.
     #[inline(always)]
     fn serve_with_next(&mut self, bytes: u64) -> Option<(u32, u64)> {
         loop {
@@ -122,7 +123,7 @@ impl Circle {
                 self.link(before, place);
                 return Some((place, address));
             }
-            // The hand holds it too.
+            // The slot is too small, so the hand takes its bytes.
             (next.next, next.state, self.spare) = (self.spare, State::Spare, place);
             (self.hand.address, self.hand.bytes, self.hand.next) = (address, all, behind);
         }
@@ -136,7 +137,7 @@ impl Circle {
         }
     }
 
-    /// Serves the first bytes of what the hand holds, if there is a spare slot for them.
+    /// Serves the first bytes that the hand holds, if there is a spare slot for them.
     #[inline(always)]
     fn carve(&mut self, bytes: u64) -> Option<(u32, u64)> {
         let Hand { address, before, next, .. } = self.hand;
@@ -150,7 +151,7 @@ impl Circle {
         Some((place, address))
     }
 
-    /// A slot comes back. Returns whether it was live.
+    /// Takes back a slot. Returns whether it was live.
     #[inline(always)]
     pub(super) fn take_back(&mut self, slot: u32) -> bool {
         let Some(slot) = self.slots.get_mut(slot as usize).filter(|slot| slot.state == State::Live) else {
@@ -167,13 +168,13 @@ impl Circle {
         }
     }
 
-    /// Serves behind this slot from now on. What the hand holds is a slot again.
+    /// Moves the hand behind this slot. The memory that it held becomes a slot again.
     pub(super) fn put_hand_behind(&mut self, slot: u32) {
         self.let_go();
         (self.hand.before, self.hand.next) = (slot, self.slots[slot as usize].next);
     }
 
-    /// What the hand holds is a slot again, and the hand in front of it.
+    /// Makes the memory that the hand holds a slot again, with the hand in front of it.
     pub(super) fn let_go(&mut self) {
         let Hand { address, bytes, before, next } = self.hand;
         if bytes > 0 {
@@ -183,7 +184,7 @@ impl Circle {
         }
     }
 
-    /// A place for a slot, which the one before it is not linked to yet.
+    /// Stores a slot and returns its number. The slot before it is not linked to it yet.
     fn place(&mut self, slot: Slot) -> u32 {
         if self.spare == NONE {
             self.add_spare();
@@ -200,7 +201,7 @@ impl Circle {
         self.slots.push(Slot { address: 0, bytes: 0, next: NONE, state: State::Spare });
     }
 
-    /// Keeps a slot that has left the circle for the next one.
+    /// Keeps a slot that has left the circle for later use.
     #[inline]
     fn put_away(&mut self, slot: u32) {
         let spare = &mut self.slots[slot as usize];
@@ -208,11 +209,11 @@ impl Circle {
         self.spare = slot;
     }
 
-    /// Adds the border of a region of no bytes, the first one or behind the region with the border `last`, and returns it.
+    /// Adds the border of a region of no bytes and returns it. The region is the first one, or comes behind that with the border `last`.
     pub(super) fn add_border(&mut self, address: u64, last: Option<u32>) -> u32 {
         let border = Slot { address, bytes: 0, next: 0, state: State::Border };
         let Some(last) = last else {
-            // It is linked to itself.
+            // The only slot is linked to itself.
             let place = self.place(border);
             self.slots[place as usize].next = place;
             self.put_hand_behind(place);
@@ -225,7 +226,7 @@ impl Circle {
         place
     }
 
-    /// Merges what is free side by side in the region behind a border, and returns its end. The hand holds nothing then.
+    /// Merges free neighbours in the region behind a border, and returns its end. The hand then holds nothing.
     fn merged(&mut self, border: u32) -> End {
         self.let_go();
         let (mut before, mut last) = (border, border);
@@ -246,7 +247,7 @@ impl Circle {
         }
     }
 
-    /// Takes a slot out of the circle, between these two. Where the hand was beside it, it goes on behind the first of them.
+    /// Takes a slot out of the circle, between these two. If the hand was beside the slot, it moves behind `before`.
     fn unlink(&mut self, before: u32, slot: u32, behind: u32) {
         self.slots[before as usize].next = behind;
         if self.hand.before == slot || self.hand.next == slot {
@@ -261,7 +262,7 @@ impl Circle {
         self.slots[last as usize]
     }
 
-    /// Adds bytes from this address on at the end of the region behind a border, from which is served next.
+    /// Adds bytes, which begin at this address, to the end of the region behind a border. They are served next.
     pub(super) fn lengthen(&mut self, border: u32, address: u64, bytes: u64) {
         let End { before, last } = self.merged(border);
         let Slot { state, next, .. } = self.slots[last as usize];
@@ -274,7 +275,7 @@ impl Circle {
         self.put_hand_behind(last);
     }
 
-    /// Leaves so many bytes of the last slot of the region behind a border, which is free.
+    /// Cuts the last slot of the region behind a border, which is free, to this many bytes.
     pub(super) fn shorten_last(&mut self, border: u32, left: u64) {
         let End { before, last } = self.merged(border);
         self.slots[last as usize].bytes = left;
@@ -283,7 +284,7 @@ impl Circle {
         }
     }
 
-    /// What is live in the region behind a border, in order of address: the slots with their numbers.
+    /// The live slots of the region behind a border with their numbers, in order of address.
     pub(super) fn live(&self, border: u32) -> impl Iterator<Item = (u32, Slot)> + '_ {
         let next = |&(_, slot): &(u32, Slot)| Some((slot.next, self.slots[slot.next as usize]));
         let slots = std::iter::successors(Some((border, self.slots[border as usize])), next).skip(1);

@@ -1,10 +1,10 @@
-//! A ring never hands out what is alive, and comes to have no more bytes than it needs.
+//! A ring never hands out live memory, and does not grow beyond the bytes that it needs.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What a ring must never do, told by a map of what is alive.
+/// A map of live slots, which tells whether the ring makes a mistake.
 #[derive(Default)]
 struct Naive {
     alive: Vec<(u32, u64, u64)>,
@@ -22,7 +22,7 @@ impl Naive {
         self.alive.push((slot, address, end));
     }
 
-    /// Whether what the circle has takes up the regions, without a gap.
+    /// Whether the slots of the circle and its hand fill the regions without a gap.
     fn is_taken_up(&self, ring: &Ring) -> bool {
         let taken = ring.regions.first().map_or(Vec::new(), |first| ring.circle.stretches(first.border));
         let is_whole = |(stretches, &(start, length)): (&Vec<(u64, u64)>, &(u64, u64))| {
@@ -77,7 +77,7 @@ proptest! {
                 Step::Drop(at) if !naive.alive.is_empty() => {
                     let (slot, ..) = naive.alive.swap_remove(at.index(naive.alive.len()));
                     ring.take_back(slot);
-                    // Twice is as good as once.
+                    // The drop of an unknown slot changes nothing.
                     ring.take_back(u32::MAX);
                 }
                 Step::Lengthen(at, more) if !naive.regions.is_empty() => {
@@ -125,7 +125,7 @@ proptest! {
     }
 }
 
-/// The bytes that a ring comes to have while arrays of these sizes are replaced one by one, entry by entry.
+/// The bytes that a ring grows to while arrays of these sizes are replaced one by one, entry by entry.
 fn replaced(sizes: impl Fn(u64) -> Vec<u64>, entries: u64) -> u64 {
     replaced_in(Ring::default(), sizes, entries)
 }
@@ -170,7 +170,7 @@ fn what_is_all_dropped_between_entries_needs_no_more_than_itself() {
     }
 }
 
-/// Of which no two sum to a third.
+/// No two of these sizes sum to a third one.
 const SIZES: [u64; 5] = [5 * ALIGN, 3 * ALIGN, 17 * ALIGN, ALIGN, 11 * ALIGN];
 
 #[test]

@@ -1,19 +1,20 @@
-//! What a branch of the search implies: floors of items and sections, and the trail to take it back.
+//! The state of a branch of the search: floors of items and sections, and a trail that takes changes back.
 //!
-//! The floor of an item is an address below which it cannot start: the highest top placed in its sections, or more where it
-//! was forbidden. The floor of a section is the least floor of an unplaced item there; if the target leaves less above it
-//! than is unplaced there, the branch fails.
+//! The floor of an item is the lowest address at which it can still start: the highest top placed in its sections, or more if the
+//! item was forbidden. The floor of a section is the lowest floor of an unplaced item there. The branch fails if the
+//! target leaves fewer bytes above that floor than the section's unplaced items have.
 //!
-//! Invariants between calls that return true: no unplaced item's floor is below that of one of its sections, and in each
-//! section where something is unplaced, one has the section's floor. `holders` names one that did last time (like a watched
+//! Invariants between calls that return true: no unplaced item's floor is below that of one of its sections. In each
+//! section with unplaced items, one of them has the section's floor. `holders` names an item that had it at the last look (like
+//! a watched literal, it need not be restored when a decision is taken back).
 //! literal, it need not be taken back).
 
 use crate::layout::problem::{Item, Problem};
 
-/// The share of what they gained that weights keep from attempt to attempt: where it is all, some problems lock in on the
-/// wrong sections, and where it is nothing, restarts learn nothing.
+/// The share of their gains that weights keep from attempt to attempt. With 1, some problems stay fixed on the wrong
+/// sections. With 0, restarts learn nothing.
 const WEIGHT_KEPT: f64 = 0.2;
-/// A section's words before its first item is known: any item narrows them to its own.
+/// A section's range of words before its first item is known. The first item sets it.
 const NO_WORDS: (u32, u32) = (u32::MAX, 0);
 
 #[derive(Clone, Copy, Debug)]
@@ -23,24 +24,24 @@ enum Undo {
     Placed { item: u32 },
 }
 
-/// Bit sets are over items, in the order of the problem.
+/// Bit sets have one bit per item, in the order of the problem.
 #[derive(Clone, Debug)]
 pub(in crate::layout) struct Branch {
     /// Per item.
     floors: Vec<u64>,
-    /// Per item; where it is placed.
+    /// Per item: the offset at which it is placed.
     pub offsets: Vec<u64>,
     unplaced: Vec<u64>,
-    /// Per item, `unplaced.len()` words: the items that live together with it, and itself.
+    /// Per item, `unplaced.len()` words: the items whose lifetimes overlap its own, and itself.
     neighbours: Vec<u64>,
-    /// Per section: floor, top of what is placed, bytes unplaced, an item at the floor.
+    /// Per section: its floor, the top of its placed items, its unplaced bytes, and an item at the floor.
     section_floors: Vec<u64>,
     tops: Vec<u64>,
     left: Vec<u64>,
     holders: Vec<u32>,
-    /// Per section: failures seen, plus one.
+    /// Per section: the failures seen there, plus one.
     weights: Vec<f64>,
-    /// Per section, `unplaced.len()` words: the items that live there, and which words are not zero.
+    /// Per section, `unplaced.len()` words: the items that live there. `words` is the range of words that are not zero.
     members: Vec<u64>,
     words: Vec<(u32, u32)>,
     /// Per section and one past the last: the first item that starts there or later.
@@ -81,7 +82,7 @@ impl Branch {
         }
     }
 
-    /// Nothing is placed, and the target is this.
+    /// Clears the placement and sets the target.
     pub(super) fn reset(&mut self, problem: &Problem, target: u64) {
         self.target = target;
         self.trail.clear();
@@ -141,7 +142,7 @@ impl Branch {
             self.tops[s] = top;
             self.left[s] -= this.size;
         }
-        // What rests on nothing could sink: another branch has that layout.
+        // If the item rests on nothing, it could sink. Another branch contains that layout.
         rests
             && self
                 .lift_neighbours(problem, at, top)
@@ -155,7 +156,7 @@ impl Branch {
         let floor = self.floors[at];
         let around = self.neighbours_of(at).enumerate();
         let others = around.flat_map(|(w, near)| bits(w, near)).filter(|&i| i != at);
-        // Above its floor, it rests on something unplaced.
+        // Above its floor, the item must rest on an unplaced item.
         let next = others.map(|i| self.floors[i] + problem.items[i].size).min();
         let Some(next) = next.filter(|next| next + this.size <= self.target) else { return false };
         let (from, to) = (self.first[this.lower as usize] as usize, self.first[this.lower as usize + 1] as usize);
@@ -185,7 +186,8 @@ impl Branch {
         }
     }
 
-    /// Lifts what lives together with an item to its top; the span of sections concerned, or `None` if the branch fails.
+    /// Lifts the items that overlap a placed item in time to its top. Returns the affected span of sections, or `None` if the branch
+    /// fails.
     fn lift_neighbours(&mut self, problem: &Problem, at: usize, top: u64) -> Option<(u32, u32)> {
         let Item { mut lower, mut upper, .. } = problem.items[at];
         for w in 0..self.unplaced.len() {
@@ -210,7 +212,7 @@ impl Branch {
         self.trail.push(Undo::Floor { item: i as u32, floor: old });
     }
 
-    /// Raises the floors of sections `lower..upper` to the least of what is unplaced there; false if one fails.
+    /// Raises the floors of sections `lower..upper` to the lowest floor of their unplaced items. Returns false if the branch fails.
     fn raise_section_floors(&mut self, lower: u32, upper: u32) -> bool {
         for s in lower as usize..upper as usize {
             let floor = self.section_floors[s];
@@ -231,7 +233,7 @@ impl Branch {
         true
     }
 
-    /// Whether the holder of a section still has its floor.
+    /// Whether the holder of a section is still at the section's floor.
     #[inline]
     fn is_held(&self, section: usize) -> bool {
         let holder = self.holders[section] as usize;
@@ -243,9 +245,9 @@ impl Branch {
         self.unplaced[item / 64] >> (item % 64) & 1 == 1
     }
 
-    /// The least floor of what is unplaced in a section, and whose it is; `enough` is as low as it gets.
+    /// The lowest floor of the unplaced items in a section, and an item that has it. The scan ends at an item with floor `enough`.
     fn least(&self, section: usize, enough: u64) -> (u64, usize) {
-        // Above all floors, of which a section where something is unplaced has one.
+        // Larger than all floors; a section with unplaced items has a lower one.
         let mut least = (u64::MAX, 0);
         for i in self.members_of(section) {
             if self.floors[i] < least.0 {

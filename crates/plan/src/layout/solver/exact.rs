@@ -1,15 +1,15 @@
-//! The exact search, which takes turns with weighted passes.
+//! The exact search, which alternates with weighted passes.
 
 use super::{FIRST_JOBS, Job, Solver};
 use crate::layout::aim::Aim;
 use crate::layout::search::{Outcome, Search};
 use crate::layout::{Buffer, TooLarge};
 
-/// The part of a solver that searches.
+/// The solver's state of the exact search.
 #[derive(Clone, Debug)]
 pub(super) struct Exact {
     is_wanted: bool,
-    /// `None` before the first attempt, and for problems of too many buffers.
+    /// `None` before the first attempt, and for problems with too many buffers.
     search: Option<Search>,
     aim: Aim,
 }
@@ -21,8 +21,8 @@ impl Default for Exact {
 }
 
 impl Solver {
-    /// A solver that also searches exactly, so that it can prove heights impossible. This pays for up to a few hundred tightly packed
-    /// buffers; other problems meet the lower bound without it.
+    /// A solver that also searches exactly, so that it can prove heights impossible. The search is worthwhile for up to a few hundred
+    /// tightly packed buffers. Other problems meet the lower bound without it.
     ///
     /// # Errors
     /// The sizes sum to more than 2^62.
@@ -55,7 +55,7 @@ impl Solver {
         true
     }
 
-    /// False if asked to stop.
+    /// Returns false if `stop` returned true.
     pub(super) fn go_on_searching(&mut self, stop: &mut dyn FnMut() -> bool) -> bool {
         let Exact { search: Some(search), aim, .. } = &mut self.exact else { return true };
         let outcome = search.advance(&self.problem, stop);

@@ -1,4 +1,4 @@
-//! The fewest bytes that have to move in an entry, or a little less: by prices of room.
+//! A lower bound on the bytes that have to move in an entry, computed by prices of memory.
 
 use crate::offload::gaps::Gaps;
 use crate::offload::keep::Keep;
@@ -6,8 +6,8 @@ use crate::offload::packing::Packing;
 use crate::offload::prices::Prices;
 use crate::offload::types::Order;
 
-/// No fewer bytes than these move, in and out, in an entry of the circle within a budget, by prices that took so many steps; `None` if
-/// what is held at once does not fit it.
+/// A lower bound on the bytes that move in and out in an entry within a budget, from prices after this many steps; `None` if
+/// the arrays that are held at once do not fit.
 pub(super) fn after_steps(order: &Order, budget: u64, steps: usize) -> Option<f64> {
     let gaps = Gaps::of(order);
     let packing = Packing::new(order, &gaps, budget)?;

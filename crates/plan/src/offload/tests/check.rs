@@ -1,12 +1,12 @@
-//! A naive model that goes through a schedule move by move, with every byte and every copy.
+//! A naive model that executes a schedule move by move, and tracks every byte and every copy.
 
 use crate::offload::{Access, Order, Schedule, What};
 
-/// What is wrong with the schedule, in an entry that begins as it says and in the one behind that.
+/// Returns the first error of the schedule, in an entry that begins as the schedule says, or in the next entry.
 pub(super) fn check(order: &Order, budget: u64, schedule: &Schedule) -> Result<(), String> {
     let count = order.bytes.len();
     let mut here = schedule.resident_at_begin.clone();
-    // Whether the host's copy is as good; at the begin that is not known, and told by the second entry.
+    // Whether the host's copy is up to date. The first entry assumes it at its beginning; the second one knows.
     let mut clean = vec![true; count];
     let mut moved = (0, 0);
     for entry in 0..2 {
@@ -16,7 +16,7 @@ pub(super) fn check(order: &Order, budget: u64, schedule: &Schedule) -> Result<(
                 let array = each.array as usize;
                 let last = order.uses.iter().rposition(|each| each.array as usize == array).unwrap();
                 dead[array] = order.dies[array] && place >= (order.uses[last].until as usize).max(last + 1);
-                // What is held by a use that changes it has no settled contents, and what is held at all must stay.
+                // While a use that changes an array holds it, its contents are not final. Arrays that any use holds must stay.
                 let holds = |changes: bool| {
                     order.uses[..place].iter().enumerate().any(|(at, each)| {
                         each.array as usize == array
@@ -55,7 +55,7 @@ pub(super) fn check(order: &Order, budget: u64, schedule: &Schedule) -> Result<(
         if here != schedule.resident_at_begin {
             return Err(format!("entry {entry} ends otherwise than it began"));
         }
-        // What dies is another array in the next entry, which the host has.
+        // The next entry has a new array in place of each dead one, and its contents are on the host.
         (0..count).filter(|&array| order.dies[array]).for_each(|array| clean[array] = true);
     }
     let told = (2 * schedule.moved_in, 2 * schedule.moved_out);

@@ -1,11 +1,11 @@
-//! Placement without a plan: what is needed comes when it is used, and somebody goes for it then.
+//! Placement without a plan: an array is copied in when it is used, and others leave for it at that moment.
 
 use super::lru::Lru;
 use crate::offload::{Access, Link, Move, Order, Schedule, What, simulate};
 
-/// Who goes.
+/// A policy that chooses the arrays to evict.
 pub(super) trait Victims {
-    /// The use at this place, of the circle that goes on.
+    /// Notes the use of an array at this place; places count on over all entries.
     fn note(&mut self, order: &Order, array: u32, place: usize);
     fn forget(&mut self, array: u32);
     fn victims(&self, need: u64, bytes: &dyn Fn(u32) -> Option<u64>) -> Option<Vec<u32>>;
@@ -25,7 +25,7 @@ impl Victims for Lru {
     }
 }
 
-/// Whose next use is farthest (Belady).
+/// Evicts the array whose next use is farthest (Belady).
 #[derive(Default)]
 pub(super) struct Farthest {
     next: std::collections::BTreeMap<u32, usize>,
@@ -57,7 +57,7 @@ impl Victims for Farthest {
     }
 }
 
-/// What is done in an entry, once some went before it.
+/// The moves of an entry after some entries.
 pub(super) fn on_demand(order: &Order, budget: u64, link: Link, policy: &mut dyn Victims) -> Option<Schedule> {
     let (moves, begin) = moves(order, budget, policy)?;
     let mut schedule = Schedule::of(order, moves, begin);

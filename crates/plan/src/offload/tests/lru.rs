@@ -1,18 +1,18 @@
-//! Least recently used: whom to evict where the next uses are not known, as in an entry that deviates from its order.
+//! Least recently used: chooses the arrays to evict if the next uses are not known, as in an entry that deviates from its order.
 
 use std::collections::BTreeSet;
 
-/// The arrays on the device, by their last use.
+/// The arrays on the device, ordered by their last use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lru {
-    /// By array: the number of its last use, while it is on the device.
+    /// For each array: the number of its last use, while it is on the device.
     used: Vec<Option<u64>>,
     by_use: BTreeSet<(u64, u32)>,
     uses: u64,
 }
 
 impl Lru {
-    /// Notes a use of an array, which is on the device from then on.
+    /// Notes a use of an array, which is then on the device.
     pub(super) fn note(&mut self, array: u32) {
         self.forget(array);
         if self.used.len() <= array as usize {
@@ -23,16 +23,16 @@ impl Lru {
         self.by_use.insert((self.uses, array));
     }
 
-    /// Notes that an array is not on the device any more.
+    /// Notes that an array has left the device.
     pub(super) fn forget(&mut self, array: u32) {
         if let Some(last) = self.used.get_mut(array as usize).and_then(Option::take) {
             self.by_use.remove(&(last, array));
         }
     }
 
-    /// The arrays to evict for so many bytes, in this order; `None` if all that may go is too little.
+    /// The arrays to evict for this many bytes, in this order; `None` if all that may leave are too few.
     ///
-    /// `bytes` tells the size of an array that may go, and nothing of one that is held.
+    /// `bytes` returns the size of an array that may leave, and `None` for one that is held.
     pub(super) fn victims(&self, need: u64, bytes: impl Fn(u32) -> Option<u64>) -> Option<Vec<u32>> {
         let mut found = 0;
         let mut victims = Vec::new();

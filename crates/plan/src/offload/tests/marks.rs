@@ -1,4 +1,4 @@
-//! How near schedules come to the fewest bytes and to the time of a device without a limit: `--nocapture` prints the figures.
+//! Compares schedules with the fewest possible bytes and with the time of a device without a limit: `--nocapture` prints the figures.
 
 use std::time::Instant;
 
@@ -9,10 +9,10 @@ use super::optimum::{lower_bound, optimum};
 use super::sequences::{Kind, Optimizer, gpt, peak, random};
 use crate::offload::{Link, Order, What, schedule};
 
-/// Of a GPU in a slot of 16 lanes of the fifth generation, as copies of a MiB and more find it.
+/// A GPU in a PCIe slot of the fifth generation with 16 lanes, as measured with copies of a MiB and more.
 const LINK: Link = Link { bytes_per_second: 55e9, latency: 10e-6 };
 
-/// 48 layers of width 3,072, in two bytes each, whose saved activations are half of what is alive at most: 51 GB.
+/// 48 layers of width 3,072 with two bytes per parameter. Saved activations are half of the live memory at the peak of 51 GB.
 fn training_step(optimizer: Optimizer, seconds: f64) -> Order {
     const MIB: u64 = 1 << 20;
     gpt(
@@ -74,8 +74,8 @@ fn a_training_step_in_less_memory_is_bound_by_the_link() {
     near(Optimizer::Fused, 50, 1.0, 1.12);
 }
 
-/// Four arrays of which two have to go where most is alive: of those that are not needed for long as many bytes move as of those that are
-/// needed at once.
+/// Two of four arrays have to leave at the peak. Any two move the same number of bytes, but those that are used again at once should
+/// stay.
 #[test]
 fn what_is_needed_soon_stays() {
     let mut step = super::sequences::Recorder::default();
@@ -85,19 +85,19 @@ fn what_is_needed_soon_stays() {
     arrays.iter().rev().for_each(|&array| step.work(0.1, &[(array, crate::offload::Access::Read)]));
     let found = schedule(&step.order, 3 << 30, LINK).unwrap();
     assert_eq!(check(&step.order, 3 << 30, &found), Ok(()));
-    // The first one leaves and comes: the last one is read as soon as it is written.
+    // The first array leaves and comes back. The last one is read as soon as it is written.
     let moved: Vec<u32> =
         found.moves.iter().filter(|each| each.what == What::Prefetch).map(|each| each.array).collect();
     assert_eq!(moved, [arrays[0]]);
     assert!(found.seconds <= step.order.length * 1.001, "{}", found.seconds);
 }
 
-/// What moves against the fewest bytes, or their lower bound, in the mean of some orders.
+/// The bytes that move, divided by the fewest bytes or their lower bound, as the mean over some orders.
 fn mean(kind: Kind, seeds: u64, fewest: fn(&Order, u64) -> f64) -> f64 {
     let (mut sum, mut worst, mut count, mut took) = (0.0, 1.0f64, 0.0, f64::INFINITY);
     for seed in 0..seeds {
         let order = random(kind, seed * 7919);
-        // A multiple of equal sizes, so that bytes without use are not counted against anybody.
+        // A multiple of equal sizes, so that no bytes are left over that nobody can use.
         let budget = peak(&order) * 6 / 1000 * 100;
         let Some(found) = schedule(&order, budget, LINK) else { continue };
         took = took.min(time(&order, budget));
@@ -128,7 +128,7 @@ fn large_random_orders_move_little_more_than_the_bound() {
         for equal in [true, false] {
             let reads = Kind { arrays, uses, equal, reads: true };
             assert!(mean(reads, seeds, lower_bound) <= 1.05);
-            // With write-backs the bound is below the optimum: half of a run may stay in it.
+            // With write-backs the bound is below the optimum: in the relaxation, half of a run may stay.
             assert!(mean(Kind { reads: false, ..reads }, seeds, lower_bound) <= 1.11);
         }
     }

@@ -1,4 +1,4 @@
-//! What holds of every schedule, and how near the best ones are.
+//! Tests of the properties that every schedule has, and of how close schedules come to the optimum.
 
 mod bound;
 mod check;

@@ -1,4 +1,4 @@
-//! The fewest bytes that have to move: exactly by trying everything, or a bound that holds for any size.
+//! The fewest bytes that have to move: exactly by trying everything, or a lower bound for any size.
 
 use super::bound;
 use crate::offload::Order;
@@ -12,7 +12,7 @@ struct Search<'a> {
     fewest: u64,
 }
 
-/// Bytes in and out if only these gaps are stayed in, of those decided on so far; the others cost nothing yet.
+/// Bytes in and out given the gaps decided so far; undecided gaps cost nothing yet.
 fn moved(order: &Order, gaps: &Gaps, kept: &[bool]) -> u64 {
     let goes = |gap: usize| gap < kept.len() && !kept[gap];
     let bytes = |gap: usize| order.bytes[gaps.all[gap].array as usize];
@@ -44,7 +44,7 @@ impl Search<'_> {
     }
 }
 
-/// The fewest bytes that move, in and out, in an entry of the circle.
+/// The fewest bytes that move in and out in an entry of the circle.
 pub(super) fn optimum(order: &Order, budget: u64) -> u64 {
     let gaps = Gaps::of(order);
     let mut search = Search { order, gaps: &gaps, budget, kept: Vec::new(), fewest: u64::MAX };
@@ -52,7 +52,7 @@ pub(super) fn optimum(order: &Order, budget: u64) -> u64 {
     search.fewest
 }
 
-/// No fewer bytes than these move, by prices of room that took thousands of steps.
+/// A lower bound on the bytes that move, from prices of memory after thousands of steps.
 pub(super) fn lower_bound(order: &Order, budget: u64) -> f64 {
     bound::after_steps(order, budget, 3000).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Schedules of random orders hold, by a naive model, and bounds are none that an optimum breaks.
+//! Schedules of random orders are valid in a naive model, and bounds are never above the optimum.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ use crate::offload::packing::Packing;
 use crate::offload::types::MOST_BYTES;
 use crate::offload::{Access, Link, Order, Use, What, schedule};
 
-/// Orders whose uses hold their arrays for a while, and come at any time.
+/// Orders whose uses hold their arrays for a while, at random times.
 fn orders(arrays: usize, uses: usize) -> impl Strategy<Value = Order> {
     let access = prop_oneof![3 => Just(Access::Read), 1 => Just(Access::Write), 1 => Just(Access::Fill)];
     let one = (0..arrays as u32, access, 0..4u32, 0..5u32);
@@ -29,7 +29,7 @@ fn orders(arrays: usize, uses: usize) -> impl Strategy<Value = Order> {
     })
 }
 
-/// The bytes that are held at once at most, which have to fit.
+/// The most bytes that are held at once, which have to fit.
 fn held(order: &Order) -> u64 {
     let holds = |array: usize, place: usize| {
         let is = |(at, each): (usize, &Use)| {
@@ -73,7 +73,7 @@ proptest! {
         prop_assert!(found.moved_in + found.moved_out >= fewest);
     }
 
-    /// Where bytes have no sum there is no schedule, and no sum goes wrong where they have one.
+    /// If the sum of bytes overflows there is no schedule; otherwise no sum within a schedule overflows.
     #[test]
     fn bytes_of_any_number_are_summed_or_refused(order in orders(5, 40), shift in 40..64u32, budget in any::<u64>()) {
         let mut huge = order;
@@ -87,7 +87,7 @@ proptest! {
         }
     }
 
-    /// However late arrays leave and however early they come, what is settled holds.
+    /// However late arrays leave and however early they come, the settled schedule is valid.
     #[test]
     fn any_times_hold_once_they_are_settled(order in orders(12, 60), more in 0.0..0.8f64, seed in any::<u32>()) {
         let least = held(&order);

@@ -1,13 +1,13 @@
-//! Orders of uses to try: a GPT's training step, and random ones.
+//! Test orders of uses: a GPT's training step, and random ones.
 
 use crate::offload::{Access, Order, Use};
 
-/// Where the optimizer does its work.
+/// The point at which the optimizer does its work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Optimizer {
-    /// Behind the backward pass, layer by layer.
+    /// After the backward pass, layer by layer.
     AtTheEnd,
-    /// As soon as a layer has its gradients.
+    /// As soon as a layer's gradients are complete.
     Fused,
 }
 
@@ -24,7 +24,7 @@ impl Recorder {
         self.order.bytes.len() as u32 - 1
     }
 
-    /// Some work that holds its arrays for as many seconds.
+    /// Records work that holds its arrays for this many seconds.
     pub(super) fn work(&mut self, seconds: f64, arrays: &[(u32, Access)]) {
         let until = (self.order.uses.len() + arrays.len()) as u32;
         for &(array, access) in arrays {
@@ -35,7 +35,7 @@ impl Recorder {
         self.order.length = self.now;
     }
 
-    /// Has the whole entry take so many seconds.
+    /// Stretches the whole entry to this many seconds.
     pub(super) fn stretched(mut self, seconds: f64) -> Order {
         let factor = seconds / self.order.length;
         self.order.at.iter_mut().for_each(|at| *at *= factor);
@@ -44,8 +44,8 @@ impl Recorder {
     }
 }
 
-/// A training step of a GPT: `layers` layers of as many matrices as parameters, each with a gradient and the two moments of AdamW;
-/// each part of a layer leaves an activation for the backward pass.
+/// A training step of a GPT. Each of `layers` layers has these `weights`, each with a gradient and the two moments of AdamW.
+/// Each part of a layer leaves an activation for the backward pass.
 pub(super) fn gpt(layers: usize, weights: &[u64], saved: &[u64], optimizer: Optimizer, seconds: f64) -> Order {
     use Access::{Fill, Read, Write};
     let mut step = Recorder::default();
@@ -92,7 +92,7 @@ pub(super) fn gpt(layers: usize, weights: &[u64], saved: &[u64], optimizer: Opti
     step.stretched(seconds)
 }
 
-/// The bytes that are alive at most.
+/// The most bytes that are alive at once.
 pub(super) fn peak(order: &Order) -> u64 {
     let count = order.bytes.len();
     let (mut births, mut ends) = (vec![order.uses.len(); count], vec![0; count]);
@@ -106,18 +106,18 @@ pub(super) fn peak(order: &Order) -> u64 {
     (0..order.uses.len()).map(alive).max().unwrap_or(0)
 }
 
-/// What a random order is made of.
+/// The properties of a random order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind {
     pub(super) arrays: usize,
     pub(super) uses: usize,
     /// All arrays have 100 bytes.
     pub(super) equal: bool,
-    /// Nothing is written, and nothing dies.
+    /// No array is written, and none dies.
     pub(super) reads: bool,
 }
 
-/// An order of uses at random; a third of the arrays are born in the entry and die.
+/// A random order of uses; unless there are only reads, a third of the arrays are born in the entry and die there.
 pub(super) fn random(kind: Kind, seed: u64) -> Order {
     let mut state = seed;
     // SplitMix64.

@@ -1,9 +1,9 @@
-//! What a circle takes up, for the tests of the ring.
+//! Lists the memory of a circle, for the tests of the ring.
 
 use super::*;
 
 impl Circle {
-    /// Where all that slots and the hand take up begins and ends, region by region, in the order of the circle from a border on.
+    /// The beginning and end of each slot and of the hand's memory, region by region, in the order of the circle from a border on.
     pub(in crate::entries::ring) fn stretches(&self, border: u32) -> Vec<Vec<(u64, u64)>> {
         let (mut regions, mut at) = (Vec::<Vec<(u64, u64)>>::new(), border);
         loop {

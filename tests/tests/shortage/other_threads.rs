@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
-use gpucache::{Recycle, Rung, Scope, climbs, climbs_of, limit, on_pressure, patience};
+use gpucache::{ReclaimStep, Recycle, Scope, allocation_timeout, limit, on_pressure, reclaim, reclaim_of};
 use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
@@ -20,7 +20,7 @@ const WHILE: Duration = Duration::from_millis(20);
 fn limited(most: Duration) -> Virtual {
     let device = Virtual::new(1 << 40);
     limit(&device, 8 * PAGE as u64);
-    patience(&device, most);
+    allocation_timeout(&device, most);
     device
 }
 
@@ -30,14 +30,14 @@ fn hold(device: &Virtual, work: impl FnOnce(&Virtual, &Sender<()>) + Send) -> gp
     scope(|threads| {
         threads.spawn(move || work(device, &told));
         has.recv().unwrap();
-        Scope::new("patience: waits").run(|| device.zeros::<u8>(6 * PAGE).map(drop))
+        Scope::new("timeout: waits").run(|| device.zeros::<u8>(6 * PAGE).map(drop))
     })
 }
 
-/// The call was served once the other thread had dropped something: mostly by patience, and before that where this thread came late.
+/// The call was served once the other thread had dropped something: mostly by waiting, and before that where this thread came late.
 fn is_served(device: &Virtual) {
-    let climbs = climbs(device);
-    assert_eq!((climbs.begun(), climbs.failed), (1, 0), "{climbs}");
+    let reclaim = reclaim(device);
+    assert_eq!((reclaim.shortages(), reclaim.failed), (1, 0), "{reclaim}");
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn an_allocation_waits_for_arrays_of_no_scope() {
     in_one_of(5, || {
         let device = limited(LONG);
         // Other tests have the scope too.
-        let served = || climbs_of("patience: waits").map_or(0, |climbs| climbs.begun() - climbs.failed);
+        let served = || reclaim_of("timeout: waits").map_or(0, |reclaim| reclaim.shortages() - reclaim.failed);
         let before = served();
         let answer = hold(&device, |device, told| {
             let array = device.zeros::<u8>(4 * PAGE).unwrap();
@@ -57,7 +57,7 @@ fn an_allocation_waits_for_arrays_of_no_scope() {
         answer.unwrap();
         is_served(&device);
         assert_eq!(served() - before, 1);
-        let _ = invalidate("patience: waits");
+        let _ = invalidate("timeout: waits");
     });
 }
 
@@ -67,7 +67,7 @@ fn an_allocation_waits_for_plans_and_for_lists() {
     let _turn = turn();
     for recycle in [Recycle::Auto, Recycle::Keyed] {
         in_one_of(5, || {
-            let (device, name) = (limited(LONG), format!("patience: held {recycle:?}"));
+            let (device, name) = (limited(LONG), format!("timeout: held {recycle:?}"));
             let answer = hold(&device, |device, told| {
                 let held = Scope::new(&name).recycle(recycle);
                 (0..6).for_each(|_| held.run(|| drop(device.zeros::<u8>(4 * PAGE).unwrap())));
@@ -81,7 +81,7 @@ fn an_allocation_waits_for_plans_and_for_lists() {
             });
             answer.unwrap();
             is_served(&device);
-            ["patience: waits", &name].iter().for_each(|name| _ = invalidate(name));
+            ["timeout: waits", &name].iter().for_each(|name| _ = invalidate(name));
         });
     }
 }
@@ -95,7 +95,7 @@ fn the_time_is_bounded() {
         let start = Instant::now();
         assert!(device.zeros::<u8>(6 * PAGE).unwrap_err().is_out_of_memory());
         assert!(start.elapsed() >= most && start.elapsed() < most + LONG / 10);
-        let tried = climbs(&device).of(Rung::Patience).tried;
+        let tried = reclaim(&device).step(ReclaimStep::OtherThreads).tried;
         assert_eq!(tried, u64::from(most > Duration::ZERO));
     }
 }
@@ -106,7 +106,7 @@ fn what_there_never_is_is_not_waited_for() {
     let device = limited(LONG);
     let start = Instant::now();
     assert!(device.zeros::<u8>(9 * PAGE).is_err());
-    let scope = Scope::new("patience: limited").limit(PAGE as u64);
+    let scope = Scope::new("timeout: limited").limit(PAGE as u64);
     assert!(scope.run(|| device.zeros::<u8>(2 * PAGE)).is_err());
     assert!(start.elapsed() < LONG / 2);
 }
@@ -126,15 +126,19 @@ fn handlers_are_called_after_it() {
         });
         answer.unwrap();
         drop(never);
-        let _ = invalidate("patience: waits");
-        patience(&device, WHILE);
+        let _ = invalidate("timeout: waits");
+        allocation_timeout(&device, WHILE);
         let held = std::sync::Mutex::new(Some(device.zeros::<u8>(4 * PAGE).unwrap()));
         let _gives = on_pressure(&device, move |_| drop(held.lock().unwrap().take()));
         let start = Instant::now();
         assert!(device.zeros::<u8>(6 * PAGE).is_ok());
         assert!(start.elapsed() >= WHILE);
-        let climbs = climbs(&device);
-        assert_eq!((climbs.of(Rung::Patience).served, climbs.of(Rung::Handlers).served), (1, 1), "{climbs}");
-        assert_eq!(climbs.of(Rung::Patience).tried, 2);
+        let reclaim = reclaim(&device);
+        assert_eq!(
+            (reclaim.step(ReclaimStep::OtherThreads).served, reclaim.step(ReclaimStep::Handlers).served),
+            (1, 1),
+            "{reclaim}"
+        );
+        assert_eq!(reclaim.step(ReclaimStep::OtherThreads).tried, 2);
     });
 }

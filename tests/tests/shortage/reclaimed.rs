@@ -1,9 +1,9 @@
-//! What the ladder did, counted for each scope beside each device.
+//! What the reclaim steps did, counted for each scope beside each device.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
-use gpucache::{Climbs, Recycle, Rung, RungUse, Scope, climbs, climbs_of, limit};
+use gpucache::{ReclaimStats, ReclaimStep, Recycle, Scope, StepUse, limit, reclaim, reclaim_of};
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
@@ -22,7 +22,7 @@ fn keyed(device: &Virtual, name: &str, pages: usize) -> gpucache::Result<()> {
 #[test]
 fn the_scopes_of_a_device_count_together_what_it_counts() {
     let _turn = turn();
-    let (device, names) = (limited(8), ["climbs: one", "climbs: two", "climbs: three"]);
+    let (device, names) = (limited(8), ["reclaim: one", "reclaim: two", "reclaim: three"]);
     for _ in 0..4 {
         std::thread::scope(|threads| {
             threads.spawn(|| names.iter().for_each(|name| keyed(&device, name, 4).unwrap())).join().unwrap();
@@ -30,16 +30,16 @@ fn the_scopes_of_a_device_count_together_what_it_counts() {
         names.iter().for_each(|name| keyed(&device, name, 3).unwrap());
     }
     assert!(keyed(&device, names[0], 9).is_err());
-    let all = climbs(&device);
-    let each = names.map(|name| climbs_of(name).unwrap());
-    let sum = |of: &dyn Fn(&Climbs) -> u64| each.iter().map(of).sum::<u64>();
-    assert!(all.begun() > 10, "{all}");
-    assert_eq!((sum(&Climbs::begun), sum(&|climbs| climbs.failed)), (all.begun(), 1));
-    for rung in Rung::ALL {
-        let RungUse { tried, served, freed_bytes, .. } = all.of(rung);
-        assert_eq!(sum(&|climbs| climbs.of(rung).tried), tried, "{rung}");
-        assert_eq!(sum(&|climbs| climbs.of(rung).served), served, "{rung}");
-        assert_eq!(sum(&|climbs| climbs.of(rung).freed_bytes), freed_bytes, "{rung}");
+    let all = reclaim(&device);
+    let each = names.map(|name| reclaim_of(name).unwrap());
+    let sum = |of: &dyn Fn(&ReclaimStats) -> u64| each.iter().map(of).sum::<u64>();
+    assert!(all.shortages() > 10, "{all}");
+    assert_eq!((sum(&ReclaimStats::shortages), sum(&|reclaim| reclaim.failed)), (all.shortages(), 1));
+    for step in ReclaimStep::ALL {
+        let StepUse { tried, served, freed_bytes, .. } = all.step(step);
+        assert_eq!(sum(&|reclaim| reclaim.step(step).tried), tried, "{step}");
+        assert_eq!(sum(&|reclaim| reclaim.step(step).served), served, "{step}");
+        assert_eq!(sum(&|reclaim| reclaim.step(step).freed_bytes), freed_bytes, "{step}");
     }
     assert!(each[0].to_string().contains("1 of them errors"), "{}", each[0]);
     names.iter().for_each(|name| _ = invalidate(name));
@@ -55,22 +55,22 @@ fn a_name_that_is_forgotten_takes_its_counts_along() {
         threads.spawn({
             let device = &device;
             move || {
-                Scope::new("climbs: kept").run(|| device.zeros::<u8>(1).unwrap());
+                Scope::new("reclaim: kept").run(|| device.zeros::<u8>(1).unwrap());
                 asked.recv().unwrap();
             }
         });
         threads
             .spawn(|| {
-                assert!(keyed(&device, "climbs: kept", 9).is_err());
-                (0..4000).for_each(|number| keyed(&device, &format!("climbs: many {number}"), 0).unwrap());
+                assert!(keyed(&device, "reclaim: kept", 9).is_err());
+                (0..4000).for_each(|number| keyed(&device, &format!("reclaim: many {number}"), 0).unwrap());
             })
             .join()
             .unwrap();
-        let many = (0..4000).filter_map(|number| climbs_of(format!("climbs: many {number}")));
-        assert!(many.map(|climbs| climbs.begun()).all(|begun| begun == 0));
-        assert_eq!(climbs_of("climbs: kept").unwrap().failed, 1);
+        let many = (0..4000).filter_map(|number| reclaim_of(format!("reclaim: many {number}")));
+        assert!(many.map(|reclaim| reclaim.shortages()).all(|begun| begun == 0));
+        assert_eq!(reclaim_of("reclaim: kept").unwrap().failed, 1);
         told.send(()).unwrap();
     });
-    assert!(climbs_of("climbs: never entered").is_none());
+    assert!(reclaim_of("reclaim: never entered").is_none());
     let _ = gpucache::invalidate_all();
 }
