@@ -1,6 +1,6 @@
-//! How much memory a decoder takes whose cache of keys and values grows: a whole answer is one entry of a scope, and each of its
-//! tokens makes the cache of each layer anew, one row longer. Prompts differ in length and batch. Nothing is computed: the
-//! device has no memory.
+//! How much memory a decoder needs while its cache of keys and values grows. A whole answer is one entry of a scope. For each token, each
+//! layer allocates its cache anew, one row longer. Prompts differ in length and batch size. Nothing is computed, because the device
+//! has no memory.
 //!
 //! ```text
 //! cargo run --release --example decode -- --answers 10 --json
@@ -14,36 +14,36 @@ use gpucache::device::{Device, Virtual};
 use gpucache::{Allocate, Array, Scope};
 use serde::Serialize;
 
-/// Tells how much memory a decoder with a growing cache takes.
+/// Reports how much memory a decoder needs whose cache of keys and values grows.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Prompts that are answered, one after the other.
+    /// Number of prompts, answered one after the other.
     #[arg(long, default_value = "10")]
     answers: NonZeroUsize,
-    /// Tokens of each answer.
+    /// Number of tokens in each answer.
     #[arg(long, default_value = "512")]
     tokens: NonZeroUsize,
-    /// Layers, each with a key and a value.
+    /// Number of layers, each with a key and a value.
     #[arg(long, default_value = "24")]
     layers: NonZeroUsize,
-    /// Numbers (f32) in a row of a key or a value.
+    /// Number of elements (f32) in a row of a key or a value.
     #[arg(long, default_value = "1024")]
     width: NonZeroUsize,
     /// The longest prompt, in tokens.
     #[arg(long, default_value = "256")]
     prompt: NonZeroUsize,
-    /// The largest batch.
+    /// The largest batch size.
     #[arg(long, default_value = "4")]
     batch: NonZeroUsize,
-    /// For the prompts' lengths and batches.
+    /// Seed of the random prompt lengths and batch sizes.
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Print one JSON object.
+    /// Print one JSON object instead of a summary.
     #[arg(long)]
     json: bool,
 }
 
-/// What an answer took, or all of them.
+/// The memory of one answer, or of all of them.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     answers: usize,
@@ -51,15 +51,15 @@ struct Report {
     peak_live_bytes: u64,
     peak_reserved_bytes: u64,
     reserved_over_live: f64,
-    /// What the second half of the answers reserved, over the most that any answer had alive.
+    /// The most bytes reserved in the second half of the answers, divided by the most live bytes of any answer.
     steady_reserved_over_live: f64,
-    /// Of the arrays of the second half, those that a plan served.
+    /// The share of the second half's arrays that a plan served.
     steady_planned_share: f64,
 }
 
 type Bytes = Array<u8, Virtual>;
 
-/// Bytes that are alive now, and the most that ever were.
+/// Live bytes now, and the most so far.
 #[derive(Debug, Default)]
 struct Live {
     now: u64,
@@ -79,7 +79,7 @@ impl Live {
     }
 }
 
-/// One token: each layer's projections, its cache with one row more, and what attention makes of it.
+/// One token: in each layer the projections, the cache with one row more, and the attention over it.
 fn token(device: &Virtual, live: &mut Live, cache: &mut [[Bytes; 2]], row: usize, rows: usize) -> gpucache::Result<()> {
     let mut hidden = live.born(device, row)?;
     for halves in cache {
@@ -105,7 +105,7 @@ fn token(device: &Virtual, live: &mut Live, cache: &mut [[Bytes; 2]], row: usize
     Ok(())
 }
 
-/// A whole answer to a prompt of so many tokens, whose cache is dropped at its end.
+/// A whole answer to a prompt of so many tokens. Its cache is dropped at the end.
 fn answer(device: &Virtual, options: &Options, live: &mut Live, prompt: usize, batch: usize) -> gpucache::Result<()> {
     let row = batch * options.width.get() * size_of::<f32>();
     let mut cache = Vec::new();

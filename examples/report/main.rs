@@ -1,4 +1,4 @@
-//! Writes a trace of the library in the formats of other tools.
+//! Converts a trace of gpucache to a page for a browser, and to the formats of other tools.
 //!
 //! ```text
 //! GPUCACHE_TRACE=run.csv cargo run --release --example train
@@ -6,7 +6,7 @@
 //! cargo run --release --example report -- run.csv --page run.html
 //! ```
 //!
-//! What it writes is of the crate `gpucache-report`, which a program may use by itself.
+//! The crate `gpucache-report` writes all formats, and any program can use it.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
