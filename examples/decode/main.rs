@@ -1,6 +1,6 @@
-//! How much memory a decoder needs while its cache of keys and values grows. A whole answer is one entry of a scope. For each token, each
-//! layer allocates its cache anew, one row longer. Prompts differ in length and batch size. Nothing is computed, because the device
-//! has no memory.
+//! Measures how much memory a decoder needs whose cache of keys and values grows. A whole answer is one entry of a scope. Each of its
+//! tokens makes the cache of each layer anew, one row longer. Prompts differ in length and batch. Nothing is computed: the
+//! device has no memory.
 //!
 //! ```text
 //! cargo run --release --example decode -- --answers 10 --json
@@ -43,23 +43,23 @@ struct Options {
     json: bool,
 }
 
-/// The memory of one answer, or of all of them.
+/// The memory use of the whole run.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     answers: usize,
-    /// Of the whole run.
+    /// Peaks of the whole run.
     peak_live_bytes: u64,
     peak_reserved_bytes: u64,
     reserved_over_live: f64,
-    /// The most bytes reserved in the second half of the answers, divided by the most live bytes of any answer.
+    /// The most memory reserved in the second half of the answers, divided by the peak of live memory.
     steady_reserved_over_live: f64,
-    /// The share of the second half's arrays that a plan served.
+    /// The fraction of the arrays of the second half that a plan served.
     steady_planned_share: f64,
 }
 
 type Bytes = Array<u8, Virtual>;
 
-/// Live bytes now, and the most so far.
+/// Bytes that are alive now, and their peak.
 #[derive(Debug, Default)]
 struct Live {
     now: u64,
@@ -79,7 +79,7 @@ impl Live {
     }
 }
 
-/// One token: in each layer the projections, the cache with one row more, and the attention over it.
+/// Allocates one token's arrays: each layer's projections, its cache with one more row, and the results of attention.
 fn token(device: &Virtual, live: &mut Live, cache: &mut [[Bytes; 2]], row: usize, rows: usize) -> gpucache::Result<()> {
     let mut hidden = live.born(device, row)?;
     for halves in cache {
@@ -90,7 +90,7 @@ fn token(device: &Virtual, live: &mut Live, cache: &mut [[Bytes; 2]], row: usize
             live.dies(new);
         }
         let query = live.born(device, row)?;
-        // One number of each head of 64 for each row.
+        // One number per row and head; a head has 64 numbers.
         let scores = live.born(device, (row / 64) * rows)?;
         live.dies(query);
         let mixed = live.born(device, row)?;
@@ -105,7 +105,7 @@ fn token(device: &Virtual, live: &mut Live, cache: &mut [[Bytes; 2]], row: usize
     Ok(())
 }
 
-/// A whole answer to a prompt of so many tokens. Its cache is dropped at the end.
+/// A whole answer to a prompt of `prompt` tokens. The cache is dropped at the end of the answer.
 fn answer(device: &Virtual, options: &Options, live: &mut Live, prompt: usize, batch: usize) -> gpucache::Result<()> {
     let row = batch * options.width.get() * size_of::<f32>();
     let mut cache = Vec::new();

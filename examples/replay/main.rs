@@ -1,12 +1,13 @@
-//! Replays the allocations of a program. Reports how much memory they need, how long they take, and how often they call the device.
+//! Replays the allocation history of a program, and prints how much memory its arrays needed, how long allocations took, and how
+//! often the device was called.
 //!
 //! ```text
 //! cargo run --release --example replay -- examples/traces/*.csv.gz
 //! cargo run --release --example replay -- examples/traces/gpt2_varlen.csv.gz --device cuda:0 --policy keyed --json
 //! ```
 //!
-//! `target.rs` chooses the device, and `report.rs` prints the figures. The replay itself is the module `replay` of the crate
-//! `gpucache-report`, which any program can use.
+//! Read `target.rs` first, where a trace is replayed, and then `report.rs`, which prints the result. The replay itself is the module
+//! `replay` of the crate `gpucache-report`, which programs can use on their own.
 
 #[path = "../common/mod.rs"]
 #[cfg_attr(feature = "cuda", allow(dead_code, reason = "only programs that compute need CUDA's libraries"))]

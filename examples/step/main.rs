@@ -1,11 +1,11 @@
-//! Times a chain of dependent kernels that each write a new array, and the same chain on preallocated arrays.
+//! Times a chain of dependent kernels, each of which writes a new array, against the same chain on preallocated arrays.
 //!
 //! ```text
 //! cargo run --release --example step
 //! cargo run --release --example step -- --layers 40 --elements 4096,262144,67108864 --json
 //! ```
 //!
-//! `chain.rs` has the timed code, and `measure.rs` times it. `host.rs` and `cuda.rs` launch one layer.
+//! `chain.rs` contains the timed code, `measure.rs` measures it, and `host.rs` and `cuda.rs` launch one layer.
 
 mod chain;
 #[path = "../common/mod.rs"]
