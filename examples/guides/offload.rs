@@ -6,7 +6,7 @@ const LAYERS: usize = 6;
 const LEN: usize = 1 << 20; // 4 MiB for each array
 const STEPS: usize = 20;
 
-/// What training updates in a layer. Each array may leave the device while no operation uses it.
+/// The arrays of a layer. Each may leave the device while no operation uses it.
 struct Layer {
     weights: Placed<f32, Host>,
     moments: Placed<f32, Host>,
