@@ -32,7 +32,7 @@
 //! - Everything builds without CUDA; the driver is loaded when a GPU is asked for.
 //!
 //! # The way through the code
-//! `scope` (names, guards) → `doctor` (what is wrong with a scope) → `report` (what the process does, read as plain data) → `placed` (arrays
+//! `scope` (names, guards) → `diagnosis` (what is wrong with a scope) → `report` (what the process does, read as plain data) → `placed` (arrays
 //! that may rest on the host) → `array` (types), and beside it `foreign` (what other crates allocate) → `device` (handles of streams).
 //! Each module uses only those after it. Below them are two crates: `gpucache-engine` serves bytes on a stream, and its first page tells how a
 //! request passes through it; `gpucache-plan` computes layouts and moves. `DESIGN.md` says why.
@@ -44,7 +44,7 @@ compile_error!("gpucache's feature `foreign` is for Linux on x86-64 or AArch64: 
 
 mod array;
 pub mod device;
-mod doctor;
+mod diagnosis;
 #[cfg(feature = "foreign")]
 pub mod foreign;
 mod placed;
@@ -60,7 +60,7 @@ pub use array::{Allocate, Arguments, Array, Element, Shape};
 #[cfg(feature = "cuda")]
 pub use array::{ArrayView, Graph, Launch};
 pub use device::limits::{allocation_timeout, limit, limit_idle, limit_process, limit_soft, reclaim, share_of, trim};
-pub use doctor::{Cause, Diagnosis, Finding};
+pub use diagnosis::{Cause, Diagnosis, Finding};
 pub use gpucache_engine::{
     Amount, Bound, Deviations, Error, InUse, PlanStats, Pressure, PressureHandler, ReclaimStats, ReclaimStep, Recycle,
     Result, ScopeMemory, ScopeStats, Served, Shortage, StepUse, Unplanned, on_pressure,

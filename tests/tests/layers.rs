@@ -12,7 +12,7 @@ use proc_macro2::{Spacing, TokenStream, TokenTree};
 /// The layers, from the top. Modules on one line have the same rank.
 const LAYERS: [&[&str]; 15] = [
     &["scope"],
-    &["doctor"],
+    &["diagnosis"],
     &["report"],
     &["placed"],
     &["array", "foreign"],

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::doctor::{self, Diagnosis, Siblings};
+use crate::diagnosis::{self, Diagnosis, Siblings};
 use gpucache_engine::base::amounts::{Bytes, Count};
 #[cfg(feature = "tracing")]
 use gpucache_engine::base::subscriber::{self, TARGET};
@@ -229,5 +229,5 @@ pub fn diagnose(name: impl AsRef<str>) -> Option<Diagnosis> {
         let idle_bytes = sum.idle_bytes.saturating_add(stats.idle_bytes);
         Siblings { names: sum.names + 1, entries, idle_bytes }
     });
-    Some(doctor::examine(scope.name().clone(), &threads, siblings))
+    Some(diagnosis::examine(scope.name().clone(), &threads, siblings))
 }
