@@ -157,7 +157,7 @@ fn main() -> ExitCode {
     match measure(&options) {
         Ok(report) if options.json => println!("{}", serde_json::to_string(&report).unwrap_or_default()),
         Ok(report) => println!(
-            "{} answers: {:.4} of what is alive reserved, {:.4} of it once warm; {:.4} of the arrays planned",
+            "{} answers: reserved / live memory {:.4}, once warm {:.4}; share of planned arrays {:.4}",
             report.answers, report.reserved_over_live, report.steady_reserved_over_live, report.steady_planned_share
         ),
         Err(error) => {
