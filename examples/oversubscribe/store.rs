@@ -3,7 +3,7 @@
 //! Parameters, their gradients and moments, and values that the forward pass saves for the backward pass are [`Held`]. A guard is kept
 //! for one operation only, so that an array that no operation uses at the moment can rest elsewhere.
 
-use gpucache::{Fetched, FetchedMut, Placed, PlacedStats, prelude::*};
+use gpucache::{Fetched, FetchedMut, Placed, prelude::*, stats::PlacedStats};
 
 use crate::common::Result;
 use crate::compute::Matrix;
@@ -46,7 +46,7 @@ pub(crate) struct Traffic {
     pub(crate) moved_bytes: u64,
     /// Bytes that were copied in only when an operation requested them.
     pub(crate) demanded_bytes: u64,
-    /// Seconds in which streams only waited for copies: [`gpucache::PlacedStats::waited`].
+    /// Seconds in which streams only waited for copies: [`gpucache::stats::PlacedStats::waited`].
     pub(crate) waited_seconds: f64,
     /// The fraction of the time of all copies, from 0 to 1, in which nothing waited for them. It covers the second half of the steps, since
     /// gpucache learns in the first half. `None` if nothing was copied.
@@ -108,7 +108,7 @@ impl<D: Device> Store<D> {
 
     /// Statistics of all moves so far.
     pub(crate) fn moved(&self) -> PlacedStats {
-        gpucache::placed_stats(&self.device)
+        gpucache::stats::device(&self.device).offload
     }
 
     /// The same as a report; the hidden share covers the steps since `earlier`.

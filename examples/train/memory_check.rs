@@ -61,7 +61,7 @@ impl<'c, C: Compute> Training<'c, C> {
 }
 
 fn carried() -> u64 {
-    gpucache::plan_stats("train_step").map_or(0, |plans| plans.carried)
+    gpucache::stats("train_step").map_or(0, |stats| stats.plan.carried)
 }
 
 /// This runs on a stream, because the memory of a stream is counted separately from that of other tests.

@@ -13,7 +13,7 @@ use syn::visit::{self, Visit};
 
 /// Calls that change state which other tests of the process use, or that other tests disturb.
 const PROCESS_WIDE: [&str; 7] =
-    ["trace :: start", "limit_process", "invalidate_all", "process_stats", "set_hook", "set_var", "remove_var"];
+    ["trace :: start", "limit_process", "invalidate_all", "stats :: process", "set_hook", "set_var", "remove_var"];
 /// Calls by which a test gets the process for itself: until the test ends, or because it runs in a child process.
 const ALONE: [&str; 3] = ["turn", "alone", "gpu"];
 

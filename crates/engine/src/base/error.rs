@@ -255,7 +255,7 @@ impl Error {
     /// The state of the device when an allocation found no memory, and who held the memory. `None` for any other failure.
     ///
     /// ```
-    /// use gpucache::{Bound, device::Virtual, prelude::*};
+    /// use gpucache::{device::Virtual, error::Bound, prelude::*};
     ///
     /// let device = Virtual::new(1 << 30);
     /// gpucache::limit(&device, 1 << 20);

@@ -70,7 +70,7 @@ fn handlers() -> MutexGuard<'static, Vec<Arc<Handler>>> {
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use gpucache::{ReclaimStep, reclaim, device::Virtual, on_pressure, prelude::*};
+/// use gpucache::{device::Virtual, on_pressure, prelude::*, reclaim, stats::ReclaimStep};
 ///
 /// let device = Virtual::new(8 << 20);
 /// let cache = Arc::new(Mutex::new(vec![device.zeros::<u8>(6 << 20)?])); // can be computed again
