@@ -27,9 +27,7 @@ fn main() -> anyhow::Result<()> {
             println!("step {step}: loss {:.3}", loss.to_scalar::<f32>()?);
         }
     }
-    println!("{:#}", gpucache::stats("train_step").unwrap_or_default());
-    if let Some(stats) = foreign::stats("train_step") {
-        println!("{stats}");
-    }
+    let stats = gpucache::stats("train_step").unwrap_or_default();
+    println!("{stats:#}\n{}", stats.foreign);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Trains layers that need 48 MiB on a device that may hold 16 MiB.
 
-use gpucache::{Placed, Result, cache_scope, limit, placed_stats, prelude::*};
+use gpucache::{Placed, Result, cache_scope, limit, prelude::*, stats};
 
 const LAYERS: usize = 6;
 const LEN: usize = 1 << 20; // 4 MiB for each array
@@ -30,14 +30,13 @@ fn main() -> Result<()> {
         layers.push(Layer { weights: Placed::zeros(&device, LEN)?, moments: Placed::zeros(&device, LEN)? });
     }
     for _ in 0..STEPS {
-        cache_scope!(train_step, { layers.iter_mut().try_for_each(|layer| update(&device, layer))? }); // learns the order, then prefetches
+        // The scope learns the order in which arrays are fetched. From then on, they are prefetched.
+        cache_scope!(train_step, { layers.iter_mut().try_for_each(|layer| update(&device, layer))? });
     }
     println!("first weight: {:.3}", layers[0].weights.to_vec()?[0]);
-    println!(
-        "{} MiB of arrays, {} MiB on the device at most",
-        (2 * LAYERS * LEN * 4) >> 20,
-        device.memory().peak_bytes >> 20
-    );
-    println!("{}", placed_stats(&device));
+    println!("48 MiB of arrays, at most {} MiB on the device", device.memory().peak_bytes >> 20);
+    let moves = stats::device(&device).offload;
+    println!("{} MiB moved to the device, {} MiB to the host", moves.bytes_in >> 20, moves.bytes_out >> 20);
+    println!("{} arrays prefetched, {} fetched on demand", moves.prefetched, moves.demanded);
     Ok(())
 }
