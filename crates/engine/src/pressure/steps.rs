@@ -109,7 +109,7 @@ pub struct StepUse {
 ///
 /// let device = Virtual::new(8 << 20);
 /// cache_scope!(first, recycle = "keyed", { device.zeros::<u8>(6 << 20)? });
-/// cache_scope!(second, recycle = "keyed", { device.zeros::<u8>(4 << 20)? }); // for which the first one gives its memory
+/// cache_scope!(second, recycle = "keyed", { device.zeros::<u8>(4 << 20)? }); // the first scope gives its memory back
 /// let reclaim = reclaim(&device);
 /// assert_eq!((reclaim.shortages(), reclaim.failed, reclaim.step(ReclaimStep::OtherScopes).served), (1, 0, 1));
 /// println!("{reclaim}");
