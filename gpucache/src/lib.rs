@@ -108,12 +108,25 @@ pub mod error {
 
 /// How arrays are passed to work on a stream: to kernels, and to functions on a stream of the host.
 ///
-/// [`Cuda::launch_builder`](crate::device::Cuda::launch_builder) and [`Host::launch`](crate::device::Host::launch) take arrays by
-/// reference.
+/// On a GPU, use `gpu.launch_builder(&kernel).arg(&input).arg(&mut output).arg(&number)` ([`Cuda::launch_builder`]). It knows the stream
+/// of the launch and the stream of each array. So it costs no call of the driver unless the streams differ. On the host, use
+/// [`Host::launch`](crate::device::Host::launch).
+///
+/// Other ways work too, for code that is written for cudarc. They cost more:
+///
+/// | way | cost |
+/// |---|---|
+/// | `gpu.launch_builder(..).arg(&array)`, also with `&mut array` and `&view` | none on the array's own stream; otherwise one event for all work on a stream |
+/// | cudarc's functions that take a stream and an array: copies, cuBLAS, `DevicePtr` | the same |
+/// | cudarc's own builder, `stream.launch_builder(..).arg(&array)` | none while the context has one stream; otherwise up to two events for each array. Pages may have to wait for all work of the context before they go back to the device |
+/// | `&*array` (a `&CudaSlice`), `as_view_mut`, `slice_mut`, `split_at_mut` | before the next write of the array or the reuse of its memory, its stream waits for all work of the context |
+/// | `CudaSlice::try_from(array)` | the memory leaves the cache; memory of a range is copied |
+///
+/// [`Cuda::launch_builder`]: crate::device::Cuda::launch_builder
 pub mod launch {
     pub use crate::array::Arguments;
     #[cfg(feature = "cuda")]
-    pub use crate::array::{ArrayView, Launch};
+    pub use crate::array::{ArrayView, KernelArgument, Launch};
 }
 
 /// CUDA graphs of work that uses arrays: see [`Cuda::capture`](crate::device::Cuda::capture).
