@@ -17,7 +17,7 @@
 //! | limit and reclaim memory | [`pressure`], [`range::DeviceRange`] |
 //! | read statistics, and facts for a diagnosis | [`ScopeStats`], [`PlanStats`], [`cache::ScopeFacts`], [`home::Facts`] |
 //! | trace a run | [`trace`] |
-//! | add a kind of device | [`device::Backend`], [`device::Device`], [`device::VirtualMemory`] |
+//! | add a kind of device | [`device::Backend`], [`device::VirtualMemory`] |
 //! | use other libraries' streams, and answer their calls | `device::Handle`, `device::GpuStream` (CUDA) |
 //!
 //! A front end hands a [`device::Stream`] and a [`device::Memory`] on to its own users. So the documentation hides the methods that
@@ -81,6 +81,7 @@ pub mod record;
 pub mod trace;
 
 pub use base::error::{Error, Result};
+pub use base::limit::Limit;
 pub use base::shortage::{Bound, ScopeMemory, Shortage};
 pub use cache::Recycle;
 pub use home::{Amount, Deviations, InUse, PlanStats, ScopeStats, Served, Unplanned};

@@ -98,7 +98,7 @@ pub fn device_stats(device: &impl Device) -> DeviceStats {
 }
 
 /// The same of a device's memory.
-pub(super) fn read(memory: &Arc<Memory>) -> DeviceStats {
+pub(crate) fn read(memory: &Arc<Memory>) -> DeviceStats {
     let range = DeviceRange::known(memory).map(|range| {
         let occupancy = range.occupancy();
         let free_bytes = occupancy.reserved.saturating_sub(occupancy.live);

@@ -20,6 +20,7 @@ mod scope;
 mod top;
 mod watch;
 
+pub(crate) use device::read as of_device;
 pub use device::{DeviceStats, RangeUse, device_stats};
 pub use guard::{StatsGuard, report_on_drop};
 pub use peaks::{reset_peaks, reset_peaks_of};

@@ -4,6 +4,7 @@ pub mod amounts;
 pub mod errand;
 pub mod error;
 pub mod held;
+pub mod limit;
 pub mod opened;
 #[cfg(any(unix, windows))]
 pub mod output;

@@ -18,7 +18,7 @@ impl Owner {
     /// By how many bytes the scope would exceed its limit if it reserved `more` bytes. Without a limit, the largest `u64` is the
     /// limit: the memory of several devices together may be more, and the scope's counters must never wrap around.
     fn excess(&self, more: u64) -> u64 {
-        let limit = self.with(|local, _| local.limit);
+        let limit = self.with(|local, _| local.limit.most());
         let held = u128::from(self.shared.counters.get(Counter::HeldBytes)) + u128::from(more);
         u64::try_from(held.saturating_sub(u128::from(limit))).unwrap_or(u64::MAX)
     }
@@ -30,7 +30,7 @@ impl Owner {
 
     /// As [`allows`](Owner::allows), with the bytes rounded up to whole pages.
     pub(super) fn allows_whole(&self, range: &DeviceRange, more: u64) -> bool {
-        let is_free = self.with(|local, _| local.limit) == u64::MAX;
+        let is_free = self.with(|local, _| local.limit.most()) == u64::MAX;
         is_free || self.allows(more.saturating_add(range.occupancy().granule))
     }
 
@@ -50,22 +50,25 @@ impl Owner {
     #[inline]
     pub(super) fn make_allowance(&self, stream: &Stream, request: &Request<'_>) -> Result<()> {
         // A request of 0 bytes is served, however low the limit is by now.
-        if request.bytes == 0 || self.allows(request.bytes as u64) {
-            Ok(())
-        } else {
-            self.insist_on_limit(stream, request)
+        if request.bytes == 0 {
+            return Ok(());
         }
+        if self.with(|local, _| local.limit.asks_for(stream.memory())) {
+            self.with(|local, _| local.limit.learn(stream.memory()))?;
+        }
+        if self.allows(request.bytes as u64) { Ok(()) } else { self.insist_on_limit(stream, request) }
     }
 
     #[cold]
     fn insist_on_limit(&self, stream: &Stream, request: &Request<'_>) -> Result<()> {
-        let (bytes, limit) = (request.bytes as u64, self.with(|local, _| local.limit));
+        let bytes = request.bytes as u64;
+        let (limit, is_soft) = self.with(|local, _| (local.limit.most(), local.limit.is_soft()));
         self.note_sample(Fact::Squeezed, request);
-        // A request larger than the limit would fail even if all memory went back.
-        if bytes <= limit {
+        // A request larger than a hard limit would fail even if all memory went back.
+        if bytes <= limit || is_soft {
             self.make_room_for(bytes);
         }
-        if self.allows(bytes) {
+        if is_soft || self.allows(bytes) {
             return Ok(());
         }
         let held = self.shared.counters.get(Counter::HeldBytes);

@@ -8,8 +8,9 @@ use std::sync::{Arc, PoisonError, Weak};
 use super::meter::Meter;
 use super::unknown::UnknownWork;
 use super::virtual_memory::VirtualMemory;
-use super::{process, quota};
+use super::{host, process, quota};
 use crate::base::error::{Error, Result};
+use crate::base::limit::Limit;
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 
 /// What a range of the device is made of.
@@ -41,7 +42,9 @@ pub struct Memory {
     id: u64,
     meter: Arc<Meter>,
     range_memory: RangeMemory,
-    /// The limit in the environment is none.
+    /// How many bytes the machine has whose memory it is, where that is known and its pages do not tell.
+    size: fn() -> Option<u64>,
+    /// The limit in the environment does not hold here.
     refusal: Mutex<Option<Error>>,
     /// What the layer above keeps for the device.
     range: OnceLock<Box<dyn Any + Send + Sync>>,
@@ -103,7 +106,7 @@ impl Memory {
     /// themselves. The limit in the environment is one of the device, and does not count here.
     #[doc(hidden)]
     pub fn host_side(&self) -> &Arc<Memory> {
-        self.host_side.get_or_init(|| Memory::unlimited(RangeMemory::Chunks).into())
+        self.host_side.get_or_init(|| Memory { size: host::size, ..Memory::unlimited(RangeMemory::Chunks) }.into())
     }
 
     /// The same, if anything ever left.
@@ -112,13 +115,26 @@ impl Memory {
         self.host_side.get()
     }
 
+    /// Memory of this machine: of these pages, or of chunks without them.
+    pub(super) fn of_machine(pages: Option<Arc<dyn VirtualMemory>>) -> Memory {
+        Memory::limited(Memory {
+            size: host::size,
+            ..Memory::unlimited(pages.map_or(RangeMemory::Chunks, RangeMemory::Pages))
+        })
+    }
+
     fn of(range_memory: RangeMemory) -> Memory {
-        let mut memory = Memory::unlimited(range_memory);
-        match quota::from_environment(memory.capacity()) {
-            Ok(limit) => limit.into_iter().for_each(|bytes| memory.meter.set_limit(bytes)),
-            Err(error) => memory.refusal = Mutex::new(Some(error)),
-        }
-        memory
+        Memory::limited(Memory::unlimited(range_memory))
+    }
+
+    /// The same, with the limit in the environment.
+    fn limited(memory: Memory) -> Memory {
+        let set = || match quota::from_environment()? {
+            Some(limit) => memory.apply(limit).map_err(|_| quota::of_unknown_size(limit)),
+            None => Ok(()),
+        };
+        let refusal = Mutex::new(set().err());
+        Memory { refusal, ..memory }
     }
 
     fn unlimited(range_memory: RangeMemory) -> Memory {
@@ -130,6 +146,7 @@ impl Memory {
             id,
             meter,
             range_memory,
+            size: || None,
             refusal,
             range: OnceLock::new(),
             attached: OnceLock::new(),
@@ -199,18 +216,25 @@ impl Memory {
         self.pages()?.capacity()
     }
 
-    /// So much of what the device has.
+    /// How many bytes the device has, or the machine whose memory it is; `None` where nobody tells. A share of the device is one of these.
+    #[doc(hidden)]
+    pub fn size(&self) -> Option<u64> {
+        self.capacity().or_else(self.size)
+    }
+
+    /// Lets the process hold as much of it from now on as the limit says. A hard limit leaves a soft one as it is, and the other way round.
     ///
     /// # Errors
-    /// [`is_unavailable`](Error::is_unavailable) where it does not tell how much that is, and for what is no share.
-    #[doc(hidden)]
-    pub fn share(&self, share: f64) -> Result<u64> {
-        let refused = |detail: String, remedy| Err(Error::unavailable("a share of a device", detail, remedy));
-        match self.capacity() {
-            _ if !(0.0..=1.0).contains(&share) => refused(format!("it is {share}"), "give a number from 0 to 1"),
-            None => refused("the device does not tell how much memory it has".into(), "give a number of bytes"),
-            Some(capacity) => Ok(quota::of_share(share, capacity)),
+    /// [`is_unavailable`](Error::is_unavailable) for a share of a device that does not tell its size; then nothing has changed.
+    pub(crate) fn apply(&self, limit: Limit) -> Result<()> {
+        let bytes = if limit.parts().1.is_in_bytes() { limit.bytes(None) } else { limit.bytes(self.size()) }?;
+        if limit == Limit::NONE || !limit.is_soft() {
+            self.meter.set_limit(bytes);
         }
+        if limit == Limit::NONE || limit.is_soft() {
+            self.meter.set_soft_limit(bytes);
+        }
+        Ok(())
     }
 
     /// The most bytes that an allocation could have of the device, were nothing else held: by its size and by the limits.

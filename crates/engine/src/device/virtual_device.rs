@@ -11,7 +11,6 @@ use std::sync::{Arc, PoisonError};
 
 use occupancy::{Occupancy, SPAN, overlaps};
 
-use super::Device;
 use super::backend::copies::Copies;
 use super::backend::{ALIGNMENT, Backend};
 use super::memory::Memory;
@@ -32,7 +31,7 @@ const VIRTUAL_GRANULARITY: u64 = 2 << 20;
 ///
 /// It checks all that is done with it: that blocks in use do not overlap, are aligned to 256 bytes, have pages behind
 /// them and come back once. What is wrong is the error of the next fallible call, or of
-/// [`synchronize`](Device::synchronize).
+/// `synchronize`.
 ///
 /// ```
 /// use gpucache::{cache_scope, device::Virtual, prelude::*};
@@ -96,20 +95,24 @@ impl Virtual {
         Virtual::over(bytes, false)
     }
 
+    /// The stream behind this handle.
+    ///
+    /// ```
+    /// use gpucache::device::Virtual;
+    ///
+    /// println!("{:?}", Virtual::new(1 << 30).stream_handle());
+    /// ```
+    #[inline]
+    pub fn stream_handle(&self) -> &Stream {
+        &self.0
+    }
+
     fn over(bytes: usize, watches: bool) -> Virtual {
         let addresses = Arc::new(Addresses::new(bytes as u64, watches));
         let memory = Memory::with_pages(VirtualPages(addresses.clone()));
         // SAFETY: what the pages and the backend give are numbers that nobody follows, so that there is no memory which
         // one of them could not use.
         Virtual(unsafe { Stream::new(memory.into(), Unbacked(addresses)) })
-    }
-}
-
-// SAFETY: a transparent struct around a `Stream`, which is the one that it gives out.
-#[diagnostic::do_not_recommend]
-unsafe impl Device for Virtual {
-    fn stream_handle(&self) -> &Stream {
-        &self.0
     }
 }
 

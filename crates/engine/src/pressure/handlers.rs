@@ -12,7 +12,7 @@ use crate::base::errand::run_user_code;
 use crate::base::held::assert_nothing_held;
 use crate::base::per_thread::{THREAD, with_flag};
 use crate::base::sync::{Mutex, MutexGuard};
-use crate::device::{Device, Stream};
+use crate::device::{Memory, Stream};
 
 /// What an allocation needs that found no memory so far.
 ///
@@ -82,8 +82,8 @@ fn handlers() -> MutexGuard<'static, Vec<Arc<Handler>>> {
 /// # drop(array);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
-pub fn on_pressure(device: &impl Device, handler: impl Fn(&Pressure<'_>) + Send + Sync + 'static) -> PressureHandler {
-    let handler = Arc::new(Handler { device: device.stream_handle().memory_id(), act: Box::new(handler) });
+pub fn on_pressure(memory: &Memory, handler: impl Fn(&Pressure<'_>) + Send + Sync + 'static) -> PressureHandler {
+    let handler = Arc::new(Handler { device: memory.id(), act: Box::new(handler) });
     handlers().push(handler.clone());
     PressureHandler(handler)
 }

@@ -41,7 +41,6 @@ pub(crate) use self::own_calls::disown;
 use self::pages::CudaPages;
 use self::queue::Queue;
 use self::unknown::AnyWork;
-use super::Device;
 use super::memory::Memory;
 use super::stream::Stream;
 use crate::base::error::{Error, Result};
@@ -102,6 +101,12 @@ impl GpuStream {
         })
     }
 
+    /// The stream behind this handle.
+    #[inline]
+    pub fn stream_handle(&self) -> &Stream {
+        &self.0
+    }
+
     /// cudarc's stream.
     #[inline]
     pub fn stream(&self) -> &Arc<CudaStream> {
@@ -116,17 +121,8 @@ impl GpuStream {
     #[inline]
     fn memory(&self) -> &CudaMemory {
         // SAFETY: the stream of a `GpuStream` is over a `CudaMemory`. `with_stream` makes such streams, and `Known` wraps
-        // and keeps no others; `from_stream_handle` is told that another `GpuStream` gave its stream out.
+        // and keeps no others.
         unsafe { self.0.backend_unchecked::<CudaMemory>() }
-    }
-}
-
-// SAFETY: a transparent struct around a `Stream`, which is the one that it gives out.
-#[diagnostic::do_not_recommend]
-unsafe impl Device for GpuStream {
-    #[inline]
-    fn stream_handle(&self) -> &Stream {
-        &self.0
     }
 }
 

@@ -56,6 +56,12 @@ pub(super) fn give_back(bytes: u64) {
     HELD.fetch_sub(bytes, Relaxed);
 }
 
+/// How much memory the machine has without swap space, or the group of the process, if that is less.
+pub(super) fn size() -> Option<u64> {
+    let memory = field(&read_to_string("/proc/meminfo").ok()?, "MemTotal:")? << 10;
+    Some(room().map_or(memory, |room| room.total.min(memory)))
+}
+
 /// What there is for this process, the least that anything grants it.
 fn room() -> Option<Room> {
     let machine = machine(&read_to_string("/proc/meminfo").ok()?)?;

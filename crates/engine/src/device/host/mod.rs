@@ -16,18 +16,25 @@ pub(super) use self::memory::HostMemory;
 use self::memory::memory;
 use self::queue::Queue;
 use self::queued::Queued;
-use super::Device;
 use super::memory::Memory;
 use super::stream::Stream;
 use crate::base::error::Result;
 use crate::base::sync::OnceLock;
 
+/// How many bytes of memory this machine has, or the group of processes that is limited to less; `None` where the system is not asked.
+pub(super) fn size() -> Option<u64> {
+    #[cfg(target_os = "linux")]
+    return budget::size();
+    #[cfg(not(target_os = "linux"))]
+    return None;
+}
+
 /// A stream of the host.
 ///
 /// ```
-/// use gpucache_engine::device::{Device, HostStream};
+/// use gpucache_engine::device::HostStream;
 ///
-/// HostStream::default().synchronize()?; // work on it is done when a call returns
+/// HostStream::default().stream_handle().synchronize()?; // work on it is done when a call returns
 /// # Ok::<(), gpucache_engine::Error>(())
 /// ```
 #[derive(Clone)]
@@ -64,6 +71,12 @@ impl HostStream {
             (_, None) => {}
         }
         Ok(())
+    }
+
+    /// The stream behind this handle.
+    #[inline]
+    pub fn stream_handle(&self) -> &Stream {
+        &self.0
     }
 
     /// Whether work is done when a call returns.
@@ -104,15 +117,6 @@ impl Default for HostStream {
         static STREAM: OnceLock<Stream> = OnceLock::new();
         // SAFETY: what the range maps is memory of this process, and so is what `HostMemory` allocates and works on.
         HostStream(STREAM.get_or_init(|| unsafe { Stream::new(memory().into(), HostMemory) }).clone())
-    }
-}
-
-// SAFETY: a transparent struct around a `Stream`, which is the one that it gives out.
-#[diagnostic::do_not_recommend]
-unsafe impl Device for HostStream {
-    #[inline]
-    fn stream_handle(&self) -> &Stream {
-        &self.0
     }
 }
 

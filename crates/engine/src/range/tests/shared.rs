@@ -1,7 +1,7 @@
 //! The range of a device, with streams behind it.
 
 use super::super::{DeviceRange, Limit, RangeState, WaitFor};
-use crate::device::{Device, Virtual};
+use crate::device::Virtual;
 
 const GRANULE: u64 = 2 << 20;
 
