@@ -82,25 +82,48 @@ pub use scope::{
 #[doc = include_str!("../README.md")]
 pub mod readme {}
 
-/// More than the README has room for.
+/// Pages beside the README: references, and how to port a program.
 #[cfg(any(doc, doctest))]
 pub mod docs {
+    // Before each page: where its links to other pages lead in this documentation. In a clone they lead to files.
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+    #[doc = include_str!("../docs/coming_from.md")]
+    pub mod coming_from {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+    #[doc = include_str!("../docs/environment.md")]
+    pub mod environment {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+    #[doc = include_str!("../docs/features.md")]
+    pub mod features {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/figures.md")]
     pub mod figures {}
     // Its program uses the front end.
     #[cfg(any(not(doctest), feature = "foreign"))]
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/foreign.md")]
     pub mod foreign {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+    #[doc = include_str!("../docs/glossary.md")]
+    pub mod glossary {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/guarantees.md")]
     pub mod guarantees {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/limits.md")]
     pub mod limits {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+    #[doc = include_str!("../docs/observing.md")]
+    pub mod observing {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/placed.md")]
     pub mod placed {}
     // Its programs compile kernels.
     #[cfg(any(not(doctest), feature = "nvrtc"))]
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/porting.md")]
     pub mod porting {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/using.md")]
     pub mod using {}
 }

@@ -1,11 +1,11 @@
-//! What was done with the memory of other crates, by scope.
+//! Counters of memory that other crates allocate, by scope.
 
 use std::fmt;
 
 use gpucache_engine::base::amounts::Count;
 use gpucache_engine::cache::NamedCaches;
 
-/// What a scope did with what other crates allocated and freed through the driver, over all threads, since the process began.
+/// Counters of one scope for memory that other crates allocate and free through the driver, over all threads, since the process began.
 ///
 /// ```no_run
 /// use gpucache::{cache_scope, foreign};
@@ -21,9 +21,9 @@ use gpucache_engine::cache::NamedCaches;
 pub struct ForeignStats {
     /// Allocations that the scope served.
     pub served: u64,
-    /// Allocations inside the scope that went on to the driver: of a captured stream, or a context that is not its device's own.
+    /// Allocations inside the scope that were passed on to the driver, because the stream is captured or its context is not the device's.
     pub passed_on: u64,
-    /// Blocks of the scope that were freed on another stream than their own, which their memory's next life waits for.
+    /// Blocks of the scope that were freed on another stream than their own. The memory's next life waits for that stream.
     pub freed_elsewhere: u64,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for ForeignStats {
     }
 }
 
-/// What the scope `name` did with what other crates allocate; `None` if it was never entered.
+/// The counters of the scope `name` for memory that other crates allocate; `None` if the scope was never entered.
 ///
 /// ```
 /// use gpucache::{cache_scope, foreign};

@@ -1,7 +1,11 @@
-//! What a machine offers: memory on a stream, and copies ordered by it. One file per kind of machine.
+//! Devices: memory on a stream, and copies that a stream orders.
 //!
-//! Front ends have typed handles (`Host`, `Cuda`) around an erased [`Stream`]. The engine sees the stream alone. [`Backend`] is the
-//! trait that a kind of machine implements.
+//! Front ends have typed handles (`Host`, `Cuda`) around an untyped [`Stream`]. The folders above see only the stream. A kind of machine
+//! implements [`Backend`]: `host`, `cuda` and `virtual_device` are the three kinds of this crate.
+//!
+//! A request for memory takes this way: `Stream::allocate` or `Source::map` asks the `Meter` of the device. The meter checks the limits in
+//! `quota` and `process`, then calls the `Backend`, or the `VirtualMemory` for pages. Memory that goes back takes the same way, and the
+//! meter counts it out.
 
 #![allow(unsafe_code)]
 
@@ -52,8 +56,8 @@ pub(crate) use source::{Pages, Source};
 pub use span::Span;
 pub(crate) use unknown::{IsDone, UnknownWork};
 
-// A stream has nothing that changes but through `&self` from any thread at any time, by atomics and behind locks that are
-// taken after a panic as before it. So the devices around it are unwind safe too.
+// Threads change a stream only through `&self`, by atomics and under locks, and use these locks after a panic as before. So streams are
+// unwind safe, and so are the devices around them.
 
 /// A device's handle may be used after a panic, and by other threads at any time.
 impl std::panic::UnwindSafe for Stream {}
