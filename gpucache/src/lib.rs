@@ -47,7 +47,7 @@ pub mod device;
 mod doctor;
 #[cfg(feature = "foreign")]
 pub mod foreign;
-mod placed;
+pub mod offload;
 pub mod plan;
 mod report;
 mod scope;
@@ -59,14 +59,10 @@ pub use cudarc;
 pub use array::{Allocate, Arguments, Array, Element, Shape};
 #[cfg(feature = "cuda")]
 pub use array::{ArrayView, Graph, Launch};
-pub use device::limits::{allocation_timeout, limit, limit_idle, limit_process, limit_soft, reclaim, share_of, trim};
 pub use doctor::{Cause, Diagnosis, Finding};
 pub use gpucache_engine::{
-    Amount, Bound, Deviations, Error, InUse, PlanStats, Pressure, PressureHandler, ReclaimStats, ReclaimStep, Recycle,
-    Result, ScopeMemory, ScopeStats, Served, Shortage, StepUse, Unplanned, on_pressure,
-};
-pub use placed::{
-    Fetched, FetchedMut, Placed, PlacedStats, Placement, default_placement, limit_host, placed_stats, placed_stats_of,
+    Amount, Bound, Deviations, Error, InUse, Limit, PlanStats, ReclaimStats, ReclaimStep, Recycle, Result, ScopeMemory,
+    ScopeStats, Served, Shortage, StepUse, Unplanned,
 };
 pub use report::{
     DeviceStats, NamedStats, ProcessStats, RangeUse, StatsGuard, ThreadStats, Top, device_stats, process_stats,

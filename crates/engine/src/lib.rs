@@ -13,7 +13,7 @@
 //! | allocate, use and free bytes | [`cache::Block`], with a [`record::Request`] on a [`device::Stream`] |
 //! | find out which entry of which scope the thread is in | [`cache::Entry`] |
 //! | order streams behind each other's uses | [`cache::Block`], [`record::Fence`], [`record::View`] |
-//! | copy bytes between a device and its host | [`device::Lane`], [`cache::Crossing`], [`device::Span`] |
+//! | copy bytes between a device and its host | [`device::CopyStream`], [`cache::Crossing`], [`device::Span`] |
 //! | limit and reclaim memory | [`pressure`], [`range::DeviceRange`] |
 //! | read statistics, and facts for a diagnosis | [`ScopeStats`], [`PlanStats`], [`cache::ScopeFacts`], [`home::Facts`] |
 //! | trace a run | [`trace`] |

@@ -1,7 +1,7 @@
 //! The values that a call takes as a limit, and the limit of the process.
 
 use gpucache_engine::device::Memory;
-use gpucache_engine::{Error, Limit, Result};
+use gpucache_engine::{Limit, Result};
 
 /// A value that a call takes as a limit: bytes as a `u64`, a [`Limit`], or a text (see [`Limit`] for its forms).
 ///
@@ -24,7 +24,7 @@ pub trait IntoLimit {
     /// The limit.
     ///
     /// # Errors
-    /// [`is_unavailable`](Error::is_unavailable) for a text that is no limit.
+    /// [`is_unavailable`](crate::Error::is_unavailable) for a text that is no limit.
     ///
     /// ```
     /// use gpucache::{Limit, device::IntoLimit};
@@ -65,7 +65,7 @@ impl IntoLimit for &String {
 /// error that names the limit ([`Bound::Process`](crate::Bound::Process)). Idle memory beyond the limit goes back at once.
 ///
 /// # Errors
-/// [`is_unavailable`](Error::is_unavailable) for a text that is no limit, for a share (of which device?), and for a soft limit.
+/// [`is_unavailable`](crate::Error::is_unavailable) for a text that is no limit, for a share (of which device?), and for a soft limit.
 ///
 /// ```
 /// use gpucache::{Bound, Limit, device::{Virtual, set_process_limit}, prelude::*};

@@ -9,7 +9,7 @@ use std::any::TypeId;
 use super::addresses;
 use super::driver::Driver;
 use super::streams::{self, Unknown};
-use crate::device::Stream;
+use gpucache_engine::device::Stream;
 use gpucache_engine::cache::{Block, Current, Entry};
 use gpucache_engine::device::{Handle, process_exits};
 use gpucache_engine::pressure::retry_call;

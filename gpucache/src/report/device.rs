@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::device::{Device, Memory, MemoryUse, OrderUse};
-use crate::placed::{PlacedStats, placed_stats_of_memory};
+use crate::device::{Device, MemoryUse, OrderUse};
+use crate::offload::{OffloadStats, stats_of_memory};
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::base::table::{Align, Table};
+use gpucache_engine::device::Memory;
 use gpucache_engine::pressure::ReclaimStats;
 use gpucache_engine::range::DeviceRange;
 
@@ -82,7 +83,7 @@ pub struct DeviceStats {
     /// How often its memory was short, and which reclaim step served then.
     pub reclaim: ReclaimStats,
     /// Arrays that may rest on the host.
-    pub placed: PlacedStats,
+    pub offload: OffloadStats,
 }
 
 /// What this process does with a device. A reader takes the lock of the device's range for a moment, and calls no driver.
@@ -114,7 +115,7 @@ pub(crate) fn read(memory: &Arc<Memory>) -> DeviceStats {
         range,
         order: memory.meter().read_order(),
         reclaim: memory.reclaim(),
-        placed: placed_stats_of_memory(memory),
+        offload: stats_of_memory(memory),
     }
 }
 
@@ -138,7 +139,7 @@ impl fmt::Display for DeviceStats {
             ("order", self.order.to_string()),
             ("reclaim", self.reclaim.to_string()),
         ];
-        let placed = (self.placed != PlacedStats::default()).then(|| ("placed", self.placed.to_string()));
+        let placed = (self.offload != OffloadStats::default()).then(|| ("placed", self.offload.to_string()));
         rows.into_iter().chain(placed).for_each(|(name, text)| table.row([format!("  {name}"), text]));
         write!(f, "{table}")
     }

@@ -5,11 +5,11 @@ use std::fmt;
 
 use super::device::{self, DeviceStats};
 use super::scope::{self, NamedStats};
-use crate::device::Memory;
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::base::shortage::Short;
 use gpucache_engine::base::table::{Align, Table};
 use gpucache_engine::cache::NamedCaches;
+use gpucache_engine::device::Memory;
 use gpucache_engine::home::ScopeStats;
 
 /// All devices and scopes of the process. What other threads do meanwhile is seen at slightly different moments.

@@ -46,7 +46,7 @@ pub use memory::Memory;
 pub use meter::{MemoryUse, Meter, OrderUse};
 pub use stream::Stream;
 pub(crate) use stream::WeakStream;
-pub use stream::lane::Lane;
+pub use stream::copy_stream::CopyStream;
 pub use virtual_device::Virtual;
 pub use virtual_memory::{Unfinished, VirtualMemory};
 

@@ -6,7 +6,7 @@
 
 mod by_thread;
 mod bytes;
-pub(super) mod lane;
+pub(super) mod copy_stream;
 mod reserved;
 
 use std::any::Any;

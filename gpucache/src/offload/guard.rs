@@ -5,8 +5,8 @@ use std::ops::{Deref, DerefMut};
 
 use parking_lot::{MappedRwLockReadGuard, MappedRwLockWriteGuard};
 
+use super::host_pool::Rests;
 use super::recorder::{self, Noted};
-use super::yard::Rests;
 use crate::array::Array;
 
 /// An array on its device, to be read: from [`Placed::fetch`](super::Placed::fetch).

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 
 use super::guard::{Ending, Fetched, FetchedMut};
+use super::host_pool::Rests;
+use super::host_pools;
 use super::placement::Placement;
 use super::recorder::{self, Noted};
 use super::slot::{Slot, gone};
-use super::yard::Rests;
-use super::yards;
 use crate::array::{Array, Element, Shape};
 use crate::device::Device;
 use gpucache_engine::Result;
@@ -68,9 +68,9 @@ impl<T: Element, D: Device> Placed<T, D> {
     }
 
     pub(super) fn with(array: Array<T, D>, placement: Placement) -> Self {
-        let yard = yards::of(array.device().stream_handle());
+        let pool = host_pools::of(array.device().stream_handle());
         let dims = array.shape().to_vec();
-        Placed { slot: Slot::new(yard, array, placement), dims }
+        Placed { slot: Slot::new(pool, array, placement), dims }
     }
 
     /// A new array of zeros, for which others leave if there is no room. Its memory is of no scope, so that it makes no plan
@@ -172,7 +172,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     #[inline(always)]
     fn note_use(&self, access: Access) -> Option<Noted> {
         let tag = &self.slot.tag;
-        tag.used.store(self.slot.yard.now(), Relaxed);
+        tag.used.store(self.slot.pool.now(), Relaxed);
         if recorder::is_known(tag, access) { None } else { recorder::note(&self.slot, access) }
     }
 

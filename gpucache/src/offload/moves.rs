@@ -26,7 +26,7 @@ use gpucache_engine::base::sync::{Mutex, MutexGuard};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
-pub struct PlacedStats {
+pub struct OffloadStats {
     /// Bytes copied to the device.
     pub bytes_in: u64,
     /// Bytes copied to the host.
@@ -64,7 +64,7 @@ pub struct PlacedStats {
     pub pageable_bytes: u64,
 }
 
-impl PlacedStats {
+impl OffloadStats {
     /// What was done since an earlier reading, as in the last steps of a training. What is on the device, and held of the host, is that of
     /// this reading.
     ///
@@ -80,8 +80,8 @@ impl PlacedStats {
     /// assert_eq!((since.bytes_out, since.bytes_in, since.evictions), (0, 4 << 20, 1));
     /// # Ok::<(), gpucache::Error>(())
     /// ```
-    pub fn since(&self, earlier: &PlacedStats) -> PlacedStats {
-        PlacedStats {
+    pub fn since(&self, earlier: &OffloadStats) -> OffloadStats {
+        OffloadStats {
             bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
             bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
             evictions: self.evictions.saturating_sub(earlier.evictions),
@@ -118,7 +118,7 @@ impl PlacedStats {
     }
 }
 
-impl fmt::Display for PlacedStats {
+impl fmt::Display for OffloadStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} in, {} out; ", Bytes(self.bytes_in), Bytes(self.bytes_out))?;
         let evictions = Count(self.evictions, "eviction", "evictions");
@@ -140,19 +140,19 @@ impl fmt::Display for PlacedStats {
 /// What is counted for a device or for a scope.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    stats: Mutex<PlacedStats>,
+    stats: Mutex<OffloadStats>,
     /// The copies that were timed; none of a scope.
     speed: Mutex<Speed>,
 }
 
 impl Moves {
     /// Without what is held of the host's memory.
-    pub(super) fn read(&self) -> PlacedStats {
+    pub(super) fn read(&self) -> OffloadStats {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes a count.
-    pub(super) fn count(&self, count: impl FnOnce(&mut PlacedStats)) {
+    pub(super) fn count(&self, count: impl FnOnce(&mut OffloadStats)) {
         count(&mut self.stats.lock().unwrap_or_else(PoisonError::into_inner));
     }
 

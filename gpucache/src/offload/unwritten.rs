@@ -1,7 +1,7 @@
 //! Placed arrays whose contents come with their first use.
 #![allow(unsafe_code)]
 
-use super::{Placed, recorder, yards};
+use super::{Placed, host_pools, recorder};
 use crate::array::{Array, Element, Shape};
 use crate::device::Device;
 use gpucache_engine::Result;
@@ -38,6 +38,6 @@ impl<T: Element, D: Device> Placed<T, D> {
     pub(super) fn make_way_for(device: &D, dims: &[usize]) {
         let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
         recorder::make_way();
-        yards::of(device.stream_handle()).make_room(device.stream_handle(), bytes as u64);
+        host_pools::of(device.stream_handle()).make_room(device.stream_handle(), bytes as u64);
     }
 }
