@@ -33,6 +33,9 @@ pub(super) trait Rests: Send + Sync {
     /// Has the array come, if it is away and nobody has it locked. Returns whether it came.
     fn bring(&self) -> Result<bool>;
 
+    /// Whether somebody has it locked: a guard, or a move for a moment.
+    fn is_locked(&self) -> bool;
+
     /// Where the array lies on the device, if it may be moved there by its stream, which works on the same queue as `stream`: nobody has it
     /// locked, and no copy of it is under way.
     fn lies_at(&self, stream: &Stream) -> Option<u64>;
@@ -222,6 +225,12 @@ impl HostPool {
 
     pub(super) fn slots_now(&self) -> Vec<Weak<dyn Rests>> {
         self.slots().clone()
+    }
+
+    /// The bytes of arrays that guards keep on the device.
+    pub(super) fn fetched(&self) -> u64 {
+        let locked = self.slots_now().into_iter().filter_map(|slot| slot.upgrade()).filter(|slot| slot.is_locked());
+        locked.fold(0, |sum, slot| sum.saturating_add(slot.tag().bytes))
     }
 
     /// Has what was used least recently leave, until so many bytes are free or none may leave any more. Returns the bytes.

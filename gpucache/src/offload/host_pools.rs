@@ -10,7 +10,7 @@ use gpucache_engine::Result;
 use gpucache_engine::base::sync::{LazyLock, Mutex, MutexGuard};
 use gpucache_engine::cache::NamedCaches;
 use gpucache_engine::device::{Memory, Stream};
-use gpucache_engine::pressure::on_spill;
+use gpucache_engine::pressure::{Offloading, on_spill};
 
 /// A device's memory, whether arrays of it are placed now or not.
 struct DeviceMoves {
@@ -54,7 +54,7 @@ pub(super) fn of(stream: &Stream) -> Arc<HostPool> {
     if let Some(pool) = of_memory(stream.memory_id()) {
         return pool;
     }
-    on_spill(spill_of);
+    on_spill(Offloading { spill: spill_of, fetched: fetched_of });
     let host = stream.memory().host_side().clone();
     let mut host_pools = host_pools();
     let before = host_pools.iter().position(|known| known.id == stream.memory_id());
@@ -73,6 +73,11 @@ pub(super) fn of(stream: &Stream) -> Arc<HostPool> {
 /// Has arrays of a device leave until so many bytes are free, or none may leave any more. Returns the bytes.
 fn spill_of(memory: u64, bytes: u64) -> Result<u64> {
     of_memory(memory).map_or(Ok(0), |pool| pool.evict(bytes))
+}
+
+/// The bytes of a device's arrays that guards keep there.
+fn fetched_of(memory: u64) -> u64 {
+    of_memory(memory).map_or(0, |pool| pool.fetched())
 }
 
 /// The figures of all moves on a device.

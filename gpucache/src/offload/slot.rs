@@ -288,6 +288,10 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
         self.come_ahead()
     }
 
+    fn is_locked(&self) -> bool {
+        self.try_lock().is_none()
+    }
+
     fn lies_at(&self, stream: &Stream) -> Option<u64> {
         let is_mine = self.stream().queue() == stream.queue();
         let state = self.try_lock().filter(|_| is_mine && self.tag.placement.get() != Placement::Device)?;

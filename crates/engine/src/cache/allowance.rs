@@ -5,6 +5,7 @@
 //! by a ring.
 
 use super::owner::Owner;
+use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
 use crate::base::shortage::Bound;
 use crate::device::Stream;
@@ -72,7 +73,7 @@ impl Owner {
             return Ok(());
         }
         let held = self.shared.counters.get(Counter::HeldBytes);
-        let detail = format!("{held} of the {limit} bytes that it may hold on a thread are held");
+        let detail = format!("it reserves {} of the {} that its limit allows on a thread", Bytes(held), Bytes(limit));
         let error = Error::out_of_memory("the scope", request.bytes, detail).of_limit(limit, Bound::Scope);
         let holder: &'static dyn Holder = **self;
         Err(Asked { stream, bytes, dims: request.dims, holder: Some(holder) }.refused(error))

@@ -25,7 +25,7 @@ fn new(stream: &Stream) -> Block {
 
 fn held(device: &Virtual) -> usize {
     DeviceRange::of(device.stream_handle()).unwrap().trim(0, WaitFor::Nothing).unwrap();
-    device.memory().bytes as usize
+    device.stream_handle().meter().read().bytes as usize
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn what_is_used_meanwhile_is_kept() {
         reservation.close();
         reservation
     });
-    assert_eq!(device.memory().bytes as usize, 2 * BYTES);
+    assert_eq!(device.stream_handle().meter().read().bytes as usize, 2 * BYTES);
     drop(used);
     let [first, second] = reservations;
     assert_eq!(held(&device), 2 * BYTES, "two keep them");

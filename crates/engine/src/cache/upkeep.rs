@@ -181,6 +181,10 @@ impl Holder for Cache {
         (busy_bytes, idle_bytes)
     }
 
+    fn is_entered_elsewhere(&self) -> bool {
+        self.is_entered() && !self.is_mine()
+    }
+
     fn leases(&'static self) -> [&'static Lease; 2] {
         [&self.shared.lease, &self.shared.ring]
     }
