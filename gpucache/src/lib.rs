@@ -153,5 +153,20 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod __private {
     pub use crate::scope::AsName;
+    use gpucache_engine::Limit;
+
+    /// The limit of a literal text in a macro. It runs in the compiler alone, where the panic is the error.
+    #[track_caller]
+    #[expect(clippy::panic, reason = "a constant has no other way to report an error")]
+    pub const fn limit(text: &str) -> Limit {
+        match Limit::parse(text) {
+            Some(limit) => limit,
+            None => panic!(
+                "not a limit: write bytes (\"20GiB\", \"500MB\" or \"1048576\") or a share of the device (\"80%\"), with \"soft \" in \
+                 front for a soft limit, or \"none\""
+            ),
+        }
+    }
+
     pub use gpucache_macros::cache_scope_block;
 }
