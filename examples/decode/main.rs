@@ -132,16 +132,15 @@ fn measure(options: &Options) -> gpucache::Result<Report> {
     for number in 0..options.answers.get() {
         let prompt = random.usize(1..=options.prompt.get());
         let batch = random.usize(1..=options.batch.get());
-        let before = scope.plan_stats().unwrap_or_default();
-        let allocations = scope.stats().map_or(0, |stats| stats.hits + stats.misses);
+        let before = scope.stats().unwrap_or_default();
         let mut live = Live::default();
         scope.run(|| answer(&device, options, &mut live, prompt, batch))?;
         let reserved = device.memory().bytes;
         report.peak_live_bytes = report.peak_live_bytes.max(live.most);
         if 2 * number >= options.answers.get() {
-            let now = scope.plan_stats().unwrap_or_default();
-            served[0] += now.planned - before.planned;
-            served[1] += scope.stats().map_or(0, |stats| stats.hits + stats.misses) - allocations;
+            let since = scope.stats().unwrap_or_default().since(&before);
+            served[0] += since.served.planned.allocations;
+            served[1] += since.allocations();
             steady_reserved = steady_reserved.max(reserved);
         }
     }

@@ -3,7 +3,7 @@
 //! Parameters, their gradients and moments, and what the forward pass leaves for the backward pass are [`Held`]. A guard is kept
 //! for one operation and no longer, so that whatever no operation uses just now could rest elsewhere.
 
-use gpucache::{Fetched, FetchedMut, Placed, PlacedStats, prelude::*};
+use gpucache::{Fetched, FetchedMut, Placed, prelude::*, stats::PlacedStats};
 
 use crate::common::Result;
 use crate::compute::Matrix;
@@ -46,7 +46,7 @@ pub(crate) struct Traffic {
     pub(crate) moved_bytes: u64,
     /// Bytes that came only when an operation asked for them.
     pub(crate) demanded_bytes: u64,
-    /// Seconds for which streams had nothing to do but wait for copies, as [`gpucache::PlacedStats::waited`] has it.
+    /// Seconds for which streams had nothing to do but wait for copies, as [`gpucache::stats::PlacedStats::waited`] has it.
     pub(crate) waited_seconds: f64,
     /// The part of the time of all copies that nothing waited for, from 0 to 1, in the second half of the steps: the first ones learn. None
     /// where nothing was copied.
@@ -108,7 +108,7 @@ impl<D: Device> Store<D> {
 
     /// All that was moved so far.
     pub(crate) fn moved(&self) -> PlacedStats {
-        gpucache::placed_stats(&self.device)
+        gpucache::stats::device(&self.device).offload
     }
 
     /// The same, with what is told of the steps since an earlier look.

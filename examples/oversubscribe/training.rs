@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gpucache::{PlacedStats, prelude::*};
+use gpucache::{prelude::*, stats::PlacedStats};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Options;

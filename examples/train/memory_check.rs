@@ -60,7 +60,7 @@ impl<'c, C: Compute> Training<'c, C> {
 }
 
 fn carried() -> u64 {
-    gpucache::plan_stats("train_step").map_or(0, |plans| plans.carried)
+    gpucache::stats("train_step").map_or(0, |stats| stats.plan.carried)
 }
 
 /// On a stream, as the memory of streams is counted apart from what other tests use at the same time.

@@ -43,7 +43,7 @@ impl Report {
     pub(crate) fn new<C: Compute>(compute: &C, options: &Options, outcome: &Outcome) -> Self {
         let Outcome { first, steady, cache, .. } = outcome;
         let timed = if steady.steps > 0 { steady } else { first };
-        let cache = cache.unwrap_or_default();
+        let cache = cache.clone().unwrap_or_default();
         Self {
             device: compute.name(),
             alloc: options.alloc,

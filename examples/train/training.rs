@@ -4,8 +4,8 @@ use std::io::IsTerminal as _;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use gpucache::ScopeStats;
 use gpucache::prelude::*;
+use gpucache::stats::ScopeStats;
 
 use crate::Options;
 use crate::buffers::Storage;
@@ -89,7 +89,7 @@ pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcom
     }
 
     let cache = gpucache::stats("train_step");
-    let carried = gpucache::plan_stats("train_step").map_or(0, |plans| plans.carried);
+    let carried = gpucache::stats("train_step").map_or(0, |stats| stats.plan.carried);
     let given_back = [evaluation_bytes, gpucache::invalidate_all().bytes];
     Ok(Outcome { accuracy, loss: training.loss()?, first, steady, cache, carried, given_back })
 }

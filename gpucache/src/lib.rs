@@ -49,29 +49,49 @@ mod doctor;
 pub mod foreign;
 pub mod offload;
 pub mod plan;
-mod report;
 mod scope;
+pub mod stats;
 pub use gpucache_engine::trace;
 
 #[cfg(feature = "cuda")]
 pub use cudarc;
 
-pub use array::{Allocate, Arguments, Array, Element, Shape};
+pub use array::{Allocate, Array, Element, Shape};
+pub use gpucache_engine::{Error, Limit, Recycle, Result};
+pub use scope::{OwnedScope, Scope, ScopeGuard, diagnose, diagnose_all, invalidate, invalidate_all, scopes, stats};
+
+/// What an [`Error`] says about missing memory.
+///
+/// ```
+/// use gpucache::{device::Virtual, error::Bound, prelude::*};
+///
+/// let error = Virtual::new(1 << 20).zeros::<u8>(2 << 20).unwrap_err();
+/// assert_eq!(error.shortage().unwrap().bound, Bound::Capacity);
+/// ```
+pub mod error {
+    pub use gpucache_engine::{Bound, ScopeMemory, Shortage};
+}
+
+/// What [`diagnose()`] returns: findings, their causes and remedies.
+pub mod diagnosis {
+    pub use crate::doctor::{Cause, Diagnosis, Finding};
+}
+
+/// How arrays are passed to work on a stream: to kernels, and to functions on a stream of the host.
+///
+/// [`Cuda::launch_builder`](crate::device::Cuda::launch_builder) and [`Host::launch`](crate::device::Host::launch) take arrays by
+/// reference.
+pub mod launch {
+    pub use crate::array::Arguments;
+    #[cfg(feature = "cuda")]
+    pub use crate::array::{ArrayView, Launch};
+}
+
+/// CUDA graphs of work that uses arrays: see [`Cuda::capture`](crate::device::Cuda::capture).
 #[cfg(feature = "cuda")]
-pub use array::{ArrayView, Graph, Launch};
-pub use doctor::{Cause, Diagnosis, Finding};
-pub use gpucache_engine::{
-    Amount, Bound, Deviations, Error, InUse, Limit, PlanStats, ReclaimStats, ReclaimStep, Recycle, Result, ScopeMemory,
-    ScopeStats, Served, Shortage, StepUse, Unplanned,
-};
-pub use report::{
-    DeviceStats, NamedStats, ProcessStats, RangeUse, StatsGuard, ThreadStats, Top, device_stats, process_stats,
-    report_on_drop, reset_peaks, reset_peaks_of, top,
-};
-pub use scope::{
-    Invalidated, OwnedScope, Scope, ScopeGuard, diagnose, invalidate, invalidate_all, plan_stats, reclaim_of, scopes,
-    stats,
-};
+pub mod graph {
+    pub use crate::array::Graph;
+}
 
 /// Compiles the programs in the README, one of which compiles a kernel.
 #[cfg(all(doctest, feature = "nvrtc", feature = "foreign"))]

@@ -12,7 +12,10 @@ use std::time::Instant;
 
 use clap::Parser;
 use gpucache::device::{Device, Host, Virtual};
-use gpucache::{Array, PlanStats, Recycle, Result, Scope, ScopeStats};
+use gpucache::{
+    Array, Recycle, Result, Scope,
+    stats::{PlanStats, ScopeStats},
+};
 use gpucache_tests::counting::{Counting, allocations};
 
 #[global_allocator]
@@ -168,7 +171,7 @@ impl Program<Virtual> {
     }
 
     fn plans(&self) -> PlanStats {
-        self.scope.plan_stats().unwrap_or_default()
+        self.stats().plan
     }
 
     fn take(&mut self) -> Result<Taken> {
@@ -260,9 +263,9 @@ fn growing<D: Device>(device: &D, name: &str, row_bytes: usize) -> Result<Growin
         }
     }
     nanoseconds.sort_by(f64::total_cmp);
-    let (stats, plans) = (scope.stats().unwrap_or_default(), scope.plan_stats().unwrap_or_default());
+    let stats = scope.stats().unwrap_or_default();
     Ok(Growing {
-        planned_share: plans.planned as f64 / stats.allocations() as f64,
+        planned_share: stats.served.planned_share(),
         reserved: reserved as f64 / alive_most as f64,
         calls_per_token: stats.misses as f64 / (PROMPTS * TOKENS) as f64,
         ns: nanoseconds[nanoseconds.len() / 2],

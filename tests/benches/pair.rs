@@ -80,7 +80,7 @@ fn traced_nanoseconds_per_pair(host: &Host) -> f64 {
 
 /// How many allocations of the scope a plan served so far.
 fn planned_so_far() -> u64 {
-    gpucache::plan_stats("planned_pair").unwrap_or_default().planned
+    gpucache::stats("planned_pair").unwrap_or_default().served.planned.allocations
 }
 
 fn nanoseconds_per_pair(subject: impl FnOnce()) -> f64 {

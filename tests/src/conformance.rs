@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use gpucache::device::Device;
-use gpucache::{Array, Element, Result, ScopeStats, invalidate, stats};
+use gpucache::{Array, Element, Result, invalidate, stats, stats::ScopeStats};
 
 use crate::supplied;
 
@@ -191,7 +191,7 @@ pub fn stats_of(name: &str) -> ScopeStats {
 /// The hits of a scope, and its other allocations.
 pub fn hits_and_supplies(name: &str) -> (u64, u64) {
     let stats = stats_of(name);
-    (stats.hits, supplied(stats))
+    (stats.hits, supplied(&stats))
 }
 
 /// The blocks of a scope that are in use, and those that are idle.

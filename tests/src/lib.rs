@@ -28,13 +28,13 @@ pub use marked::Marked;
 
 use std::sync::PoisonError;
 
-use gpucache::ScopeStats;
+use gpucache::stats::ScopeStats;
 
 use self::sync::{Mutex, MutexGuard};
 
 /// Allocations that a scope had nothing for. Whether they were recycled or missed depends on what else the process did on the
 /// device, where that has a range.
-pub fn supplied(stats: ScopeStats) -> u64 {
+pub fn supplied(stats: &ScopeStats) -> u64 {
     stats.recycled + stats.misses
 }
 

@@ -12,7 +12,7 @@ pub mod programs;
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use gpucache::{Array, Error, PlanStats, Result, invalidate, plan_stats};
+use gpucache::{Array, Error, Result, invalidate, stats, stats::PlanStats};
 use gpucache::{Recycle, Scope, ScopeGuard};
 
 pub use checked::Checked;
@@ -298,9 +298,14 @@ impl<D: Checked> Player<D> {
         self.peaks = (self.live_bytes(), self.held_bytes());
     }
 
+    /// How many allocations of a scope plans served.
+    pub fn planned(&self, scope: usize) -> u64 {
+        stats(&self.model[scope].name).unwrap_or_default().served.planned.allocations
+    }
+
     /// How a scope plans.
     pub fn plan_stats(&self, scope: usize) -> PlanStats {
-        plan_stats(&self.model[scope].name).unwrap_or_default()
+        stats(&self.model[scope].name).unwrap_or_default().plan
     }
 
     /// # Panics

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
-use gpucache::{Allocate, Array, PlanStats, Recycle, Scope, invalidate};
+use gpucache::{Allocate, Array, Recycle, Scope, invalidate, stats::PlanStats};
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -145,8 +145,12 @@ impl Program {
             }
         }
         let mean = reserved / (self.entries - self.entries / 2) as f64;
-        let outcome =
-            Outcome { mean, peak: device.memory().peak_bytes, alive: run.most_alive, plans: scope.plan_stats() };
+        let outcome = Outcome {
+            mean,
+            peak: device.memory().peak_bytes,
+            alive: run.most_alive,
+            plans: scope.stats().map(|stats| stats.plan),
+        };
         drop(run);
         let _ = invalidate(&name);
         outcome

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
-use gpucache::{Array, cache_scope, invalidate, plan_stats, stats};
+use gpucache::{Array, cache_scope, invalidate, stats};
 use gpucache_tests::conformance::{assert_pattern, patterned};
 use gpucache_tests::{Faulty, supplied, turn};
 
@@ -36,12 +36,12 @@ fn threads_in_turn_share_a_plan() {
     let (device, name) = (Virtual::new(1 << 34), "threads in turn");
     let calls = || (device.memory().times_taken(), device.memory().times_given_back());
     (0..5).for_each(|_| on_a_thread(|| step(&device, name)));
-    let (warm, planned) = (calls(), plan_stats(name).unwrap().planned);
+    let (warm, planned) = (calls(), stats(name).unwrap().served.planned.allocations);
     for thread in 5..100 {
         on_a_thread(|| step(&device, name));
         assert_eq!(calls(), warm, "allocations and frees of the device after {thread} threads");
     }
-    assert_eq!(plan_stats(name).unwrap().planned - planned, 95 * 38, "every allocation is planned");
+    assert_eq!(stats(name).unwrap().served.planned.allocations - planned, 95 * 38, "every allocation is planned");
     let _ = invalidate(name);
     gpucache::trim(&device).unwrap();
     assert_eq!(device.memory().bytes, 0);
@@ -58,7 +58,7 @@ fn a_scope_finds_its_cache_whoever_comes() {
         on_a_thread(|| visit(names[1]));
     });
     (0..10).for_each(|round| on_a_thread(|| visit(names[round % 2])));
-    assert_eq!(names.map(|name| supplied(stats(name).unwrap())), [1, 1]);
+    assert_eq!(names.map(|name| supplied(&stats(name).unwrap())), [1, 1]);
     assert_eq!(device.live(), [400, 400]);
     names.iter().for_each(|name| _ = invalidate(name));
     device.assert_clean();
@@ -138,9 +138,9 @@ fn a_device_for_every_thread() {
     let name = "a device for every thread";
     let mut last: Option<Virtual> = None;
     for thread in 0..10 {
-        let (device, before) = (Virtual::new(1 << 34), plan_stats(name).unwrap_or_default().planned);
+        let (device, before) = (Virtual::new(1 << 34), stats(name).unwrap_or_default().served.planned.allocations);
         on_a_thread(|| (0..8).for_each(|_| step(&device, name)));
-        let planned = plan_stats(name).unwrap().planned - before;
+        let planned = stats(name).unwrap().served.planned.allocations - before;
         assert!(planned >= 4 * 38, "thread {thread}: {planned} of 304 allocations were planned");
         let left = last.replace(device).map_or(0, |last| {
             gpucache::trim(&last).unwrap();
@@ -169,7 +169,7 @@ fn an_end_within_a_planned_entry() {
         drop(escaped);
         assert_eq!(stats(name).unwrap().busy_blocks, 0, "round {round}");
     }
-    assert!(plan_stats(name).unwrap().planned > 20 * 38, "{:?}", plan_stats(name));
+    assert!(stats(name).unwrap().served.planned.allocations > 20 * 38, "{:?}", stats(name));
     let _ = invalidate(name);
     gpucache::trim(&device).unwrap();
     assert_eq!(device.memory().bytes, 0);
@@ -196,7 +196,7 @@ fn thread_locals_that_end_late() {
             });
         });
         let found = stats(name).unwrap();
-        assert_eq!((supplied(found), found.busy_blocks, found.idle_blocks), (1, 0, 1), "round {round}");
+        assert_eq!((supplied(&found), found.busy_blocks, found.idle_blocks), (1, 0, 1), "round {round}");
     }
 }
 
@@ -213,7 +213,7 @@ fn threads_at_once_and_again() {
         });
         arrays.iter().for_each(|array| assert_pattern(array, 7));
     }
-    assert!(supplied(stats(name).unwrap()) <= 16, "{:?}", stats(name));
+    assert!(supplied(&stats(name).unwrap()) <= 16, "{:?}", stats(name));
     let _ = invalidate(name);
     device.assert_clean();
 }

@@ -7,7 +7,10 @@ use std::thread;
 
 use fastrand::Rng;
 use gpucache::device::{Device, Host, Virtual};
-use gpucache::{Allocate, Array, PlanStats, Recycle, Scope, Unplanned, invalidate};
+use gpucache::{
+    Allocate, Array, Recycle, Scope, invalidate,
+    stats::{PlanStats, Unplanned},
+};
 use gpucache_tests::counting::{Counting, allocations};
 
 #[global_allocator]
@@ -29,7 +32,7 @@ fn replace_all<D: Device>(device: &D, scope: &Scope<'_>, sizes: &[usize], kept: 
 }
 
 fn plans(scope: &Scope<'_>) -> PlanStats {
-    scope.plan_stats().unwrap()
+    scope.stats().unwrap().plan
 }
 
 /// The most that is reserved in warm entries, over the most that is alive: all arrays, and the largest once more.

@@ -207,7 +207,7 @@ fn a_slice_becomes_an_array() {
     let slice = CudaSlice::try_from(array).unwrap();
     assert_eq!(gpu.cuda.stream().clone_dtoh(&slice).unwrap(), pattern(10, LEN));
     drop(Array::try_from(slice).unwrap());
-    assert_eq!(supplied(stats("becomes an array").unwrap()), 0);
+    assert_eq!(supplied(&stats("becomes an array").unwrap()), 0);
     assert_eq!(gpu.cuda.memory().bytes, before.bytes);
     no_error_was_kept(&gpu);
 }

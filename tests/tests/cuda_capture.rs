@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use gpucache::cudarc::driver::sys::CUgraphInstantiate_flags;
 use gpucache::cudarc::driver::sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as THREAD_LOCAL;
 use gpucache::prelude::*;
-use gpucache::{Graph, Result, cache_scope as scope};
+use gpucache::{Result, cache_scope as scope, graph::Graph};
 use gpucache_tests::conformance::{pattern, patterned};
 use gpucache_tests::gpu::{Gpu, Kernels};
 

@@ -63,7 +63,7 @@ fn a_warm_scope_serves_the_slices_of_cudarc() {
                     misses = gpucache::stats(&name).unwrap().misses;
                 }
             }
-            let stats = foreign::stats(&name).unwrap();
+            let stats = gpucache::stats(&name).unwrap().foreign;
             assert_eq!((stats.served, stats.passed_on, stats.freed_elsewhere), (800, 0, 0), "{name}");
             assert_eq!(gpucache::stats(&name).unwrap().misses, misses, "{name}");
             let _ = invalidate(&name);
@@ -102,7 +102,7 @@ fn what_another_stream_frees_waits_for_its_work() {
             });
         }
         assert!(reused > 0, "no memory was handed out again while the other stream still read it");
-        assert!(foreign::stats(name).unwrap().freed_elsewhere >= 8);
+        assert!(gpucache::stats(name).unwrap().foreign.freed_elsewhere >= 8);
         let _ = invalidate(name);
     });
 }
@@ -140,7 +140,7 @@ fn threads_hand_slices_of_their_own_streams_on() {
             }
             drop(senders);
         });
-        let stats = foreign::stats("ring").unwrap();
+        let stats = gpucache::stats("ring").unwrap().foreign;
         assert_eq!((stats.served, stats.passed_on), (3 * u64::from(ROUNDS) * THREADS as u64, 0));
         let _ = invalidate("ring");
         drop(gpu);
@@ -168,7 +168,7 @@ fn streams_end_while_their_memory_is_alive_or_kept() {
                 assert_all(&slice, value);
             }
         }
-        assert_eq!(foreign::stats("streams").unwrap().passed_on, 0);
+        assert_eq!(gpucache::stats("streams").unwrap().foreign.passed_on, 0);
         let _ = invalidate("streams");
         drop(gpu);
     });
@@ -278,7 +278,7 @@ fn memory_of_a_scope_is_copied_to_another_gpu() {
                 assert_all(&back, round);
             });
         }
-        assert_eq!(foreign::stats("peers").unwrap().passed_on, 0);
+        assert_eq!(gpucache::stats("peers").unwrap().foreign.passed_on, 0);
         let _ = invalidate("peers");
     });
 }

@@ -41,9 +41,9 @@ impl<D: Checked> Subject<'_, D> {
     /// most of what is missing in a small entry: those that once outlived theirs.
     fn usual(&mut self) -> f64 {
         let entry = (self.usual)(&mut self.rng);
-        let before = self.player.plan_stats(SCOPE).planned;
+        let before = self.player.planned(SCOPE);
         self.player.entry(SCOPE, Recycle::Auto, &entry).unwrap();
-        let planned = self.player.plan_stats(SCOPE).planned - before;
+        let planned = self.player.planned(SCOPE) - before;
         (planned + 2) as f64 / plannable(&entry) as f64
     }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use fastrand::Rng;
 use gpucache::device::{Host, Virtual};
-use gpucache::{Cause, Recycle, Scope, cache_scope, diagnose, prelude::*};
+use gpucache::{Recycle, Scope, cache_scope, diagnose, diagnosis::Cause, prelude::*};
 use gpucache_tests::turn;
 
 #[path = "doctor/leaks.rs"]
@@ -23,7 +23,7 @@ fn device() -> Virtual {
 /// The causes that a diagnosis names; prints it.
 fn causes(name: &str) -> Vec<Cause> {
     let diagnosis = diagnose(name).unwrap();
-    println!("{diagnosis}\n{}\n{}", gpucache::stats(name).unwrap(), gpucache::plan_stats(name).unwrap());
+    println!("{diagnosis}\n{}\n{}", gpucache::stats(name).unwrap(), gpucache::stats(name).unwrap().plan);
     diagnosis.findings.iter().map(|finding| finding.cause).collect()
 }
 

@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Array, ScopeStats, invalidate_all, stats, trim};
+use gpucache::{Array, invalidate_all, stats, stats::ScopeStats, trim};
 use gpucache::{Recycle, Scope};
 use gpucache_tests::counting::{Counting, held_bytes};
 use gpucache_tests::process::{median, number, resident};

@@ -264,7 +264,7 @@ fn a_failed_fill_leaves_no_array_and_keeps_the_block() {
         assert_eq!(Array::<u8, _>::zeros(&device, 10).unwrap().to_vec().unwrap(), [0; 10]);
     });
     let stats = stats(name).unwrap();
-    assert_eq!((stats.hits, supplied(stats), stats.busy_blocks, stats.idle_blocks), (1, 1, 0, 1));
+    assert_eq!((stats.hits, supplied(&stats), stats.busy_blocks, stats.idle_blocks), (1, 1, 0, 1));
     let _ = invalidate(name);
     device.assert_clean();
 }

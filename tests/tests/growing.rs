@@ -5,7 +5,7 @@
 use std::ops::{AddAssign, Range};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Array, PlanStats, Scope};
+use gpucache::{Array, Scope, stats::ScopeStats};
 use gpucache_tests::counting::{Counting, allocations};
 use gpucache_tests::turn;
 
@@ -137,8 +137,8 @@ impl Texts {
         Texts { scope: Scope::new(name), device: Virtual::unchecked(1 << 40), arrays }
     }
 
-    fn plans(&self) -> PlanStats {
-        self.scope.plan_stats().unwrap_or_default()
+    fn stats(&self) -> ScopeStats {
+        self.scope.stats().unwrap_or_default()
     }
 
     /// Allocates the arrays of a token with so many before it, and drops all but what the text keeps. Tells how many there were,
@@ -172,16 +172,17 @@ impl Texts {
     }
 
     fn token(&self, before: usize, is_first: bool, batch: usize, text: &mut Text) -> Seen {
-        let (plans, calls) = (self.plans(), self.device.memory().times_taken());
+        let (earlier, calls) = (self.stats(), self.device.memory().times_taken());
         let mut in_entry = Kept::with_capacity(self.arrays.len());
         let heap = allocations();
         let mut seen = self.scope.run(|| self.allocate(before, is_first, batch, &mut in_entry, text));
         seen.heap = allocations() - heap;
-        let (now, memory) = (self.plans(), self.device.memory());
-        seen.planned = (now.planned - now.carried) - (plans.planned - plans.carried);
-        seen.odd_tokens = u64::from(now.deviations != plans.deviations);
+        let (now, memory) = (self.stats(), self.device.memory());
+        let since = now.since(&earlier);
+        seen.planned = since.served.planned.allocations - since.plan.carried;
+        seen.odd_tokens = u64::from(since.plan.deviations.total() > 0);
         (seen.calls, seen.reserved) = (memory.times_taken() - calls, memory.bytes);
-        seen.arenas = u64::from(now.arena_bytes != plans.arena_bytes);
+        seen.arenas = u64::from(now.plan.arena_bytes != earlier.plan.arena_bytes);
         seen
     }
 
@@ -193,7 +194,7 @@ impl Texts {
         for (number, before) in lengths.into_iter().enumerate() {
             seen += self.token(before, number == 0, batch, &mut text);
         }
-        println!("planned {:.4}, reserved {:.3}, {seen:?}, {}", seen.share(), seen.waste(), self.plans());
+        println!("planned {:.4}, reserved {:.3}, {seen:?}, {}", seen.share(), seen.waste(), self.stats().plan);
         seen
     }
 
@@ -256,7 +257,7 @@ fn sizes_that_vary_at_random_take_no_more_than_they_need() {
     // As large as the largest entry.
     let most = decoder(6, 16 << 10).into_iter().filter(|array| array.life == Life::Entry);
     let most: usize = most.map(|array| (array.bytes + array.step * 150).next_multiple_of(256)).sum();
-    let arena = texts.plans().arena_bytes;
+    let arena = texts.stats().plan.arena_bytes;
     assert!(arena <= most as u64 + (1 << 20), "{arena} bytes for {most}");
     assert!(all.waste() <= 1.03, "{} {all:?}", all.waste());
 }

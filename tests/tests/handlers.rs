@@ -95,7 +95,7 @@ fn one_that_allocates_in_the_asking_scope_keeps_its_limit() {
             keep.lock().unwrap().push(array);
         });
         let error = scope().run(|| device.zeros::<u8>(3 * PAGE).unwrap_err());
-        assert_eq!(error.shortage().map(|shortage| shortage.bound), Some(gpucache::Bound::Scope));
+        assert_eq!(error.shortage().map(|shortage| shortage.bound), Some(gpucache::error::Bound::Scope));
         let stats = stats("handlers: limited").unwrap();
         assert!(stats.busy_bytes + stats.idle_bytes <= 4 * PAGE as u64, "{recycle:?}");
         kept.lock().unwrap().clear();

@@ -211,7 +211,7 @@ fn a_plan_runs_ahead_of_its_stream() {
         stream.synchronize().unwrap();
     }
     assert_eq!(wrong.load(SeqCst), 0);
-    let planned = gpucache::plan_stats("ahead").unwrap().planned;
+    let planned = gpucache::stats("ahead").unwrap().served.planned.allocations;
     assert!(planned > 2000, "{planned} of 2200 by the plan");
     assert_eq!(since(&stream, before)[2], 0, "a stream waits for itself");
 }

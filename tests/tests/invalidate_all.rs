@@ -3,7 +3,7 @@
 
 use std::sync::mpsc;
 
-use gpucache::{Array, Invalidated, cache_scope, invalidate_all, stats};
+use gpucache::{Array, cache_scope, invalidate_all, stats, stats::Invalidated};
 use gpucache_tests::Faulty;
 use gpucache_tests::conformance::{assert_pattern, patterned};
 

@@ -13,7 +13,7 @@ use syn::visit::{self, Visit};
 
 /// Calls that reach what other tests of the process use, or are disturbed by what they do.
 const PROCESS_WIDE: [&str; 7] =
-    ["trace :: start", "limit_process", "invalidate_all", "process_stats", "set_hook", "set_var", "remove_var"];
+    ["trace :: start", "limit_process", "invalidate_all", "stats :: process", "set_hook", "set_var", "remove_var"];
 /// Calls by which a test has the process for itself: till it ends, or since it runs in a child of its own.
 const ALONE: [&str; 3] = ["turn", "alone", "gpu"];
 

@@ -13,7 +13,7 @@ use proc_macro2::{Spacing, TokenStream, TokenTree};
 const LAYERS: [&[&str]; 15] = [
     &["scope"],
     &["doctor"],
-    &["report"],
+    &["stats"],
     &["placed"],
     &["array", "foreign"],
     &["cache"],

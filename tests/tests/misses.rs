@@ -4,7 +4,7 @@
 
 use fastrand::Rng;
 use gpucache::device::{Device, MemoryUse, Virtual};
-use gpucache::{Array, Recycle, Scope, ScopeStats, cache_scope, stats};
+use gpucache::{Array, Recycle, Scope, cache_scope, stats, stats::ScopeStats};
 use gpucache_tests::Faulty;
 use gpucache_tests::conformance::stats_of;
 
@@ -86,11 +86,11 @@ fn the_numbers_can_be_read() {
         cache_scope!(shown, { drop(Array::<u8, _>::zeros(&device, 3 << 20).unwrap()) });
     }
     let expected = "10 entries, 10 allocations: 9 hits, 0 recycled, 1 miss\n\
-                    0 bytes in use in 0 blocks, 3.00 MiB at most; 3.00 MiB idle in 1 block";
+                    0 bytes in use in 0 blocks, peak 3.00 MiB; 3.00 MiB idle in 1 block";
     let (stats, table) = (
         stats("shown").unwrap(),
         [
-            "                 allocations      bytes   in use   at most",
+            "                 allocations      bytes   in use      peak",
             "planned                    8  24.00 MiB  0 bytes  3.00 MiB",
             "listed                     1   3.00 MiB",
             "ranged                     1   3.00 MiB",
@@ -102,8 +102,11 @@ fn the_numbers_can_be_read() {
         (format!("{stats:#}"), stats.to_string()),
         (expected.to_string(), format!("{expected}\n{}", table.join("\n")))
     );
-    let plans = gpucache::plan_stats("shown").unwrap().to_string();
-    assert!(plans.starts_with("1 plan of 1 allocation in 3.00 MiB (no less than 3.00 MiB), laid out in "), "{plans}");
+    let plans = gpucache::stats("shown").unwrap().plan.to_string();
+    assert!(
+        plans.starts_with("1 plan of 1 allocation in 3.00 MiB (at least 3.00 MiB needed), computed in "),
+        "{plans}"
+    );
     assert!(plans.ends_with("deviations: 0 extra, 0 missing, 0 reordered, 0 larger, 0 blocked"), "{plans}");
     let memory = device.memory().to_string();
     let pieces = match device.memory().mapped_pieces {

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use gpucache::device::Device;
 use gpucache::prelude::Host;
 use gpucache::{Recycle, Scope, ScopeGuard};
-use gpucache::{ScopeStats, invalidate, stats};
+use gpucache::{invalidate, stats, stats::ScopeStats};
 use gpucache_tests::model::{Key, SHAPES};
 use gpucache_tests::{Faulty, Marked};
 use proptest::prelude::*;

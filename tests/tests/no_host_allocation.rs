@@ -89,7 +89,7 @@ fn warm_entries_allocate_nothing<D: Device>(device: &D, names: &[&str; 2]) {
     assert_eq!(device.memory(), before.0, "from the device");
     let served = [2 * SHAPES as u64 + 1, 8 * 4].map(|arrays| arrays * ENTRIES);
     for place in 0..2 {
-        assert_eq!(supplied(after[place]), supplied(before.1[place]));
+        assert_eq!(supplied(&after[place]), supplied(&before.1[place]));
         assert_eq!(after[place].hits, before.1[place].hits + served[place]);
         assert_eq!((after[place].busy_blocks, after[place].idle_blocks), (0, before.1[place].idle_blocks));
     }

@@ -74,7 +74,7 @@ fn load_ahead(name: &str, recycle: Recycle) -> [u64; 3] {
     }
     let used = since(&loader, before);
     assert_eq!(sum[9_999] as usize, (1..2 * WARM).sum());
-    let supplied = |scope: &Scope<'_>| gpucache_tests::supplied(scope.stats().unwrap());
+    let supplied = |scope: &Scope<'_>| gpucache_tests::supplied(&scope.stats().unwrap());
     assert!(supplied(&loading) <= WARM as u64 && supplied(&training) <= WARM as u64);
     used
 }
@@ -113,7 +113,7 @@ fn in_turn(name: &str, varies: bool, waits_for_the_host: bool) -> impl Iterator<
     let streams = [Host::new_stream().unwrap(), Host::new_stream().unwrap()];
     let names = ["one", "other"].map(|which| format!("{name}, {which}"));
     let served = move |names: &[String; 2]| -> u64 {
-        names.iter().map(|name| gpucache::plan_stats(name).map_or(0, |stats| stats.planned)).sum()
+        names.iter().map(|name| gpucache::stats(name).map_or(0, |stats| stats.served.planned.allocations)).sum()
     };
     (0..MOST_WINDOWS).map(move |window| {
         let (before, planned) = (calls(&streams[0]), served(&names));

@@ -5,7 +5,7 @@
 
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
-use gpucache::{Placed, Placement, ReclaimStep, limit, placed_stats, prelude::*, reclaim};
+use gpucache::{Placed, Placement, limit, prelude::*, reclaim, stats, stats::ReclaimStep};
 use gpucache_tests::process::number;
 use gpucache_tests::turn;
 
@@ -136,11 +136,11 @@ fn random_program(seed: u64, steps: u64, threads: u64) {
         assert!(host.memory().bytes <= host.memory().limit.unwrap());
     }
     alive.iter().for_each(Known::check);
-    let stats = placed_stats(&host);
+    let stats = stats::device(&host).offload;
     println!("{stats}");
     assert!(stats.evictions > 0 && stats.bytes_in > 0, "{stats}");
     drop(alive);
-    assert_eq!(placed_stats(&host).resident_bytes, 0);
+    assert_eq!(stats::device(&host).offload.resident_bytes, 0);
     limit(&host, u64::MAX);
 }
 
@@ -178,9 +178,9 @@ fn what_is_fetched_stays_and_the_least_recently_used_leaves() {
     let mut arrays: Vec<Placed<u8, _>> = (0..4).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
     let (kept, _) = (arrays[0].fetch().unwrap(), arrays[1].fetch().unwrap());
     let fifth = Placed::<u8, _>::zeros(&device, PAGE).unwrap();
-    assert_eq!((placed_stats(&device).evictions, device.memory().bytes), (1, 4 * PAGE as u64));
+    assert_eq!((stats::device(&device).offload.evictions, device.memory().bytes), (1, 4 * PAGE as u64));
     drop(kept);
-    let demanded = || placed_stats(&device).demanded;
+    let demanded = || stats::device(&device).offload.demanded;
     drop((arrays[0].fetch().unwrap(), arrays[1].fetch().unwrap(), arrays[3].fetch().unwrap(), fifth.fetch().unwrap()));
     assert_eq!(demanded(), 0, "the third one left");
     drop(arrays[2].fetch_mut().unwrap());
@@ -194,12 +194,12 @@ fn what_is_not_written_is_copied_out_once() {
     let mut array = Placed::<u8, _>::zeros(&device, PAGE).unwrap();
     array.set_placement(Placement::Host).unwrap();
     (0..3).for_each(|_| drop(array.fetch().unwrap()));
-    let stats = placed_stats(&device);
+    let stats = stats::device(&device).offload;
     assert_eq!((stats.bytes_out, stats.bytes_in, stats.evictions), (PAGE as u64, 3 * PAGE as u64, 4));
     drop(array.fetch_mut().unwrap());
-    assert_eq!(placed_stats(&device).bytes_out, 2 * PAGE as u64);
+    assert_eq!(stats::device(&device).offload.bytes_out, 2 * PAGE as u64);
     let same = array.into_array().unwrap();
-    assert_eq!((same.shape(), placed_stats(&device).resident_bytes), (&[PAGE][..], 0));
+    assert_eq!((same.shape(), stats::device(&device).offload.resident_bytes), (&[PAGE][..], 0));
 }
 
 #[test]
@@ -208,12 +208,12 @@ fn what_may_leave_does_before_an_allocation_fails() {
     let device = Virtual::new(8 * PAGE);
     let placed: Vec<Placed<u8, _>> = (0..6).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
     let array = device.zeros::<u8>(4 * PAGE).unwrap();
-    let (reclaim, stats) = (reclaim(&device), placed_stats(&device));
+    let (reclaim, stats) = (reclaim(&device), stats::device(&device).offload);
     assert_eq!((reclaim.step(ReclaimStep::Offload).served, stats.evictions), (1, 2), "{reclaim}; {stats}");
     placed[0].set_placement(Placement::Device).unwrap();
     drop(array);
     drop(placed);
-    assert_eq!(placed_stats(&device).resident_bytes, 0);
+    assert_eq!(stats::device(&device).offload.resident_bytes, 0);
 }
 
 #[test]
@@ -245,9 +245,9 @@ fn the_environment_does_not_limit_the_host() {
     }
     let device = Virtual::new(1 << 30);
     let arrays: Vec<Placed<u8, _>> = (0..6).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
-    assert_eq!((device.memory().bytes, placed_stats(&device).evictions), (2 * PAGE as u64, 4));
+    assert_eq!((device.memory().bytes, stats::device(&device).offload.evictions), (2 * PAGE as u64, 4));
     arrays.iter().for_each(|array| array.set_placement(Placement::Host).unwrap());
-    assert!(placed_stats(&device).host_bytes >= 6 * PAGE as u64);
+    assert!(stats::device(&device).offload.host_bytes >= 6 * PAGE as u64);
 }
 
 /// Some hundred uses, which are more than are laid out at once, and another one in the place of one of them.
@@ -262,7 +262,7 @@ fn an_order_is_followed_and_a_deviation_is_noticed() {
             (0..uses).for_each(|place| drop(arrays[(place + usize::from(place == other)) % 4].fetch().unwrap()));
         });
     };
-    let noticed = || placed_stats(&device).mispredictions;
+    let noticed = || stats::device(&device).offload.mispredictions;
     (0..4).for_each(|_| entry(USES, USES));
     assert_eq!(noticed(), 0);
     for (before, place) in [0, 1, 63, 64, 65, 66, 130, USES - 1].into_iter().enumerate() {
@@ -288,9 +288,9 @@ fn moves_are_made_in_the_midst_of_an_order() {
         });
     };
     (0..8).for_each(|_| entry());
-    let before = placed_stats(&device);
+    let before = stats::device(&device).offload;
     (0..4).for_each(|_| entry());
-    let stats = placed_stats(&device);
+    let stats = stats::device(&device).offload;
     assert!(stats.prefetched >= before.prefetched + 8, "{before}, then {stats}");
     assert_eq!((stats.demanded, stats.mispredictions), (before.demanded, 0), "{before}, then {stats}");
 }
@@ -309,9 +309,9 @@ fn what_lies_apart_is_moved_for_a_large_array() {
     let arrays: Vec<_> = (0..16).map(|number| make(2 << 20, number)).collect();
     // Every other one leaves: 16 MiB are free, in pieces of 2 MiB.
     arrays.iter().step_by(2).for_each(|array| array.set_placement(Placement::Host).unwrap());
-    let (before, taken) = (placed_stats(&host), host.memory().times_taken());
+    let (before, taken) = (stats::device(&host).offload, host.memory().times_taken());
     let large = make(12 << 20, 77);
-    let stats = placed_stats(&host).since(&before);
+    let stats = stats::device(&host).offload.since(&before);
     assert!(stats.shifted_bytes > 0 && stats.shifted_bytes <= 16 << 20, "{stats:?}");
     assert_eq!((stats.evictions, host.memory().times_taken()), (0, taken), "no other one leaves, and no pages move");
     for (array, value) in arrays.iter().zip(0..) {

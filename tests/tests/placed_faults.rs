@@ -5,7 +5,7 @@
 use std::sync::mpsc::channel;
 
 use gpucache::device::Device;
-use gpucache::{Error, Placed, Placement, Result, limit, limit_host, placed_stats, prelude::*, trim};
+use gpucache::{Error, Placed, Placement, Result, limit, limit_host, prelude::*, stats, trim};
 use gpucache_tests::faulty::{Call, Failure, Fault};
 use gpucache_tests::{Faulty, turn};
 
@@ -94,7 +94,7 @@ fn settled<T>(mut call: impl FnMut() -> Result<T>) -> T {
 fn assert_nothing_is_left(device: &Faulty, was_lost: bool, when: &str) {
     settled(|| device.synchronize());
     settled(|| trim(device));
-    let (stats, sides) = (placed_stats(device), [device, &device.host_side()]);
+    let (stats, sides) = (stats::device(device).offload, [device, &device.host_side()]);
     for side in sides {
         assert_eq!(side.violations(), [""; 0], "{when}");
         assert!(was_lost || side.live().is_empty(), "{when}: {:?}", side.live());
@@ -174,7 +174,7 @@ fn a_host_without_room_leaves_arrays_where_they_are() {
         let answer = known.array.set_placement(Placement::Host);
         assert_eq!(answer.is_err_and(|error| error.is_out_of_memory()), place > 1, "{place}");
     }
-    let stats = placed_stats(&device);
+    let stats = stats::device(&device).offload;
     assert_eq!((stats.host_bytes, stats.resident_bytes), (2 * PAGE as u64, 2 * PAGE as u64));
     four.iter().for_each(|known| known.check().unwrap());
     // A device that is full of what cannot leave refuses more.
@@ -186,7 +186,7 @@ fn a_host_without_room_leaves_arrays_where_they_are() {
     limit_host(&device, u64::MAX);
     limit(&device, u64::MAX);
     four.iter_mut().for_each(|known| known.write(known.seed + 10).unwrap());
-    assert_eq!(placed_stats(&device).resident_bytes, 0);
+    assert_eq!(stats::device(&device).offload.resident_bytes, 0);
     four.iter().for_each(|known| known.check().unwrap());
     drop(four);
     assert_nothing_is_left(&device, false, "a host without room");
@@ -288,7 +288,7 @@ fn guards_that_leaked_keep_their_own_arrays_only() {
     others.iter().for_each(|known| known.check().unwrap());
     [&three[0], &three[2]].iter().for_each(|known| known.check().unwrap());
     three[1].array.set_placement(Placement::Host).unwrap();
-    assert_eq!(placed_stats(&device).resident_bytes, ROOM * PAGE as u64);
+    assert_eq!(stats::device(&device).offload.resident_bytes, ROOM * PAGE as u64);
     drop((three, others));
     assert_nothing_is_left(&device, false, "leaked guards");
 }

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Placed, PlacedStats, Placement, Scope, limit, placed_stats, placed_stats_of, prelude::*, trim};
+use gpucache::{Placed, Placement, Scope, limit, prelude::*, stats, stats::PlacedStats, trim};
 use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
@@ -23,13 +23,13 @@ struct Told {
 impl Told {
     fn begin(host: &Host) -> Told {
         host.synchronize().unwrap();
-        Told { before: placed_stats(host), begun: Instant::now() }
+        Told { before: stats::device(host).offload, begun: Instant::now() }
     }
 
     /// What all took, what was waited, and what copies took.
     fn end(self, host: &Host) -> [Duration; 3] {
         host.synchronize().unwrap();
-        let (took, after) = (self.begun.elapsed(), placed_stats(host));
+        let (took, after) = (self.begun.elapsed(), stats::device(host).offload);
         [took, after.waited - self.before.waited, after.copying - self.before.copying]
     }
 }
@@ -139,7 +139,7 @@ fn a_device_that_tells_no_time_waits_for_nothing() {
     let device = Virtual::new(1 << 30);
     let array = Placed::<u8, _>::zeros(&device, PAGE).unwrap();
     array.set_placement(Placement::Host).unwrap();
-    let stats = placed_stats(&device);
+    let stats = stats::device(&device).offload;
     assert_eq!((stats.waited, stats.copying, stats.hidden_share()), (Duration::ZERO, Duration::ZERO, None));
 }
 
@@ -161,11 +161,11 @@ fn entries_that_are_not_timed_count_too() {
         let told = Told::begin(&host);
         (0..64).for_each(|_| entry());
         let [took, waited, _] = told.end(&host);
-        let stats = placed_stats_of(scope.name()).unwrap();
+        let stats = stats(scope.name()).unwrap().offload;
         println!("{waited:?} of {took:?}; {stats}");
         // All that the stream did was to wait, but for what the thread did beside it.
         assert!(waited <= took.mul_f64(1.5) && waited >= took / 10, "{waited:?} of {took:?}");
-        assert!(stats.waited >= waited && stats.waited <= placed_stats(&host).waited);
+        assert!(stats.waited >= waited && stats.waited <= stats::device(&host).offload.waited);
         limit(&host, u64::MAX);
     });
 }
@@ -176,16 +176,16 @@ fn a_scope_tells_what_moved_in_it() {
     let device = Virtual::new(1 << 30);
     limit(&device, (10 * PAGE) as u64);
     let arrays: Vec<Placed<u8, _>> = (0..16).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
-    let before = placed_stats(&device);
+    let before = stats::device(&device).offload;
     let scope = Scope::new("a_scope_tells_what_moved_in_it");
     let entry = |count: usize| scope.run(|| arrays[..count].iter().for_each(|array| drop(array.fetch().unwrap())));
-    let told = || placed_stats_of(scope.name()).unwrap();
-    assert!(placed_stats_of(scope.name()).is_none());
+    let told = || stats(scope.name()).unwrap().offload;
+    assert!(stats(scope.name()).is_none());
     (0..12).for_each(|_| entry(16));
     let stats = told();
     assert_eq!((stats.mispredictions, stats.resident_bytes), (0, 0), "{stats}");
-    assert!(stats.layout_time > Duration::ZERO && stats.layout_time == placed_stats(&device).layout_time);
-    assert!(stats.bytes_in > 0 && stats.bytes_in + before.bytes_in == placed_stats(&device).bytes_in);
+    assert!(stats.layout_time > Duration::ZERO && stats.layout_time == stats::device(&device).offload.layout_time);
+    assert!(stats.bytes_in > 0 && stats.bytes_in + before.bytes_in == stats::device(&device).offload.bytes_in);
 
     // It ends before all that was expected; that is known once another entry begins.
     entry(12);
@@ -195,7 +195,7 @@ fn a_scope_tells_what_moved_in_it() {
     // Another use than was expected, once the others were twice.
     (0..3).for_each(|_| entry(12));
     scope.run(|| drop(arrays[5].fetch().unwrap()));
-    assert_eq!((told().mispredictions, placed_stats(&device).mispredictions), (2, 2));
+    assert_eq!((told().mispredictions, stats::device(&device).offload.mispredictions), (2, 2));
     // What moves outside is of the device alone.
     let inside = told();
     arrays[15].set_placement(Placement::Host).unwrap();

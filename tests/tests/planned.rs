@@ -5,7 +5,7 @@
 
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
-use gpucache::{Recycle, Unplanned};
+use gpucache::{Recycle, stats::Unplanned};
 use gpucache_tests::play::entries::{Style, bound, of_buffers, plannable};
 use gpucache_tests::play::programs::Kind;
 use gpucache_tests::play::{Op, Player};
@@ -19,9 +19,9 @@ fn player(name: &str) -> Player<Virtual> {
 
 /// Plays entries of the first scope. Returns the share that a plan served of what it could.
 fn share(player: &mut Player<Virtual>, entries: &[&[Op]]) -> f64 {
-    let before = player.plan_stats(0).planned;
+    let before = player.planned(0);
     entries.iter().for_each(|entry| player.entry(0, Recycle::Auto, entry).unwrap());
-    let planned = player.plan_stats(0).planned - before;
+    let planned = player.planned(0) - before;
     planned as f64 / entries.iter().map(|entry| plannable(entry)).sum::<usize>() as f64
 }
 

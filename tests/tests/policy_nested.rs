@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Array, invalidate, plan_stats, stats};
+use gpucache::{Array, invalidate, stats};
 use gpucache::{Recycle, Scope, ScopeGuard};
 use gpucache_tests::supplied;
 
@@ -50,15 +50,15 @@ impl Named {
     }
 
     fn seen(&self) -> Seen {
-        let (stats, plans) = (stats(&self.name).unwrap(), plan_stats(&self.name).unwrap());
+        let stats = stats(&self.name).unwrap();
         Seen {
             entries: stats.entries,
             hits: stats.hits,
-            supplied: supplied(stats),
+            supplied: supplied(&stats),
             idle_blocks: stats.idle_blocks,
             idle_bytes: stats.idle_bytes,
-            plans: plans.plans,
-            planned: plans.planned,
+            plans: stats.plan.plans,
+            planned: stats.served.planned.allocations,
             device_bytes: self.device.memory().bytes,
         }
     }

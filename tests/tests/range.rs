@@ -127,7 +127,7 @@ fn keyed_lists_keep_to_their_budget() {
         }
         let before = stats("budget").unwrap();
         drop(Array::<u8, _>::zeros(&device, 399 << 10).unwrap());
-        assert_eq!(supplied(before) + 1, supplied(stats("budget").unwrap()), "too large for the lists");
+        assert_eq!(supplied(&before) + 1, supplied(&stats("budget").unwrap()), "too large for the lists");
     });
     let _ = invalidate_all();
 }

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use fastrand::Rng;
 use gpucache::device::Device;
-use gpucache::{Array, cache_scope, invalidate, plan_stats, trim};
+use gpucache::{Array, cache_scope, invalidate, stats, trim};
 use gpucache_tests::paged::{PAGE, Paged};
 use gpucache_tests::process::number;
 use gpucache_tests::sync::Mutex;
@@ -159,7 +159,7 @@ fn there_is_memory_for_those_who_need_it_in_few_sizes() {
 
 fn finish(device: &Paged, name: &str, entries: u64) {
     let names: Vec<String> = (0..THREADS).map(|thread| format!("{name} {thread}")).collect();
-    let planned: Vec<u64> = names.iter().map(|name| plan_stats(name).unwrap().planned).collect();
+    let planned: Vec<u64> = names.iter().map(|name| stats(name).unwrap().served.planned.allocations).collect();
     println!("planned of {}: {planned:?}", 10 * entries);
     // Between a twentieth and all of them, by how the threads take turns.
     assert!(planned.iter().all(|&planned| planned > entries / 8), "blocks come and go, and are used meanwhile");

@@ -182,12 +182,12 @@ fn learning_and_deviating<D: Device>(device: &D, name: &str) {
     let learned = events(|| (0..4).for_each(|_| step(device, name, 1000)));
     let plan = only(&learned, "plan laid out");
     assert_eq!((plan.text("scope"), plan.inside.as_slice()), (name, &[name.to_string()][..]));
-    let bytes = gpucache::plan_stats(name).unwrap().arena_bytes;
+    let bytes = gpucache::stats(name).unwrap().plan.arena_bytes;
     assert_eq!((plan.number("positions"), plan.number("bytes"), plan.number("bound_bytes")), (2, bytes, bytes));
     assert_eq!(plan.text("share"), "1.0");
     let arena = only(&learned, "arena reserved");
     assert_eq!((arena.text("scope"), arena.number("bytes"), arena.number("before_bytes")), (name, bytes, 0));
-    assert_eq!(arena.number("device"), gpucache::device_stats(device).device);
+    assert_eq!(arena.number("device"), gpucache::stats::device(device).device);
     assert_eq!(learned.len(), 2, "{learned:#?}");
     assert_eq!(events(|| step(device, name, 1000)), [], "a warm entry tells nothing");
 
@@ -249,7 +249,7 @@ fn a_reclaim_and_a_shortage_are_reported() {
     let shortage = only(&seen, "out of memory");
     assert_eq!((shortage.number("bytes"), shortage.text("bound")), (5 << 20, "the device's memory"));
     assert_eq!((shortage.text("scope"), shortage.number("held_bytes")), ("spans_short", 4 << 20));
-    assert_eq!(shortage.number("device"), gpucache::device_stats(&device).device);
+    assert_eq!(shortage.number("device"), gpucache::stats::device(&device).device);
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn arrays_that_move_are_told() {
     let mut placed = Placed::new(device.zeros::<u8>(1 << 20).unwrap()).unwrap();
     let seen = events(|| placed.set_placement(Placement::Host).unwrap());
     assert_eq!(ways(&seen), ["out", "evicted"]);
-    assert_eq!(seen[0].number("device"), gpucache::device_stats(&device).device);
+    assert_eq!(seen[0].number("device"), gpucache::stats::device(&device).device);
     assert_eq!(ways(&events(|| drop(placed.fetch().unwrap()))), ["in", "evicted"], "nobody wrote it");
     assert_eq!(ways(&events(|| drop(placed.fetch_mut().unwrap()))), ["in", "out", "evicted"]);
     assert_eq!(ways(&events(|| placed.set_placement(Placement::Device).unwrap())), ["in"]);

@@ -79,7 +79,7 @@ fn plans_serve_as_without_a_trace() {
         }
         let _ = trace::stop();
         let (served, deviations) =
-            (gpucache::stats(name).unwrap().served, gpucache::plan_stats(name).unwrap().deviations);
+            (gpucache::stats(name).unwrap().served, gpucache::stats(name).unwrap().plan.deviations);
         let _ = gpucache::invalidate(name);
         (served, deviations, device.memory().peak_bytes)
     };

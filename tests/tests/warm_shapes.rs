@@ -18,7 +18,7 @@
 #![allow(clippy::unwrap_used)]
 
 use gpucache::device::{Device, Host, Virtual};
-use gpucache::{Array, invalidate, plan_stats};
+use gpucache::{Array, invalidate, stats};
 use gpucache::{Recycle, Scope, ScopeGuard};
 use gpucache_tests::counting::{Counting, allocations};
 use gpucache_tests::turn;
@@ -89,7 +89,7 @@ fn cold(run: &Run<impl Device>, allowed: Allowed, mut entry: impl FnMut(usize)) 
     (WARMING..WARMING + allowed.entries).for_each(&mut entry);
     let (heap, device) = (allocations() - before.0, run.device.memory().times_taken() - before.1);
     drop(entry);
-    let plans = plan_stats(&run.names[0]).unwrap();
+    let plans = stats(&run.names[0]).unwrap().plan;
     run.names.iter().for_each(|name| _ = invalidate(name));
     let Run { device: on, recycle, unit, .. } = run;
     let is_cold = heap > allowed.heap || device > allowed.device;

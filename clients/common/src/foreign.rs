@@ -23,7 +23,7 @@ pub(crate) fn leave_pool() {
 
 #[cfg(feature = "scoped")]
 pub(crate) fn counts(name: &str) -> Option<Counts> {
-    let gpucache::foreign::ForeignStats { served, passed_on, freed_elsewhere, .. } = gpucache::foreign::stats(name)?;
+    let gpucache::stats::ForeignStats { served, passed_on, freed_elsewhere, .. } = gpucache::stats(name)?.foreign;
     Some(Counts { served, passed_on, freed_elsewhere })
 }
 

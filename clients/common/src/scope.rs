@@ -14,7 +14,7 @@ pub(crate) struct Taken {
     device_calls: u64,
 }
 
-/// One scope after a run. Its counters come from gpucache's `ScopeStats` and `PlanStats`.
+/// One scope after a run. Its counters come from gpucache's `ScopeStats`.
 #[derive(Serialize)]
 pub struct ScopeReport {
     name: &'static str,
@@ -86,9 +86,9 @@ mod linked {
 
     /// Resets the peaks of the device and of these scopes.
     pub(crate) fn reset_peaks(device: usize, names: &[&str]) -> Result<()> {
-        gpucache::reset_peaks(&Cuda::new(device)?);
+        gpucache::stats::reset_device_peaks(&Cuda::new(device)?);
         for name in names {
-            gpucache::reset_peaks_of(name);
+            gpucache::stats::reset_peaks(name);
         }
         Ok(())
     }
@@ -100,14 +100,14 @@ mod linked {
     /// `None` for a scope that was never entered.
     pub fn report(name: &'static str) -> Option<ScopeReport> {
         let stats = gpucache::stats(name)?;
-        let plan = gpucache::plan_stats(name)?;
+        let plan = stats.plan;
         Some(ScopeReport {
             name,
             entries: stats.entries,
             hits: stats.hits,
             recycled: stats.recycled,
             misses: stats.misses,
-            planned: plan.planned,
+            planned: stats.served.planned.allocations,
             carried: plan.carried,
             aside: plan.aside,
             arena_bytes: plan.arena_bytes,

@@ -15,7 +15,7 @@
 //! | order streams behind each other's uses | [`cache::Block`], [`record::Fence`], [`record::View`] |
 //! | copy bytes between a device and its host | [`device::CopyStream`], [`cache::Crossing`], [`device::Span`] |
 //! | limit and reclaim memory | [`pressure`], [`range::DeviceRange`] |
-//! | read statistics, and facts for a diagnosis | [`ScopeStats`], [`PlanStats`], [`cache::ScopeFacts`], [`home::Facts`] |
+//! | read statistics, and facts for a diagnosis | [`home::Counts`], [`cache::ScopeFacts`], [`home::Facts`] |
 //! | trace a run | [`trace`] |
 //! | add a kind of device | [`device::Backend`], [`device::VirtualMemory`] |
 //! | use other libraries' streams, and answer their calls | `device::Handle`, `device::GpuStream` (CUDA) |
@@ -84,7 +84,6 @@ pub use base::error::{Error, Result};
 pub use base::limit::Limit;
 pub use base::shortage::{Bound, ScopeMemory, Shortage};
 pub use cache::Recycle;
-pub use home::{Amount, Deviations, InUse, PlanStats, ScopeStats, Served, Unplanned};
 pub use pressure::{Pressure, PressureHandler, ReclaimStats, ReclaimStep, StepUse, on_pressure};
 
 /// Compiles the program in the README.

@@ -9,7 +9,7 @@ use gpucache_engine::device::{MemoryUse, OrderUse, Stream, Virtual};
 use gpucache_engine::pressure::{self, Pressure, PressureHandler};
 
 use super::limit::IntoLimit;
-use crate::report::{self, DeviceStats};
+use crate::stats::{self, DeviceStats};
 
 /// A handle of a device and of the stream by which its arrays are ordered. Cheap to clone.
 ///
@@ -135,7 +135,7 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// println!("{}", device.stats());
     /// ```
     fn stats(&self) -> DeviceStats {
-        report::of_device(self.stream_handle().memory())
+        stats::of_device(self.stream_handle().memory())
     }
 
     /// Has the peak of the device ([`MemoryUse::peak_bytes`]) begin anew, at the bytes that are held now.

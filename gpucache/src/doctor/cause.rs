@@ -3,7 +3,7 @@
 /// What keeps a scope from being planned, or has it hold more than it needs.
 ///
 /// ```
-/// use gpucache::{Cause, cache_scope, prelude::*};
+/// use gpucache::{cache_scope, diagnosis::Cause, prelude::*};
 ///
 /// let host = Host::new();
 /// for _ in 0..20 {
@@ -85,7 +85,7 @@ impl Cause {
     /// What to change, as a sentence without its end.
     ///
     /// ```
-    /// assert!(gpucache::Cause::NotRecycled.remedy().contains("recycle"));
+    /// assert!(gpucache::diagnosis::Cause::NotRecycled.remedy().contains("recycle"));
     /// ```
     pub fn remedy(self) -> &'static str {
         match self {

@@ -46,7 +46,7 @@ pub struct Diagnosis {
 /// entries: `allocations` and `bytes` are those by which more is alive, and `details` begin with that.
 ///
 /// ```
-/// use gpucache::{Cause, cache_scope, prelude::*};
+/// use gpucache::{cache_scope, diagnosis::Cause, prelude::*};
 ///
 /// let host = Host::new();
 /// for entry in 0..64 {

@@ -27,14 +27,23 @@ pub(crate) struct Siblings {
     pub(crate) idle_bytes: u64,
 }
 
+impl Siblings {
+    /// Counts one more.
+    pub(crate) fn add(&mut self, entries: u64, idle_bytes: u64) {
+        add(&mut self.names, 1);
+        add(&mut self.entries, entries);
+        add(&mut self.idle_bytes, idle_bytes);
+    }
+}
+
 /// So many names that differ in a number alone are many, and so many entries of each are few.
 const MANY_NAMES: u64 = 16;
 const FEW_ENTRIES: u64 = 4;
 
 /// What is wrong with a scope of which this is known, thread by thread.
 pub(crate) fn examine(scope: Arc<str>, threads: &[ScopeFacts], siblings: Siblings) -> Diagnosis {
-    let entries = total(threads.iter().map(|known| known.stats.entries));
-    let patients: Vec<Patient<'_>> = threads.iter().filter(|known| known.stats.entries > 0).map(Patient::new).collect();
+    let patients: Vec<Patient<'_>> = threads.iter().map(Patient::new).filter(|known| known.entries() > 0).collect();
+    let entries = total(patients.iter().map(Patient::entries));
     let mut findings = merged(patients.iter().filter_map(Patient::finding));
     if siblings.names >= MANY_NAMES && siblings.entries / FEW_ENTRIES < siblings.names {
         findings.push(of_names(siblings));

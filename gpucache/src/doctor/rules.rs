@@ -6,9 +6,10 @@
 
 use super::cause::Cause;
 use super::diagnosis::{Finding, told};
+use crate::stats::{ScopeStats, Unplanned};
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::cache::ScopeFacts;
-use gpucache_engine::home::{Fact, FactCount, Facts};
+use gpucache_engine::home::{Counter, Fact, FactCount, Facts};
 
 /// Fewer entries say nothing: two are learned from, and plans settle in some more.
 const EARLY: u64 = 8;
@@ -36,6 +37,7 @@ const LITTLE: u64 = 64 << 10;
 /// What is known of a scope on a thread, and the entries that are looked at.
 pub(super) struct Patient<'a> {
     known: &'a ScopeFacts,
+    stats: ScopeStats,
     /// Entries that the facts of lately are of.
     span: u64,
     /// Allocations of an entry, on average.
@@ -44,9 +46,15 @@ pub(super) struct Patient<'a> {
 
 impl<'a> Patient<'a> {
     pub(super) fn new(known: &'a ScopeFacts) -> Patient<'a> {
-        let clock = known.clock;
+        let (clock, stats) = (known.clock, ScopeStats::of(&known.counts));
         let span = clock - (clock / Facts::WINDOW).saturating_sub(1) * Facts::WINDOW;
-        Patient { known, span: span.max(1), mean: known.stats.allocations() / clock.max(1) }
+        let mean = stats.allocations() / clock.max(1);
+        Patient { known, stats, span: span.max(1), mean }
+    }
+
+    /// How often the scope was entered.
+    pub(super) fn entries(&self) -> u64 {
+        self.stats.entries
     }
 
     /// Whether it plans, and too few entries were seen to say how.
@@ -62,13 +70,13 @@ impl<'a> Patient<'a> {
 
     /// What the program chose.
     fn chosen(&self) -> Option<Finding> {
-        let ScopeFacts { stats, keeps_all, .. } = self.known;
+        let (stats, keeps_all) = (&self.stats, self.known.keeps_all);
         if self.is_frequent(Fact::Unkept, SELDOM) {
             return Some(self.found(Cause::NotRecycled, Fact::Unkept));
         }
         let held = stats.busy_bytes.saturating_add(stats.idle_bytes);
         let waste = held.saturating_sub(stats.high_water_bytes);
-        if *keeps_all && waste > stats.high_water_bytes.saturating_mul(WASTE).max(LITTLE) {
+        if keeps_all && waste > stats.high_water_bytes.saturating_mul(WASTE).max(LITTLE) {
             return Some(self.whole(Cause::KeyedWaste, waste));
         }
         None
@@ -103,7 +111,7 @@ impl<'a> Patient<'a> {
 
     /// More and more arrays are alive, whatever entries do otherwise. It explains why their order changes.
     fn leak(&self) -> Option<Finding> {
-        let ScopeFacts { stats, facts, .. } = self.known;
+        let (stats, facts) = (&self.stats, &self.known.facts);
         let (arrays, bytes, entries) = facts.alive.growth(LEAKED)?;
         let mean = stats.allocations() / stats.entries.max(1);
         let share = (arrays as f64 / (mean * entries).max(1) as f64).min(1.0);
@@ -125,7 +133,7 @@ impl<'a> Patient<'a> {
 
     /// A scope that stands elsewhere than what repeats.
     fn misplaced(&self) -> Option<Finding> {
-        let ScopeFacts { stats, clock, repeats, .. } = self.known;
+        let (stats, ScopeFacts { clock, repeats, .. }) = (&self.stats, self.known);
         let is_entered = stats.entries >= MANY;
         let causes = [
             (Cause::Empty, is_entered && stats.allocations() < stats.entries.div_ceil(SELDOM)),
@@ -170,17 +178,18 @@ impl<'a> Patient<'a> {
     fn used_elsewhere(&self) -> Option<Finding> {
         let used = self.lately(Fact::UsedElsewhere);
         let waits = used.bytes / used.entries.max(1);
-        let is_much =
-            used.events / 2 >= used.entries && waits.saturating_mul(SELDOM) >= self.known.stats.high_water_bytes;
+        let is_much = used.events / 2 >= used.entries && waits.saturating_mul(SELDOM) >= self.stats.high_water_bytes;
         let is_used = is_much && self.is_frequent(Fact::UsedElsewhere, SELDOM);
         is_used.then(|| Finding { bytes: waits, ..self.found(Cause::UsedElsewhere, Fact::UsedElsewhere) })
     }
 
     /// How entries differ from their plan: the cause that most of them tell of.
     fn deviations(&self) -> Option<Finding> {
-        let ScopeFacts { stats, carried_now, .. } = self.known;
         if self.piles_up() {
-            return Some(Finding { allocations: *carried_now, ..self.whole(Cause::Escapes, stats.busy_bytes) });
+            return Some(Finding {
+                allocations: self.carried_now(),
+                ..self.whole(Cause::Escapes, self.stats.busy_bytes)
+            });
         }
         let causes = [
             (Fact::Aside, Cause::Escapes),
@@ -195,11 +204,16 @@ impl<'a> Patient<'a> {
 
     /// Whether what outlives its entry is hardly ever dropped, or more and more of it is alive.
     fn piles_up(&self) -> bool {
-        let ScopeFacts { plans, carried_now: now, clock, .. } = self.known;
-        let is_kept = plans.carried >= PILED && now.saturating_mul(SELDOM) >= plans.carried.saturating_mul(SELDOM - 1);
-        let is_grown = self.last(Fact::RingGrew).saturating_mul(4) >= clock.saturating_mul(3);
-        let grows = now.saturating_mul(4) >= plans.carried && is_grown;
-        is_kept || (grows && plans.carried >= 4 * PILED)
+        let (carried, now) = (self.stats.plan.carried, self.carried_now());
+        let is_kept = carried >= PILED && now.saturating_mul(SELDOM) >= carried.saturating_mul(SELDOM - 1);
+        let is_grown = self.last(Fact::RingGrew).saturating_mul(4) >= self.known.clock.saturating_mul(3);
+        let grows = now.saturating_mul(4) >= carried && is_grown;
+        is_kept || (grows && carried >= 4 * PILED)
+    }
+
+    /// Arrays of the ring that are alive.
+    fn carried_now(&self) -> u64 {
+        self.known.counts.get(Counter::RingBlocks)
     }
 
     /// How entries differ from each other that no plan serves.
@@ -254,8 +268,7 @@ impl<'a> Patient<'a> {
 
     /// Whether its plans lack an arena, and did in most entries.
     fn lacks_arena(&self) -> bool {
-        self.known.plans.unplanned == Some(gpucache_engine::home::Unplanned::Short)
-            && self.is_frequent(Fact::Unplanned, 2)
+        self.stats.plan.unplanned == Some(Unplanned::Short) && self.is_frequent(Fact::Unplanned, 2)
     }
 
     fn found(&self, cause: Cause, fact: Fact) -> Finding {
@@ -266,7 +279,7 @@ impl<'a> Patient<'a> {
     fn refused(&self, cause: Cause, fact: Fact) -> Finding {
         let unplanned = self.lately(Fact::Unplanned);
         let amount = FactCount {
-            bytes: self.known.plans.arena_bytes,
+            bytes: self.stats.plan.arena_bytes,
             events: self.mean.saturating_mul(unplanned.entries),
             ..unplanned
         };
@@ -275,15 +288,16 @@ impl<'a> Patient<'a> {
 
     /// The same, with the limit that is in the way.
     fn limited(&self, mut finding: Finding) -> Finding {
-        let ScopeFacts { limit, plans, .. } = self.known;
-        let plan = Bytes(plans.arena_bytes);
-        finding.details.extend(limit.map(|limit| format!("the limit is {} and the plan has {plan}", Bytes(limit))));
+        let plan = Bytes(self.stats.plan.arena_bytes);
+        finding
+            .details
+            .extend(self.known.limit.map(|limit| format!("the limit is {} and the plan has {plan}", Bytes(limit))));
         finding
     }
 
     /// What concerns all entries.
     fn whole(&self, cause: Cause, bytes: u64) -> Finding {
-        let stats = &self.known.stats;
+        let stats = &self.stats;
         let (entries, allocations) = (stats.entries, stats.allocations());
         let share = if allocations > 0 { 1.0 } else { 0.0 };
         let (sites, details) = (Vec::new(), Vec::new());

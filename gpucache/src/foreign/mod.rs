@@ -10,7 +10,7 @@
 //! for _ in 0..100 {
 //!     gpucache::cache_scope!(train_step, { train_step() }); // candle's own code
 //! }
-//! println!("{}", gpucache::foreign::stats("train_step").unwrap());
+//! println!("{}", gpucache::stats("train_step").unwrap().foreign);
 //! # Ok::<(), gpucache::Error>(())
 //! ```
 //!
@@ -30,7 +30,6 @@
 //! | `entrance`, `shim`, `probe` | intercept calls, and tell whether that works |
 //! | `driver` | the driver's own functions |
 //! | `pool`, `info` | the driver's own pool; the memory that counts as free |
-//! | `stats` | counters by scope |
 #![allow(unsafe_code)]
 
 mod addresses;
@@ -42,10 +41,8 @@ mod pool;
 mod probe;
 mod serve;
 mod shim;
-mod stats;
 mod streams;
 
 pub use entrance::status;
 pub use pool::keep_pool;
 pub use probe::Entrance;
-pub use stats::{ForeignStats, stats};

@@ -92,22 +92,10 @@ pub(crate) fn stats_of_memory(memory: &Memory) -> OffloadStats {
     OffloadStats { host_bytes, ..stats }
 }
 
-/// What arrays that may rest on the host did so far in the entries of the scope `name`, over all threads and devices; `None` if none
+/// What arrays that may move to the host did so far in the entries of the scope `name`, over all threads and devices; `None` if none
 /// was placed or moved there, or the name is forgotten. A move counts for the outermost scope that its thread is in.
-///
-/// ```
-/// use gpucache::{Placed, Placement, cache_scope, placed_stats_of, prelude::*};
-///
-/// let weights = Placed::new(Host::new_stream()?.zeros::<f32>(1 << 20)?)?;
-/// weights.set_placement(Placement::Host)?; // of no scope
-/// cache_scope!(warm_up, { drop(weights.fetch()?) });
-/// let stats = placed_stats_of("warm_up").unwrap();
-/// assert_eq!((stats.bytes_in, stats.bytes_out, stats.evictions), (4 << 20, 0, 1));
-/// assert!(placed_stats_of("never entered").is_none());
-/// # Ok::<(), gpucache::Error>(())
-/// ```
-pub fn placed_stats_of(name: impl AsRef<str>) -> Option<OffloadStats> {
+pub(crate) fn stats_of_scope(name: &str) -> Option<OffloadStats> {
     let live: Vec<Arc<HostPool>> = host_pools().iter().filter_map(|known| known.pool.upgrade()).collect();
     live.iter().for_each(|pool| pool.settle());
-    accounts().get(name.as_ref()).map(|moves| moves.read())
+    accounts().get(name).map(|moves| moves.read())
 }

@@ -46,7 +46,7 @@ mod unwritten;
 mod waits;
 
 pub use guard::{Fetched, FetchedMut};
-pub(crate) use host_pools::stats_of_memory;
+pub(crate) use host_pools::{stats_of_memory, stats_of_scope};
 pub use moves::OffloadStats;
 pub use placed::Placed;
 pub use placement::{Placement, set_default_placement};

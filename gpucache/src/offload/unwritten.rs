@@ -17,7 +17,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// As for [`Array::uninit`]: every element is written, by the host or by work on the device's stream, before anything reads it.
     ///
     /// ```
-    /// use gpucache::{Placed, prelude::*};
+    /// use gpucache::{prelude::*, offload::Placed};
     ///
     /// // SAFETY: `fill` writes every element.
     /// let mut sums = unsafe { Placed::<f32, _>::uninit(&Host::new(), [2, 3])? };

@@ -16,7 +16,7 @@ pub(crate) const IS_SERVING: bool = cfg!(feature = "foreign");
 #[cfg(feature = "foreign")]
 pub(crate) fn add_to(report: Report) -> Outcome {
     gpucache::foreign::status()?;
-    let stats = gpucache::foreign::stats("step").ok_or("nobody was inside of the scope")?;
+    let stats = gpucache::stats("step").ok_or("nobody was inside of the scope")?.foreign;
     ensure(stats.served > 0, || "nothing was served inside of the scope".into())?;
     let report = report.number("served", stats.served).number("passed_on", stats.passed_on);
     Ok(report.number("freed_elsewhere", stats.freed_elsewhere))
@@ -30,7 +30,7 @@ pub(crate) fn add_to(report: Report) -> Outcome {
 /// How many blocks of the scope were freed on another stream than their own.
 pub(crate) fn freed_elsewhere() -> u64 {
     #[cfg(feature = "foreign")]
-    return gpucache::foreign::stats("step").map_or(0, |stats| stats.freed_elsewhere);
+    return gpucache::stats("step").map_or(0, |stats| stats.foreign.freed_elsewhere);
     #[cfg(not(feature = "foreign"))]
     0
 }

@@ -1,7 +1,7 @@
 //! `placed`: arrays that rest on the host in turn, more than the device may hold, whose contents stay. `MADEUP_PINNED` says whether the
 //! driver pins the host's memory.
 
-use gpucache::{Array, Placed, limit, placed_stats, prelude::Cuda};
+use gpucache::{Array, Placed, limit, prelude::Cuda, stats};
 
 use crate::report::{Outcome, Report, ensure};
 
@@ -26,7 +26,7 @@ pub(crate) fn run() -> Outcome {
             array.fetch_mut()?.copy_from_slice(&vec![value + ARRAYS; LEN])?;
         }
     }
-    let stats = placed_stats(&gpu);
+    let stats = stats::device(&gpu).offload;
     let is_pinned = std::env::var("MADEUP_PINNED").map_or(true, |text| text != "0");
     ensure(stats.evictions > 20, || format!("{stats}"))?;
     ensure(stats.pageable_bytes == if is_pinned { 0 } else { stats.host_bytes }, || format!("{stats}"))?;
@@ -35,6 +35,6 @@ pub(crate) fn run() -> Outcome {
     ensure(is_timed, || format!("waited {:?} for {:?}", stats.waited, stats.copying))?;
     drop(arrays);
     gpucache::trim(&gpu)?;
-    ensure(placed_stats(&gpu).host_bytes == 0, || format!("{}", placed_stats(&gpu)))?;
+    ensure(stats::device(&gpu).offload.host_bytes == 0, || format!("{}", stats::device(&gpu).offload))?;
     Ok(Report::default().number("evictions", stats.evictions).number("pageable_bytes", stats.pageable_bytes))
 }

@@ -49,7 +49,7 @@ pub fn reshape_keeps_the_elements<D: Device>(device: &D, context: &Context) -> R
         let single = Array::full(device, 1, 5u32)?.reshape([])?;
         assert_eq!((single.shape(), single.to_vec()?), (&[][..], vec![5]));
     });
-    assert_eq!(supplied(stats_of(&name)), 2);
+    assert_eq!(supplied(&stats_of(&name)), 2);
     Ok(())
 }
 
@@ -102,7 +102,7 @@ pub fn errors_leave_nothing_behind<D: Device>(device: &D, context: &Context) -> 
         }
     });
     let stats = stats_of(&name);
-    assert_eq!((stats.hits, supplied(stats), stats.busy_blocks, stats.idle_blocks), (0, 0, 0, 0));
+    assert_eq!((stats.hits, supplied(&stats), stats.busy_blocks, stats.idle_blocks), (0, 0, 0, 0));
     Ok(())
 }
 

@@ -73,7 +73,7 @@ pub fn one_that_is_dropped<D: Device>(device: &D, context: &Context) -> Result<(
     cache_scope!(name = &name, { drop(future) });
     touch::<u32, D>(device, 40)?;
     let stats = stats_of(&name);
-    assert_eq!((stats.busy_blocks, stats.idle_blocks, supplied(stats)), (0, 1, 1));
+    assert_eq!((stats.busy_blocks, stats.idle_blocks, supplied(&stats)), (0, 1, 1));
     Ok(())
 }
 

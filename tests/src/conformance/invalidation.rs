@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 
 use gpucache::device::Device;
-use gpucache::{Array, Invalidated, Result, cache_scope, invalidate};
+use gpucache::{Array, Result, cache_scope, invalidate, stats::Invalidated};
 
 use crate::supplied;
 
@@ -201,7 +201,7 @@ pub fn recursion_after_invalidation<D: Device>(device: &D, context: &Context) ->
     descend(device, &name, 3)?;
     assert_eq!(busy_and_idle(&name), (0, 0), "all four were of the invalidated generation");
     descend(device, &name, 3)?;
-    assert_eq!(supplied(stats_of(&name)), 8);
+    assert_eq!(supplied(&stats_of(&name)), 8);
     Ok(())
 }
 

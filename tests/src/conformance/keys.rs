@@ -159,7 +159,7 @@ pub fn arrays_without_elements_are_kept_too<D: Device>(device: &D, context: &Con
         touch::<f32, D>(device, 0)?;
     });
     let stats = stats_of(&name);
-    assert_eq!((stats.hits, supplied(stats), stats.idle_blocks, stats.idle_bytes), (1, 1, 1, 0));
+    assert_eq!((stats.hits, supplied(&stats), stats.idle_blocks, stats.idle_bytes), (1, 1, 1, 0));
     assert_eq!(memory(device), before);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The statistics of a scope, exact in sequences that are known.
 
 use gpucache::device::Device;
-use gpucache::{Array, Result, ScopeStats, cache_scope, invalidate};
+use gpucache::{Array, Result, cache_scope, invalidate, stats::ScopeStats};
 
 use crate::faulty::is_faulty;
 use crate::supplied;
@@ -15,9 +15,9 @@ fn numbers<D: Device>(device: &D, name: &str) -> Numbers {
     let stats = stats_of(name);
     let ScopeStats { entries, hits, misses, busy_blocks, busy_bytes, idle_blocks, idle_bytes, .. } = stats;
     // A range has memory of the tests before, and serves some without the device.
-    let misses = if is_faulty(device) { misses } else { supplied(stats) };
+    let misses = if is_faulty(device) { misses } else { supplied(&stats) };
     let (busy, idle) = ((busy_blocks, busy_bytes), (idle_blocks, idle_bytes));
-    (entries, hits, supplied(stats), busy, idle, stats.high_water_bytes, misses)
+    (entries, hits, supplied(&stats), busy, idle, stats.high_water_bytes, misses)
 }
 
 /// Every number after every step.
@@ -129,7 +129,7 @@ pub fn the_device_is_asked_once_per_miss<D: Device>(device: &D, context: &Contex
         });
     }
     let stats = stats_of(&name);
-    assert_eq!((supplied(stats), stats.hits), (20, 60));
+    assert_eq!((supplied(&stats), stats.hits), (20, 60));
     assert!(stats.misses == 18 || !is_faulty(device) && stats.misses < 18);
     assert!(!is_faulty(device) || (stats.device_allocations, stats.mapped_pieces) == (18, 0));
     assert!(stats.device_allocations + stats.mapped_pieces >= stats.misses);

@@ -39,7 +39,7 @@ pub fn one_name_nests_in_itself<D: Device>(device: &D, context: &Context) -> Res
         touch::<f32, D>(device, 8)?;
     });
     let stats = stats_of(&name);
-    assert_eq!((stats.entries, stats.hits, supplied(stats)), (2, 2, 1));
+    assert_eq!((stats.entries, stats.hits, supplied(&stats)), (2, 2, 1));
     Ok(())
 }
 
@@ -134,7 +134,7 @@ pub fn every_way_out_leaves<D: Device>(device: &D, context: &Context) -> Result<
     cache_scope!(name = &name, {});
     touch::<u64, D>(device, 1)?;
     let stats = stats_of(&name);
-    assert_eq!((stats.entries, stats.hits, supplied(stats)), (5, 0, 1), "the last allocation was outside");
+    assert_eq!((stats.entries, stats.hits, supplied(&stats)), (5, 0, 1), "the last allocation was outside");
     Ok(())
 }
 
@@ -175,7 +175,7 @@ pub fn off_keeps_nothing<D: Device>(device: &D, context: &Context) -> Result<()>
         }
     });
     let stats = stats_of(&name);
-    assert_eq!((stats.hits, supplied(stats), stats.idle_blocks, stats.busy_blocks), (0, 3, 0, 0));
+    assert_eq!((stats.hits, supplied(&stats), stats.idle_blocks, stats.busy_blocks), (0, 3, 0, 0));
     Ok(())
 }
 
@@ -193,7 +193,7 @@ pub fn off_and_keyed_share_a_name<D: Device>(device: &D, context: &Context) -> R
         });
     });
     let stats = stats_of(&name);
-    assert_eq!((stats.hits, supplied(stats), stats.idle_blocks, stats.idle_bytes), (1, 3, 1, 300));
+    assert_eq!((stats.hits, supplied(&stats), stats.idle_blocks, stats.idle_bytes), (1, 3, 1, 300));
     Ok(())
 }
 

@@ -75,7 +75,7 @@ fn at_every_step_to_another_thread() {
     runtime.block_on(task).unwrap().unwrap();
     assert_eq!(served("hops"), STEPS, "what ran between was outside");
     let stats = stats_of("hops");
-    assert!(supplied(stats) < 15 && stats.busy_blocks == 0, "arrays went home and were used again: {stats:?}");
+    assert!(supplied(&stats) < 15 && stats.busy_blocks == 0, "arrays went home and were used again: {stats:?}");
     drop(runtime);
     assert_all_back(&device, &["hops"]);
 }
@@ -219,6 +219,6 @@ fn arrays_that_are_dropped_where_they_were_not_made() {
     drop(runtime);
     assert_eq!((served("produced"), served("consumed")), (500, 500));
     let stats = stats_of("produced");
-    assert!(supplied(stats) < 100, "most of what was dropped elsewhere was used again: {stats:?}");
+    assert!(supplied(&stats) < 100, "most of what was dropped elsewhere was used again: {stats:?}");
     assert_all_back(&device, &["produced", "consumed"]);
 }

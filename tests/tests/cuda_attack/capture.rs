@@ -10,7 +10,7 @@ use cudarc::driver::sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCA
 use cudarc::driver::sys::{self, CUgraphInstantiate_flags, CUgraphNodeType};
 use cudarc::driver::{CudaGraph, DriverError};
 use gpucache::prelude::*;
-use gpucache::{Element, Graph, Result, uncached};
+use gpucache::{Element, Result, graph::Graph, uncached};
 use gpucache_tests::alone::alone;
 use gpucache_tests::conformance::pattern;
 use gpucache_tests::gpu::Gpu;

@@ -54,7 +54,7 @@ fn a_scope_holds_no_more_than_a_number_says() {
     let (held, refused): (Vec<_>, Vec<_>) = scope.run(|| devices.iter().map(huge).partition(Result::is_ok));
     assert_eq!((held.len(), refused.len()), (2, 1));
     let refused = refused.into_iter().next().unwrap().unwrap_err();
-    assert_eq!(refused.shortage().map(|shortage| shortage.bound), Some(gpucache::Bound::Scope), "{refused}");
+    assert_eq!(refused.shortage().map(|shortage| shortage.bound), Some(gpucache::error::Bound::Scope), "{refused}");
     assert_eq!(stats(scope.name()).unwrap().busy_bytes, 2 * isize::MAX as u64);
     drop(held);
     assert_eq!(stats(scope.name()).unwrap().busy_bytes, 0);
@@ -80,8 +80,10 @@ fn totals_stay_at_the_most_that_a_number_says() {
             }
         }
         assert_eq!(served(), u64::MAX, "{recycle:?}");
-        assert!(gpucache::process_stats().to_string().contains(&name) && !gpucache::top().to_string().is_empty());
-        assert_eq!(gpucache::process_stats().scopes().served.all().bytes, u64::MAX);
+        assert!(
+            gpucache::stats::process().to_string().contains(&name) && !gpucache::stats::top().to_string().is_empty()
+        );
+        assert_eq!(gpucache::stats(&name).unwrap().served.all().bytes, u64::MAX);
     }
 }
 

@@ -65,13 +65,13 @@ impl World {
             4 => _ = gpucache::trim(&device),
             5 => _ = gpucache::invalidate(name),
             6 => _ = gpucache::invalidate_all(),
-            7 => gpucache::reset_peaks(&device),
-            8 => _ = gpucache::reset_peaks_of(name),
+            7 => gpucache::stats::reset_device_peaks(&device),
+            8 => _ = gpucache::stats::reset_peaks(name),
             9 => _ = gpucache::diagnose(name).map(|diagnosis| diagnosis.to_string()),
-            10 => _ = format!("{:?} {:?}", gpucache::stats(name), gpucache::plan_stats(name)),
-            11 => _ = format!("{} {}", gpucache::process_stats(), gpucache::top()),
-            12 => _ = gpucache::process_stats().scopes(),
-            _ => _ = format!("{} {}", gpucache::device_stats(&device), gpucache::reclaim(&device)),
+            10 => _ = format!("{:?}", gpucache::stats(name)),
+            11 => _ = format!("{} {}", gpucache::stats::process(), gpucache::stats::top()),
+            12 => _ = gpucache::diagnose_all(),
+            _ => _ = format!("{} {}", gpucache::stats::device(&device), gpucache::reclaim(&device)),
         }
     }
 

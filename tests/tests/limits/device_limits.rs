@@ -8,7 +8,9 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Array, Bound, ReclaimStep, Recycle, Scope, invalidate, limit, on_pressure, prelude::*, reclaim, stats};
+use gpucache::{
+    Array, Recycle, Scope, error::Bound, invalidate, limit, on_pressure, prelude::*, reclaim, stats, stats::ReclaimStep,
+};
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
 use gpucache::{
-    Bound, ReclaimStep, Recycle, Scope, allocation_timeout, limit, limit_process, limit_soft, reclaim, stats,
+    Recycle, Scope, allocation_timeout, error::Bound, limit, limit_process, limit_soft, reclaim, stats,
+    stats::ReclaimStep,
 };
 use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;

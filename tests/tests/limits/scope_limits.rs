@@ -5,7 +5,7 @@
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
-use gpucache::{Array, Bound, Recycle, Scope, invalidate, stats};
+use gpucache::{Array, Recycle, Scope, error::Bound, invalidate, stats};
 use gpucache_tests::seeds;
 use gpucache_tests::turn;
 

@@ -6,7 +6,9 @@
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
-use gpucache::{Array, Bound, ReclaimStep, Recycle, Scope, limit, limit_process, limit_soft, reclaim, share_of, stats};
+use gpucache::{
+    Array, Recycle, Scope, error::Bound, limit, limit_process, limit_soft, reclaim, share_of, stats, stats::ReclaimStep,
+};
 use gpucache_tests::{seeds, turn};
 
 const PAGE: usize = 2 << 20;
@@ -95,8 +97,8 @@ fn a_warm_scope_beyond_the_limit_makes_no_calls() {
     let (memory, begun) = (device.memory(), reclaim(&device).shortages());
     (0..20).for_each(|_| Scope::new("soft: warm").run(step));
     assert_eq!((device.memory(), reclaim(&device).shortages()), (memory, begun));
-    let planned = gpucache::plan_stats("soft: warm").unwrap();
-    assert!(planned.planned >= 60, "{planned}");
+    let stats = gpucache::stats("soft: warm").unwrap();
+    assert!(stats.served.planned.allocations >= 60, "{stats}");
     let _ = invalidate("soft: warm");
 }
 

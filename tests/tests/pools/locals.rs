@@ -5,7 +5,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::sync::mpsc::channel;
 
-use gpucache::{Result, cache_scope, invalidate, plan_stats};
+use gpucache::{Result, cache_scope, invalidate, stats};
 use gpucache_tests::Faulty;
 use gpucache_tests::conformance::{assert_pattern, patterned, stats_of};
 
@@ -38,10 +38,10 @@ fn planned(device: &Faulty, name: &str, seed: u32) -> Result<Watched> {
     for warm in 0..10 {
         entry(seed + 10 * warm, false)?;
     }
-    let before = plan_stats(name).unwrap().planned;
+    let before = stats(name).unwrap().served.planned.allocations;
     let kept = entry(seed, true)?.unwrap();
     // Another thread's array may still lie where one of them would.
-    assert!(plan_stats(name).unwrap().planned >= before + 2, "the entry is planned");
+    assert!(stats(name).unwrap().served.planned.allocations >= before + 2, "the entry is planned");
     Ok(Watched(seed, kept))
 }
 

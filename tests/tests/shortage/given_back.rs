@@ -39,7 +39,7 @@ fn idle_memory_of_the_same_scope() {
         assert_pattern(&busy, 1);
     });
     let stats = stats(name).unwrap();
-    assert_eq!((stats.hits, supplied(stats), stats.busy_blocks, stats.idle_bytes), (0, 3, 0, 200));
+    assert_eq!((stats.hits, supplied(&stats), stats.busy_blocks, stats.idle_bytes), (0, 3, 0, 200));
     let _ = invalidate(name);
     device.assert_clean();
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
-use gpucache::{ReclaimStep, Recycle, Scope, allocation_timeout, limit, on_pressure, reclaim, reclaim_of};
+use gpucache::{Recycle, Scope, allocation_timeout, limit, on_pressure, reclaim, stats, stats::ReclaimStep};
 use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
@@ -46,7 +46,7 @@ fn an_allocation_waits_for_arrays_of_no_scope() {
     in_one_of(5, || {
         let device = limited(LONG);
         // Other tests have the scope too.
-        let served = || reclaim_of("timeout: waits").map_or(0, |reclaim| reclaim.shortages() - reclaim.failed);
+        let served = || stats("timeout: waits").map_or(0, |stats| stats.reclaim.shortages() - stats.reclaim.failed);
         let before = served();
         let answer = hold(&device, |device, told| {
             let array = device.zeros::<u8>(4 * PAGE).unwrap();

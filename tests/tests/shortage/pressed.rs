@@ -7,7 +7,7 @@
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
-use gpucache::{Array, ReclaimStep, Recycle, Scope, limit, reclaim};
+use gpucache::{Array, Recycle, Scope, limit, reclaim, stats::ReclaimStep};
 use gpucache_tests::conformance::{pattern, patterned};
 use gpucache_tests::faulty::{Call, Failure, Fault};
 use gpucache_tests::paged::{self, PageFault, Paged};

@@ -8,7 +8,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Array, Result, cache_scope, invalidate, plan_stats, stats};
+use gpucache::{Array, Result, cache_scope, invalidate, stats};
 use gpucache_tests::turn;
 
 type Bytes = Array<u8, Virtual>;
@@ -59,7 +59,7 @@ fn on_two_threads(inside: impl FnOnce(Line) + Send, outside: impl FnOnce(Line)) 
 /// Warms a scope up to a plan, by entries that do this.
 fn warm(name: &str, entry: impl Fn()) {
     (0..WARM).for_each(|_| cache_scope!(name = name, { entry() }));
-    assert!(plan_stats(name).unwrap().planned > 0, "{:?}", plan_stats(name));
+    assert!(stats(name).unwrap().served.planned.allocations > 0, "{:?}", stats(name));
 }
 
 fn end(device: &Virtual, names: &[&str]) {
@@ -86,7 +86,7 @@ fn a_block_in_which_nothing_is_alive_is_taken() {
                 line.wait();
                 drop(part(&device, 700).expect("the other thread has dropped"));
             });
-            let planned = || plan_stats("idle inside").unwrap().planned;
+            let planned = || stats("idle inside").unwrap().served.planned.allocations;
             let before = planned();
             (0..WARM).for_each(|_| cache_scope!("idle inside", { entry() }));
             assert!(planned() - before >= 7 * (WARM as u64 - 2), "planned again: {} more", planned() - before);

@@ -7,7 +7,7 @@ use std::thread::yield_now;
 
 use gpucache::device::Device;
 use gpucache::prelude::{Array, Host};
-use gpucache::{Result, invalidate, invalidate_all, plan_stats, stats, trim};
+use gpucache::{Result, invalidate, invalidate_all, stats, trim};
 use gpucache::{Scope, ScopeGuard};
 use gpucache_tests::model::SHAPES;
 use gpucache_tests::{Marked, marked};
@@ -195,6 +195,6 @@ impl<'s> Life<'s> {
     /// What others do meanwhile makes no number wrong enough to stop anybody.
     fn ask(&mut self) {
         let name = self.name().0;
-        let _ = (stats(&name), plan_stats(&name), self.storm.host.memory(), self.storm.streams[0].ordering());
+        let _ = (stats(&name), stats(&name), self.storm.host.memory(), self.storm.streams[0].ordering());
     }
 }

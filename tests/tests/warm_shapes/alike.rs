@@ -132,7 +132,7 @@ impl Entries {
             }
         }
         drop(alive);
-        let plans = gpucache::plan_stats(&name);
+        let plans = gpucache::stats(&name);
         [name, inner].iter().for_each(|name| _ = invalidate(name));
         let is_cold = made.iter().all(|&made| made > 0);
         is_cold.then(|| format!("{made:?} allocations in {WINDOW} entries each: {self}; {plans:?}"))

@@ -252,10 +252,10 @@ impl Error {
     /// The state of the device when an allocation found no memory, and who held the memory. `None` for any other failure.
     ///
     /// ```
-    /// use gpucache::{Bound, device::Virtual, prelude::*};
+    /// use gpucache::{device::Virtual, error::Bound, prelude::*};
     ///
     /// let device = Virtual::new(1 << 30);
-    /// gpucache::limit(&device, 1 << 20);
+    /// device.set_limit(1 << 20)?;
     /// let error = device.zeros::<u8>(2 << 20).unwrap_err();
     /// let shortage = error.shortage().unwrap();
     /// assert_eq!((shortage.bound, shortage.most_bytes), (Bound::Limit, Some(1 << 20)));

@@ -6,7 +6,7 @@
 //!
 //! - An invalidation raises a number ([`Generations`](generations::Generations)).
 //! - A block that another thread drops goes on a stack ([`Returns`](returns::Returns)).
-//! - Statistics are views of numbers with one writer ([`Counters`]).
+//! - Statistics are readings ([`Counts`]) of numbers with one writer ([`Counters`]).
 //!
 //! A thread that leaves work there tells the owner by [`Hold::attend`](hold::Hold::attend). The owner looks for work when it
 //! leaves, at the latest.
@@ -17,8 +17,9 @@
 //! | `shared` | the side for all threads as one struct |
 //! | `generations` | which blocks are older than the last invalidation |
 //! | `returns` | blocks that other threads dropped |
-//! | `counters` | the counts, each with a name: [`Counter`] |
-//! | `scope_stats`, `served`, `plan_stats` | views of the counts for users |
+//! | `counter`, `counters` | the counts, each with a name: [`Counter`] |
+//! | `counts` | a reading of all counts, as plain numbers: [`Counts`] |
+//! | `deviations` | how an entry deviated from its plan |
 //! | `devices` | the devices that a cache has served |
 //! | `facts` | the reasons why a scope is not planned, for its diagnosis |
 //! | `growth` | how many arrays are alive, over all entries |
@@ -26,24 +27,24 @@
 
 pub(crate) mod hold;
 
+mod counter;
 mod counters;
+mod counts;
+mod deviations;
 mod devices;
 mod facts;
 mod generations;
 mod growth;
 #[cfg(all(loom, test))]
 mod interleavings;
-mod plan_stats;
 mod returns;
-mod scope_stats;
-mod served;
 mod shared;
 
+pub use counter::Counter;
+pub(crate) use counters::Counters;
 pub use counters::Visit;
-pub(crate) use counters::{Counter, Counters};
+pub use counts::Counts;
+pub(crate) use deviations::Deviations;
 pub use facts::{Fact, FactCount, Facts, Sample};
 pub(crate) use growth::{Alive, FIRST_SPACING};
-pub use plan_stats::{Deviations, PlanStats, Unplanned};
-pub use scope_stats::ScopeStats;
-pub use served::{Amount, InUse, Served};
 pub(crate) use shared::Shared;

@@ -49,7 +49,7 @@ impl Effects {
     /// Notes that an entry deviated from its plan, if it had any deviation.
     #[cfg(feature = "tracing")]
     pub(super) fn note_deviation(&mut self, seen: Deviations, first: Option<Sample>) {
-        if seen.total() > 0 && is_heard() {
+        if seen.is_any() && is_heard() {
             self.news.push(News::Deviated { seen, first });
         }
     }

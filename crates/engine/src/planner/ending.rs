@@ -132,7 +132,7 @@ impl Planner {
         self.learning.spent += start.map_or(Duration::ZERO, |start| start.elapsed());
         // A pause of recording ends by itself, without other news.
         shared.counters.set(Counter::HasStopped, u64::from(self.learning.learner.has_stopped()));
-        let is_news = fate != Fate::Keep || self.entry.seen.total() > 0;
+        let is_news = fate != Fate::Keep || self.entry.seen.is_any();
         shared.counters.add(Counter::Aside, self.entry.aside);
         if has_work || is_news {
             self.tell(shared);

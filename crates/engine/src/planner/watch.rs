@@ -80,9 +80,9 @@ impl Planner {
     /// the next look.
     #[cold]
     pub(crate) fn look_at_alive(&mut self, shared: &Shared) -> u32 {
-        let (stats, entry) = (shared.stats(), shared.counters.get(Counter::Entries));
+        let (counts, entry) = (shared.counts(), shared.counters.get(Counter::Entries));
         let facts = &mut *shared.facts();
-        let next = facts.alive.note(Alive { arrays: stats.busy_blocks, bytes: stats.busy_bytes });
+        let next = facts.alive.note(Alive { arrays: counts.busy_blocks(), bytes: counts.busy_bytes() });
         let grows = facts.alive.growth(SUSPECT).is_some();
         if !grows {
             self.watch = Watch::default();

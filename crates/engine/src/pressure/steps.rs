@@ -5,13 +5,13 @@
 
 use std::fmt;
 
-use crate::base::amounts::{Bytes, Count, add, total};
+use crate::base::amounts::{Bytes, Count, total};
 
 /// A reclaim step: an action for an allocation that finds no memory on its device. The steps are taken in order until one serves
 /// the allocation.
 ///
 /// ```
-/// use gpucache::ReclaimStep;
+/// use gpucache::stats::ReclaimStep;
 ///
 /// let names: Vec<_> = ReclaimStep::ALL.iter().map(|step| step.name()).collect();
 /// assert_eq!(names, ["move pages", "release other scopes", "release own scope", "reuse across streams", "wait for work", "offload arrays", "take arenas", "wait for threads", "call handlers"]);
@@ -44,7 +44,7 @@ impl ReclaimStep {
     /// All steps, in their order.
     ///
     /// ```
-    /// assert_eq!(gpucache::ReclaimStep::ALL.len(), 9);
+    /// assert_eq!(gpucache::stats::ReclaimStep::ALL.len(), 9);
     /// ```
     pub const ALL: [ReclaimStep; 9] = [
         ReclaimStep::Pages,
@@ -61,7 +61,7 @@ impl ReclaimStep {
     /// The name of the step.
     ///
     /// ```
-    /// assert_eq!(gpucache::ReclaimStep::OtherScopes.name(), "release other scopes");
+    /// assert_eq!(gpucache::stats::ReclaimStep::OtherScopes.name(), "release other scopes");
     /// ```
     pub const fn name(self) -> &'static str {
         match self {
@@ -87,7 +87,7 @@ impl fmt::Display for ReclaimStep {
 /// How often allocations came to one reclaim step, and its results.
 ///
 /// ```
-/// assert_eq!(gpucache::StepUse::default().tried, 0);
+/// assert_eq!(gpucache::stats::StepUse::default().tried, 0);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -105,12 +105,12 @@ pub struct StepUse {
 /// `reclaim_of` for a scope.
 ///
 /// ```
-/// use gpucache::{ReclaimStep, cache_scope, reclaim, device::Virtual, prelude::*};
+/// use gpucache::{cache_scope, device::Virtual, prelude::*, stats::ReclaimStep};
 ///
 /// let device = Virtual::new(8 << 20);
 /// cache_scope!(first, recycle = "keyed", { device.zeros::<u8>(6 << 20)? });
 /// cache_scope!(second, recycle = "keyed", { device.zeros::<u8>(4 << 20)? }); // for which the first one gives its memory
-/// let reclaim = reclaim(&device);
+/// let reclaim = device.stats().reclaim;
 /// assert_eq!((reclaim.shortages(), reclaim.failed, reclaim.step(ReclaimStep::OtherScopes).served), (1, 0, 1));
 /// println!("{reclaim}");
 /// # Ok::<(), gpucache::Error>(())
@@ -130,9 +130,9 @@ impl ReclaimStats {
     /// The counts of one step.
     ///
     /// ```
-    /// use gpucache::{ReclaimStep, reclaim, device::Virtual};
+    /// use gpucache::{device::Virtual, stats::ReclaimStep};
     ///
-    /// assert_eq!(reclaim(&Virtual::new(1 << 30)).step(ReclaimStep::Pages).tried, 0);
+    /// assert_eq!((Virtual::new(1 << 30)).stats().reclaim.step(ReclaimStep::Pages).tried, 0);
     /// ```
     pub fn step(&self, step: ReclaimStep) -> StepUse {
         self.steps[step as usize]
@@ -141,11 +141,11 @@ impl ReclaimStats {
     /// How many allocations found the device short of memory.
     ///
     /// ```
-    /// use gpucache::{reclaim, device::Virtual, prelude::*};
+    /// use gpucache::{device::Virtual, prelude::*};
     ///
     /// let device = Virtual::new(1 << 20);
     /// assert!(device.zeros::<u8>(2 << 20).is_err());
-    /// assert_eq!((reclaim(&device).shortages(), reclaim(&device).failed), (1, 1));
+    /// assert_eq!((device.stats().reclaim.shortages(), device.stats().reclaim.failed), (1, 1));
     /// ```
     pub fn shortages(&self) -> u64 {
         total(self.steps.iter().map(|step| step.served).chain([self.failed]))
@@ -170,15 +170,21 @@ impl fmt::Display for ReclaimStats {
 }
 
 impl ReclaimStats {
+    /// Combines each count with that of another reading.
+    #[doc(hidden)]
+    pub fn combine(&mut self, other: &ReclaimStats, with: fn(u64, u64) -> u64) {
+        self.failed = with(self.failed, other.failed);
+        self.beyond_soft = with(self.beyond_soft, other.beyond_soft);
+        for (own, other) in self.steps.iter_mut().zip(&other.steps) {
+            own.tried = with(own.tried, other.tried);
+            own.served = with(own.served, other.served);
+            own.freed_bytes = with(own.freed_bytes, other.freed_bytes);
+        }
+    }
+
     /// Adds other counts to these.
     pub(crate) fn add(&mut self, more: &ReclaimStats) {
-        add(&mut self.failed, more.failed);
-        add(&mut self.beyond_soft, more.beyond_soft);
-        for (sum, more) in self.steps.iter_mut().zip(&more.steps) {
-            add(&mut sum.tried, more.tried);
-            add(&mut sum.served, more.served);
-            add(&mut sum.freed_bytes, more.freed_bytes);
-        }
+        self.combine(more, u64::saturating_add);
     }
 
     /// For the counts of one request: the counts of one step.

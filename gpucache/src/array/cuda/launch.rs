@@ -41,7 +41,7 @@ impl Cuda {
 /// A kernel's arguments, in order, and the stream that it is launched on. [`Cuda::launch_builder`] creates it.
 ///
 /// ```no_run
-/// use gpucache::{Launch, prelude::*};
+/// use gpucache::{launch::Launch, prelude::*};
 ///
 /// // kernels with an input, an output and a length
 /// fn arguments<'a>(launch: &mut Launch<'a>, x: &'a Array<f32, Cuda>, y: &'a mut Array<f32, Cuda>, n: &'a u32) {
@@ -62,7 +62,7 @@ impl<'a> Launch<'a> {
     /// Adds an array that the kernel reads.
     ///
     /// ```no_run
-    /// use gpucache::{Launch, prelude::*};
+    /// use gpucache::{launch::Launch, prelude::*};
     ///
     /// fn reading<'a>(launch: &mut Launch<'a>, x: &'a Array<f32, Cuda>, y: &'a Array<f32, Cuda>) {
     ///     launch.array(x).array(y);
@@ -79,7 +79,7 @@ impl<'a> Launch<'a> {
     /// Adds an array that the kernel writes.
     ///
     /// ```no_run
-    /// use gpucache::{Launch, prelude::*};
+    /// use gpucache::{launch::Launch, prelude::*};
     ///
     /// fn writing<'a>(launch: &mut Launch<'a>, x: &'a Array<f32, Cuda>, y: &'a mut Array<f32, Cuda>) {
     ///     launch.array(x).array_mut(y);
@@ -100,7 +100,7 @@ impl<'a> Launch<'a> {
     /// Adds any other argument that cudarc's builder accepts: a number, a slice, a view.
     ///
     /// ```no_run
-    /// use gpucache::{Launch, prelude::*};
+    /// use gpucache::{launch::Launch, prelude::*};
     ///
     /// fn scaling<'a>(launch: &mut Launch<'a>, factor: &'a f32, weights: &'a gpucache::cudarc::driver::CudaSlice<f32>) {
     ///     launch.arg(factor).arg(weights);

@@ -153,7 +153,7 @@ impl<'a, T: Element> ArrayView<'a, T> {
     ///
     /// let gpu = Cuda::new(0)?;
     /// let array = gpu.zeros::<f32>(100)?;
-    // elements 25 to 74
+    /// let middle = array.slice(25..).slice(..50); // elements 25 to 74
     /// assert_eq!(middle.len(), 50);
     /// # Ok::<(), gpucache::Error>(())
     /// ```

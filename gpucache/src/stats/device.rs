@@ -1,9 +1,9 @@
-//! One device: what is held of it, how its range is used, how often it was called, and how shortages ended.
+//! One device: [`DeviceStats`].
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::device::{Device, MemoryUse, OrderUse};
+use crate::device::{MemoryUse, OrderUse};
 use crate::offload::{OffloadStats, stats_of_memory};
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::base::table::{Align, Table};
@@ -11,15 +11,15 @@ use gpucache_engine::device::Memory;
 use gpucache_engine::pressure::ReclaimStats;
 use gpucache_engine::range::DeviceRange;
 
-/// How the range of a device is used, from which all scopes have their memory.
+/// The range of a device: the addresses from which all scopes get memory.
 ///
 /// ```
-/// use gpucache::{cache_scope, device::Virtual, device_stats, prelude::*};
+/// use gpucache::{cache_scope, device::Virtual, prelude::*, stats};
 ///
 /// let device = Virtual::new(1 << 30);
 /// let kept = cache_scope!(ranging, { device.zeros::<u8>(1 << 20)? });
-/// let range = device_stats(&device).range;
-/// assert_eq!((range.reserved_bytes, range.live_bytes, range.free_bytes), (2 << 20, 1 << 20, 1 << 20)); // a page of 2 MiB
+/// let range = device.stats().range;
+/// assert_eq!((range.reserved_bytes, range.block_bytes, range.free_bytes), (2 << 20, 1 << 20, 1 << 20)); // a page of 2 MiB
 /// # drop(kept);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
@@ -27,38 +27,39 @@ use gpucache_engine::range::DeviceRange;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct RangeUse {
-    /// Bytes held from the device for it.
+    /// Bytes that the range has from the device.
     pub reserved_bytes: u64,
-    /// Bytes of blocks that scopes have of it, each rounded up to 256: arrays, what lists keep, and the arenas of plans as a whole.
-    pub live_bytes: u64,
-    /// Reserved, and in no block.
+    /// Bytes of the blocks in which scopes have arrays, idle memory of lists, and whole arenas of plans. Each block is rounded up to 256
+    /// bytes.
+    pub block_bytes: u64,
+    /// Reserved bytes in no block.
     pub free_bytes: u64,
-    /// Of that the longest stretch side by side.
+    /// The longest contiguous part of the free bytes.
     pub longest_free_bytes: u64,
 }
 
 impl RangeUse {
-    /// Which part of what is free lies apart from its longest stretch, from 0 to 1: how much less than all that is free a single
-    /// array can have, unless pages move.
+    /// The share of the free bytes outside the longest contiguous part, from 0 to 1. One array can have no more than that part, unless
+    /// gpucache moves pages.
     ///
     /// ```
-    /// use gpucache::{device::Virtual, device_stats};
+    /// use gpucache::{device::Virtual, stats};
     ///
-    /// assert_eq!(device_stats(&Virtual::new(1 << 30)).range.fragmentation(), 0.0); // nothing is free
+    /// assert_eq!((Virtual::new(1 << 30)).stats().range.fragmentation(), 0.0); // nothing is free
     /// ```
     pub fn fragmentation(&self) -> f64 {
         1.0 - self.longest_free_bytes.max(1) as f64 / self.free_bytes.max(self.longest_free_bytes).max(1) as f64
     }
 }
 
-/// What this process does with one device: all that is counted of it, read at once.
+/// What this process did with one device, and what it holds of it.
 ///
 /// ```
-/// use gpucache::{device::Virtual, device_stats, prelude::*};
+/// use gpucache::{device::Virtual, prelude::*, stats};
 ///
 /// let device = Virtual::new(1 << 30);
 /// let outside = device.zeros::<u8>(3000)?; // of no scope
-/// let stats = device_stats(&device);
+/// let stats = device.stats();
 /// assert_eq!((stats.memory.bytes, stats.direct_bytes, stats.range.reserved_bytes), (3000, 3000, 0));
 /// println!("{stats}");
 /// # drop(outside);
@@ -68,43 +69,31 @@ impl RangeUse {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct DeviceStats {
-    /// Its number in this process, as in traces: the order in which devices came, given once.
+    /// The number of the device in this process, which traces use too. Devices are numbered in the order of their first use.
     pub device: u64,
-    /// How many bytes it has, if it tells.
+    /// Bytes that the device has, if it tells.
     pub capacity: Option<u64>,
-    /// What is held of it, and how often it gave memory and had it back.
+    /// The reserved memory, and how often the device gave memory or got it back.
     pub memory: MemoryUse,
-    /// Held of it and not for its range: arrays of no scope, and of scopes with `recycle = "off"`.
+    /// Reserved bytes outside of the range: arrays of no scope, and of scopes with `recycle = "off"`.
     pub direct_bytes: u64,
-    /// The range of addresses that scopes share.
+    /// The range, whose memory scopes share.
     pub range: RangeUse,
-    /// Events, queries and waits by which its streams are ordered.
+    /// Events, queries and waits that order its streams.
     pub order: OrderUse,
-    /// How often its memory was short, and which reclaim step served then.
+    /// How often the device was short of memory, and which reclaim step served then.
     pub reclaim: ReclaimStats,
-    /// Arrays that may rest on the host.
+    /// Arrays that may move to host memory.
     pub offload: OffloadStats,
 }
 
-/// What this process does with a device. A reader takes the lock of the device's range for a moment, and calls no driver.
-///
-/// ```
-/// use gpucache::{device_stats, prelude::*};
-///
-/// let host = Host::new();
-/// assert_eq!(device_stats(&host).memory.limit, None);
-/// ```
-pub fn device_stats(device: &impl Device) -> DeviceStats {
-    read(device.stream_handle().memory())
-}
-
-/// The same of a device's memory.
-pub(crate) fn read(memory: &Arc<Memory>) -> DeviceStats {
+/// The statistics of a device's memory.
+pub(crate) fn of_device(memory: &Arc<Memory>) -> DeviceStats {
     let range = DeviceRange::known(memory).map(|range| {
         let occupancy = range.occupancy();
         let free_bytes = occupancy.reserved.saturating_sub(occupancy.live);
         let longest_free_bytes = range.longest_free().min(free_bytes);
-        RangeUse { reserved_bytes: occupancy.reserved, live_bytes: occupancy.live, free_bytes, longest_free_bytes }
+        RangeUse { reserved_bytes: occupancy.reserved, block_bytes: occupancy.live, free_bytes, longest_free_bytes }
     });
     let (range, used) = (range.unwrap_or_default(), memory.meter().read());
     DeviceStats {
@@ -121,13 +110,13 @@ pub(crate) fn read(memory: &Arc<Memory>) -> DeviceStats {
 
 impl fmt::Display for RangeUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RangeUse { reserved_bytes, live_bytes, free_bytes, longest_free_bytes } = *self;
-        write!(f, "{} reserved, {} in blocks, ", Bytes(reserved_bytes), Bytes(live_bytes))?;
-        write!(f, "{} free, {} of that side by side", Bytes(free_bytes), Bytes(longest_free_bytes))
+        let RangeUse { reserved_bytes, block_bytes, free_bytes, longest_free_bytes } = *self;
+        write!(f, "{} reserved, {} in blocks, ", Bytes(reserved_bytes), Bytes(block_bytes))?;
+        write!(f, "{} free, {} of that contiguous", Bytes(free_bytes), Bytes(longest_free_bytes))
     }
 }
 
-/// A line for each matter.
+/// A line for each part.
 impl fmt::Display for DeviceStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (head, capacity) = (format!("device {}", self.device), self.capacity.map(|bytes| Bytes(bytes).to_string()));
@@ -139,8 +128,8 @@ impl fmt::Display for DeviceStats {
             ("order", self.order.to_string()),
             ("reclaim", self.reclaim.to_string()),
         ];
-        let placed = (self.offload != OffloadStats::default()).then(|| ("placed", self.offload.to_string()));
-        rows.into_iter().chain(placed).for_each(|(name, text)| table.row([format!("  {name}"), text]));
+        let offload = (self.offload != OffloadStats::default()).then(|| ("offload", self.offload.to_string()));
+        rows.into_iter().chain(offload).for_each(|(name, text)| table.row([format!("  {name}"), text]));
         write!(f, "{table}")
     }
 }
