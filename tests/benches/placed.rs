@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use clap::Parser;
-use gpucache::{Placed, prelude::*};
+use gpucache::{offload::Placed, prelude::*};
 
 const ROUNDS: usize = 1601;
 /// In a round, of each subject: so few that they are done in a tenth of a millisecond, and other programs seldom come between.

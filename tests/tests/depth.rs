@@ -6,7 +6,12 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use gpucache::device::Virtual;
-use gpucache::{Placed, Placement, Recycle, Scope, ScopeGuard, prelude::*, stats};
+use gpucache::{
+    Recycle, Scope, ScopeGuard,
+    offload::{Placed, Placement},
+    prelude::*,
+    stats,
+};
 
 /// Open entries, as of a program that forgets a guard in each of as many requests.
 const MANY: usize = 100_000;

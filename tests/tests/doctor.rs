@@ -380,7 +380,7 @@ mod sick {
     #[test]
     fn a_limit_of_the_device() -> Result {
         let device = device();
-        gpucache::limit(&device, 12 * MIB as u64);
+        device.set_limit(12 * MIB as u64).unwrap();
         for _ in 0..40 {
             cache_scope!(sick_limited, {
                 let _kept = device.zeros::<u8>(8 * MIB)?;
@@ -410,7 +410,7 @@ mod sick {
         let device = device();
         for _ in 0..40 {
             cache_scope!(sick_trimmed, { train_step(&device, 4, 3200)? });
-            gpucache::trim(&device)?;
+            device.trim();
         }
         is_sick("sick_trimmed", Cause::GivenBack);
         Ok(())
@@ -635,7 +635,7 @@ mod healthy {
             cache_scope!(healthy_invalidated, { train_step(&device, 6, 32)? });
             if entry % 40 == 0 {
                 invalidate("healthy_invalidated");
-                gpucache::trim(&device)?;
+                device.trim();
             }
         }
         is_healthy("healthy_invalidated");

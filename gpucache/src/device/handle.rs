@@ -170,7 +170,7 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`is_unavailable`](crate::Error::is_unavailable) for a text that is no limit, and for a share of a device that does not tell its
-    /// size. Hosts on Linux and macOS and GPUs with virtual memory management tell it. The limit stays as it was then.
+    /// size. Hosts on Linux and GPUs with virtual memory management tell it. The limit stays as it was then.
     ///
     /// ```
     /// use gpucache::{Limit, cache_scope, device::Virtual, prelude::*};

@@ -45,7 +45,7 @@ impl RangeUse {
     /// ```
     /// use gpucache::{device::Virtual, stats};
     ///
-    /// assert_eq!((Virtual::new(1 << 30)).stats().range.fragmentation(), 0.0); // nothing is free
+    /// assert_eq!(Virtual::new(1 << 30).stats().range.fragmentation(), 0.0); // nothing is free
     /// ```
     pub fn fragmentation(&self) -> f64 {
         1.0 - self.longest_free_bytes.max(1) as f64 / self.free_bytes.max(self.longest_free_bytes).max(1) as f64

@@ -102,7 +102,7 @@ impl Subject {
         timed(&mut figures.give_back, &|| self.give_back(gpu));
         figures.calls.extend(<[u64; 4]>::try_from(made).ok());
         // What a scope's invalidation left for other scopes is nobody's time.
-        gpucache::trim(gpu).unwrap();
+        gpu.trim();
         gpu.synchronize().unwrap();
     }
 }

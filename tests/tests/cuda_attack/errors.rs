@@ -26,7 +26,10 @@ const CALLS: [Call; 8] = [
     ("a clone", |_, kept| kept.try_clone().map(drop)),
     ("a copy to the device", |_, kept| kept.copy_from_slice(&vec![2; LEN])),
     ("a synchronization", |stream, _| stream.synchronize()),
-    ("a trim", |stream, _| gpucache::trim(stream).map(drop)),
+    ("a trim", |stream, _| {
+        stream.trim();
+        stream.synchronize()
+    }),
 ];
 
 /// A call either does what it should and leaves the failure to be asked for, or it says that it tells of an earlier one;

@@ -1,9 +1,14 @@
 //! How much memory may be held: the one type of limit, and the one parser of its text.
 
+mod parse;
+#[cfg(test)]
+mod tests;
+
 use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
+use self::parse::UNITS;
 use super::error::{Error, Result};
 
 /// How much memory may be held: bytes or a share of the device's memory, hard or soft.
@@ -189,28 +194,7 @@ impl Limit {
     /// The limit of this text, also in constants; `None` for a text that is none.
     #[doc(hidden)]
     pub const fn parse(text: &str) -> Option<Limit> {
-        let mut rest = trimmed(text.as_bytes());
-        if is_same(rest, b"none") {
-            return Some(Limit::NONE);
-        }
-        let is_soft = starts_with(rest, b"soft ");
-        if is_soft {
-            rest = trimmed(rest.split_at(5).1);
-        }
-        if let Some((b'%', digits)) = rest.split_last() {
-            return match scaled(digits, PERCENT) {
-                Some(amount) if amount <= WHOLE => {
-                    Some(Limit { amount, kind: if is_soft { LimitKind::SoftShare } else { LimitKind::HardShare } })
-                }
-                _ => None,
-            };
-        }
-        let (digits, unit) = split_unit(rest);
-        match scaled(digits, unit) {
-            Some(bytes) if is_soft => Some(Limit::soft(bytes)),
-            Some(bytes) => Some(Limit::hard(bytes)),
-            None => None,
-        }
+        parse::limit(text)
     }
 }
 
@@ -233,88 +217,6 @@ impl LimitKind {
 pub(crate) fn share_of(billionths: u64, bytes: u64) -> u64 {
     // At most all of them.
     (u128::from(bytes) * u128::from(billionths) / u128::from(WHOLE)) as u64
-}
-
-/// The units, each behind those that end in it.
-const UNITS: [(&[u8], u64); 9] = [
-    (b"KiB", 1 << 10),
-    (b"MiB", 1 << 20),
-    (b"GiB", 1 << 30),
-    (b"TiB", 1 << 40),
-    (b"KB", 1_000),
-    (b"MB", 1_000_000),
-    (b"GB", 1_000_000_000),
-    (b"TB", 1_000_000_000_000),
-    (b"B", 1),
-];
-
-/// A number and the bytes of the unit behind it; 1 without a unit.
-const fn split_unit(text: &[u8]) -> (&[u8], u64) {
-    let mut place = 0;
-    while place < UNITS.len() {
-        let (name, bytes) = UNITS[place];
-        if text.len() >= name.len() {
-            let (digits, end) = text.split_at(text.len() - name.len());
-            if is_same(end, name) {
-                return (digits, bytes);
-            }
-        }
-        place += 1;
-    }
-    (text, 1)
-}
-
-/// More digits behind the point than this make less than a byte of the largest unit, and are left out. A number of 64 bits with as many
-/// more, times the largest unit, has less than 128.
-const MOST_DECIMALS: u32 = 7;
-
-/// A decimal number times `unit`, rounded down. `None` for what is no number, or too large.
-const fn scaled(text: &[u8], unit: u64) -> Option<u64> {
-    let text = trimmed(text);
-    let (mut number, mut decimals, mut digits, mut has_point, mut place): (u128, u32, usize, bool, usize) =
-        (0, 0, 0, false, 0);
-    while place < text.len() {
-        match text[place] {
-            b'.' if !has_point => has_point = true,
-            digit @ b'0'..=b'9' => {
-                digits += 1;
-                if !has_point || decimals < MOST_DECIMALS {
-                    decimals += has_point as u32;
-                    number = number * 10 + (digit - b'0') as u128;
-                    if !has_point && number > u64::MAX as u128 {
-                        return None;
-                    }
-                }
-            }
-            _ => return None,
-        }
-        place += 1;
-    }
-    let Some(product) = number.checked_mul(unit as u128) else { return None };
-    let bytes = product / 10u128.pow(decimals);
-    if digits == 0 || bytes > u64::MAX as u128 { None } else { Some(bytes as u64) }
-}
-
-const fn trimmed(text: &[u8]) -> &[u8] {
-    text.trim_ascii()
-}
-
-const fn is_same(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len() && starts_with(one, other)
-}
-
-const fn starts_with(text: &[u8], beginning: &[u8]) -> bool {
-    if text.len() < beginning.len() {
-        return false;
-    }
-    let mut place = 0;
-    while place < beginning.len() {
-        if text[place] != beginning[place] {
-            return false;
-        }
-        place += 1;
-    }
-    true
 }
 
 /// The text that parses to the same limit.
@@ -371,47 +273,5 @@ impl FromStr for Limit {
 impl From<Infallible> for Error {
     fn from(never: Infallible) -> Error {
         match never {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn a_text_is_bytes_with_a_unit_or_a_share() {
-        let read = |text| Limit::parse(text).map(|limit| limit.bytes(Some(1000)).unwrap());
-        assert_eq!(["20GiB", "1.5 MiB", "500MB", "7"].map(read), [20 << 30, 3 << 19, 500_000_000, 7].map(Some));
-        assert_eq!([" 80% ", "12.5%", "9B", "0"].map(read), [800, 125, 9, 0].map(Some));
-        assert_eq!([".5KiB", "1.0000000000000000009TiB", "33.333333333 %"].map(read), [512, 1 << 40, 333].map(Some));
-        assert_eq!(read("18446744073709551615"), Some(u64::MAX));
-        let soft = ["soft 20GiB", " soft  50 %", "none"].map(Limit::parse);
-        assert_eq!(soft, [Limit::soft(20 << 30), Limit::soft_share(0.5), Limit::NONE].map(Some));
-        let wrong =
-            ["", "GiB", "20 GiBs", "-1", "1e9", "inf", "NaN%", "20gib", "%", "100.1%", "soft", "soft none", "."];
-        assert_eq!(wrong.map(read), [None; 13]);
-        assert_eq!(["18446744073709551616", "20000000TiB"].map(read), [None; 2]);
-    }
-
-    #[test]
-    fn what_is_no_limit_is_refused_with_the_accepted_forms() {
-        for error in ["a lot".parse::<Limit>().unwrap_err(), Limit::share(f64::NAN).bytes(Some(1)).unwrap_err()] {
-            assert!(error.is_unavailable() && error.to_string().ends_with(FORMS), "{error}");
-        }
-        assert!(Limit::share(-0.1).bytes(Some(1)).is_err() && Limit::share(0.1).bytes(None).is_err());
-        assert_eq!(Limit::share(1.0).bytes(Some(u64::MAX)).unwrap(), u64::MAX);
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_shown_is_read_as_the_same(amount: u64, shift in 0..64u32, share in 0.0..=1.0f64, is_soft: bool) {
-            let bytes = amount << shift;
-            let limits = if is_soft { [Limit::soft(bytes), Limit::soft_share(share)] } else { [Limit::hard(bytes), Limit::share(share)] };
-            for limit in limits {
-                prop_assert_eq!(Limit::parse(&limit.to_string()), Some(limit));
-            }
-        }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use super::meter::Meter;
 use super::unknown::UnknownWork;
 use super::virtual_memory::VirtualMemory;
-use super::{host, process, quota};
+use super::{machine, process, quota};
 use crate::base::error::{Error, Result};
 use crate::base::limit::Limit;
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
@@ -29,7 +29,7 @@ enum RangeMemory {
 ///
 /// ```
 /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-/// use gpucache::device::{Memory, Stream};
+/// use gpucache::device::backend::{Memory, Stream};
 /// # use plain::Plain;
 ///
 /// let memory = std::sync::Arc::new(Memory::with_chunks());
@@ -83,7 +83,7 @@ impl Memory {
     ///
     /// ```
     /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
-    /// use {gpucache::device::Memory, pages::Pages}; // as in the example of `VirtualMemory`
+    /// use {gpucache::device::backend::Memory, pages::Pages}; // as in the example of `VirtualMemory`
     ///
     /// let memory = Memory::with_pages(Pages::default());
     /// ```
@@ -94,7 +94,7 @@ impl Memory {
     /// Memory whose range is made of chunks, which the streams' backends allocate.
     ///
     /// ```
-    /// use gpucache::device::Memory;
+    /// use gpucache::device::backend::Memory;
     ///
     /// let memory = Memory::with_chunks();
     /// ```
@@ -106,7 +106,7 @@ impl Memory {
     /// on their own. The limit in the environment variable is for devices and does not apply here.
     #[doc(hidden)]
     pub fn host_side(&self) -> &Arc<Memory> {
-        self.host_side.get_or_init(|| Memory { size: host::size, ..Memory::unlimited(RangeMemory::Chunks) }.into())
+        self.host_side.get_or_init(|| Memory { size: machine::size, ..Memory::unlimited(RangeMemory::Chunks) }.into())
     }
 
     /// The same, if an array ever left the device.
@@ -118,7 +118,7 @@ impl Memory {
     /// Memory of this machine: of these pages, or of chunks without them.
     pub(super) fn of_machine(pages: Option<Arc<dyn VirtualMemory>>) -> Memory {
         Memory::limited(Memory {
-            size: host::size,
+            size: machine::size,
             ..Memory::unlimited(pages.map_or(RangeMemory::Chunks, RangeMemory::Pages))
         })
     }

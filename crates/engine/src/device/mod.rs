@@ -13,6 +13,7 @@ mod backend;
 mod event;
 mod exit;
 mod host;
+mod machine;
 mod mark;
 mod memory;
 mod meter;

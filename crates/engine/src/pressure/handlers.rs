@@ -41,7 +41,7 @@ pub struct Pressure<'a> {
 /// ```
 /// use gpucache::device::{Virtual, PressureHandler};
 ///
-/// let handler: PressureHandler = (Virtual::new(1 << 20)).on_pressure(|_| {});
+/// let handler: PressureHandler = Virtual::new(1 << 20).on_pressure(|_| {});
 /// drop(handler); // not called any more
 /// ```
 #[must_use = "the handler is called only as long as this lives"]

@@ -132,7 +132,7 @@ impl ReclaimStats {
     /// ```
     /// use gpucache::{device::Virtual, stats::ReclaimStep};
     ///
-    /// assert_eq!((Virtual::new(1 << 30)).stats().reclaim.step(ReclaimStep::Pages).tried, 0);
+    /// assert_eq!(Virtual::new(1 << 30).stats().reclaim.step(ReclaimStep::Pages).tried, 0);
     /// ```
     pub fn step(&self, step: ReclaimStep) -> StepUse {
         self.steps[step as usize]

@@ -24,14 +24,6 @@ use super::stream::Stream;
 use crate::base::error::Result;
 use crate::base::sync::OnceLock;
 
-/// How many bytes of memory this machine has, or the group of processes that is limited to less; `None` where the system is not asked.
-pub(super) fn size() -> Option<u64> {
-    #[cfg(target_os = "linux")]
-    return budget::size();
-    #[cfg(not(target_os = "linux"))]
-    return None;
-}
-
 /// A stream of the host.
 ///
 /// ```
