@@ -1,4 +1,4 @@
-//! How much memory a decoder takes whose cache of keys and values grows: a whole answer is one entry of a scope, and each of its
+//! Measures how much memory a decoder needs whose cache of keys and values grows. A whole answer is one entry of a scope. Each of its
 //! tokens makes the cache of each layer anew, one row longer. Prompts differ in length and batch. Nothing is computed: the
 //! device has no memory.
 //!
@@ -43,23 +43,23 @@ struct Options {
     json: bool,
 }
 
-/// What an answer took, or all of them.
+/// The memory use of the whole run.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     answers: usize,
-    /// Of the whole run.
+    /// Peaks of the whole run.
     peak_live_bytes: u64,
     peak_reserved_bytes: u64,
     reserved_over_live: f64,
-    /// What the second half of the answers reserved, over the most that any answer had alive.
+    /// The most memory reserved in the second half of the answers, divided by the peak of live memory.
     steady_reserved_over_live: f64,
-    /// Of the arrays of the second half, those that a plan served.
+    /// The fraction of the arrays of the second half that a plan served.
     steady_planned_share: f64,
 }
 
 type Bytes = Array<u8, Virtual>;
 
-/// Bytes that are alive now, and the most that ever were.
+/// Bytes that are alive now, and their peak.
 #[derive(Debug, Default)]
 struct Live {
     now: u64,
@@ -79,7 +79,7 @@ impl Live {
     }
 }
 
-/// One token: each layer's projections, its cache with one row more, and what attention makes of it.
+/// Allocates one token's arrays: each layer's projections, its cache with one more row, and the results of attention.
 fn token(device: &Virtual, live: &mut Live, cache: &mut [[Bytes; 2]], row: usize, rows: usize) -> gpucache::Result<()> {
     let mut hidden = live.born(device, row)?;
     for halves in cache {
@@ -90,7 +90,7 @@ fn token(device: &Virtual, live: &mut Live, cache: &mut [[Bytes; 2]], row: usize
             live.dies(new);
         }
         let query = live.born(device, row)?;
-        // One number of each head of 64 for each row.
+        // One number per row and head; a head has 64 numbers.
         let scores = live.born(device, (row / 64) * rows)?;
         live.dies(query);
         let mixed = live.born(device, row)?;
@@ -105,7 +105,7 @@ fn token(device: &Virtual, live: &mut Live, cache: &mut [[Bytes; 2]], row: usize
     Ok(())
 }
 
-/// A whole answer to a prompt of so many tokens, whose cache is dropped at its end.
+/// A whole answer to a prompt of `prompt` tokens. The cache is dropped at the end of the answer.
 fn answer(device: &Virtual, options: &Options, live: &mut Live, prompt: usize, batch: usize) -> gpucache::Result<()> {
     let row = batch * options.width.get() * size_of::<f32>();
     let mut cache = Vec::new();

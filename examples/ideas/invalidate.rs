@@ -1,4 +1,4 @@
-//! `invalidate` gives a scope's memory back, and says what is still in use: `cargo run --example invalidate`.
+//! `invalidate` frees a scope's memory, and reports what is still in use: `cargo run --example invalidate`.
 
 use gpucache::{cache_scope, prelude::*};
 
@@ -14,7 +14,7 @@ fn main() -> gpucache::Result<()> {
     let given_back = invalidate("eval");
     println!("given back: {} bytes; arrays still in use: {}", given_back.bytes, given_back.busy_blocks);
 
-    drop(kept); // the last block of the invalidated cache is freed now
+    drop(kept); // this frees the last block of the invalidated cache
     println!("held: {} bytes", host.memory().bytes);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Trains a small GPT whose arrays all rest in one store, under a limit of the device's memory if one is given.
+//! Trains a small GPT, optionally under a limit of the device's memory. One store keeps all of its arrays.
 //!
 //! ```text
 //! cargo run --release --example oversubscribe
@@ -6,10 +6,10 @@
 //! cargo run --release --example oversubscribe -- --layers 48 --width 2048 --heads 16 --context 512 --batch 2 --steps 20
 //! ```
 //!
-//! The reader's way: `store.rs`, through which all arrays are reached that outlive an operation; `training.rs`, the step with its
-//! scope and the loop; `model.rs`, `block.rs` and the parts of a block, `attention.rs`, `mlp.rs`, `norm.rs` and `linear.rs`;
-//! `parameter.rs`, what is trained. `compute.rs` says what is asked of a machine, `host.rs` and `cuda.rs` do it, and `train`
-//! below chooses one of the two at run time.
+//! Read the files in this order: `store.rs`, which keeps all arrays that outlive an operation; `training.rs`, the step with its
+//! scope and the loop; `model.rs`, `block.rs` and the parts of a block: `attention.rs`, `mlp.rs`, `norm.rs` and `linear.rs`;
+//! `parameter.rs`, the trained arrays. `compute.rs` defines the operations of a machine, and `host.rs` and `cuda.rs` implement
+//! them. `train` below chooses between the two at run time.
 
 mod attention;
 #[cfg(feature = "cuda")]
@@ -97,17 +97,17 @@ struct Options {
     json: bool,
 }
 
-/// Sizes where nothing is said: layers, width, heads, context and batch.
+/// Default sizes: layers, width, heads, context and batch.
 type Defaults = [u32; 5];
 
-/// Seconds on two cores.
+/// Training takes seconds on two cores with these sizes.
 const ON_THE_HOST: Defaults = [2, 64, 4, 64, 8];
-/// About a gigabyte, so that pages of 2 MiB are a small part of it.
+/// About a gigabyte, so that pages of 2 MiB are a small fraction of it.
 #[cfg(feature = "cuda")]
 const ON_A_GPU: Defaults = [6, 512, 8, 256, 16];
 
 impl Options {
-    /// With all sizes.
+    /// The options with all sizes set.
     fn filled(&self, [layers, width, heads, context, batch]: Defaults) -> Options {
         let mut filled = self.clone();
         filled.layers.get_or_insert(layers);
@@ -152,7 +152,7 @@ fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The choice between a GPU and the host: all below is generic, and compiled for each of the two.
+/// Chooses between a GPU and the host. All code below is generic, and compiled for both.
 #[cfg(feature = "cuda")]
 fn train(options: &Options) -> Result<Report> {
     match options.device.open_gpu(cuda::CudaCompute::new)? {

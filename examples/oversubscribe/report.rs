@@ -1,4 +1,4 @@
-//! What a run says at its end: for people, or as one JSON object.
+//! The report at the end of a run: for people, or as one JSON object.
 
 use std::fmt;
 
@@ -17,25 +17,24 @@ pub(crate) struct Report {
     context: usize,
     batch: usize,
     seed: u64,
-    /// Trained numbers.
+    /// The number of trained numbers.
     parameters: usize,
-    /// Mean cross-entropy of each step, in nats for a letter.
+    /// Mean cross-entropy of each step, in nats per letter.
     losses: Vec<f32>,
-    /// Without the first three steps, if there are more.
-    /// Of the second half of the steps: in the first ones memory is taken, the order of uses learned, and memory of the host
-    /// pinned.
+    /// The speed of the second half of the steps. In the first half the program reserves memory, learns the order of uses, and pins host
+    /// memory.
     steps_per_second: f64,
-    /// What each step took.
+    /// The time of each step.
     step_seconds: Vec<f64>,
-    /// The most memory of the device that was held at once under the limit, if there was one. Where the limit is a share, what
-    /// was held when a step ended counts.
+    /// The most device memory reserved at once, under the limit if there is one. If the limit is a fraction, this is the most
+    /// at the end of a step.
     peak_device_bytes: u64,
-    /// The most that was held in three steps without a limit, where the limit is a share of it.
+    /// The most memory reserved in three steps without a limit, if the limit is a fraction of it.
     unlimited_peak_bytes: Option<u64>,
     limit_bytes: Option<u64>,
     #[serde(flatten)]
     traffic: Traffic,
-    /// What the trained network writes.
+    /// The text that the trained network writes.
     text: String,
 }
 
@@ -103,7 +102,7 @@ fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Steps a second in the second half of them.
+/// Steps per second in the second half of the steps.
 fn speed(step_seconds: &[f64]) -> f64 {
     let timed = &step_seconds[step_seconds.len() / 2..];
     timed.len() as f64 / timed.iter().sum::<f64>()

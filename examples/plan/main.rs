@@ -39,7 +39,7 @@ struct Args {
     json: bool,
 }
 
-/// What is printed of one file.
+/// The printed result for one file.
 struct Outcome {
     file: String,
     buffers: usize,

@@ -1,13 +1,13 @@
-//! Replays the allocation history of a program, and says how much memory its arrays needed, how long they took, and how
-//! often the device was asked.
+//! Replays the allocation history of a program, and prints how much memory its arrays needed, how long allocations took, and how
+//! often the device was called.
 //!
 //! ```text
 //! cargo run --release --example replay -- examples/traces/*.csv.gz
 //! cargo run --release --example replay -- examples/traces/gpt2_varlen.csv.gz --device cuda:0 --policy keyed --json
 //! ```
 //!
-//! The reader's way: `target.rs`, where it is replayed; `report.rs`, what is said of it. The replay itself is the module `replay` of
-//! the crate `gpucache-report`, which a program may use by itself.
+//! Read `target.rs` first, where a trace is replayed, and then `report.rs`, which prints the result. The replay itself is the module
+//! `replay` of the crate `gpucache-report`, which programs can use on their own.
 
 #[path = "../common/mod.rs"]
 #[cfg_attr(feature = "cuda", allow(dead_code, reason = "only programs that compute need CUDA's libraries"))]

@@ -1,4 +1,4 @@
-//! Writes a trace of the library in the formats of other tools.
+//! Converts a trace of gpucache to the formats of other tools.
 //!
 //! ```text
 //! GPUCACHE_TRACE=run.csv cargo run --release --example train
@@ -6,7 +6,7 @@
 //! cargo run --release --example report -- run.csv --page run.html
 //! ```
 //!
-//! What it writes is of the crate `gpucache-report`, which a program may use by itself.
+//! The crate `gpucache-report` does the work; programs can use it on their own.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use gpucache_report::{Run, page, perfetto, prometheus, rmm, snapshot};
 
-/// What writes a run in one format.
+/// Writes a run in one format.
 type Format = fn(&Run, &str, &mut BufWriter<File>) -> io::Result<()>;
 
 /// Writes a trace in the formats of other tools: as many of them as are asked for.

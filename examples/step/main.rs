@@ -1,11 +1,11 @@
-//! Times a chain of dependent kernels, each of which writes a new array, against the same chain on arrays made once by hand.
+//! Times a chain of dependent kernels, each of which writes a new array, against the same chain on preallocated arrays.
 //!
 //! ```text
 //! cargo run --release --example step
 //! cargo run --release --example step -- --layers 40 --elements 4096,262144,67108864 --json
 //! ```
 //!
-//! `chain.rs` is what is timed, `measure.rs` how; `host.rs` and `cuda.rs` launch one layer.
+//! `chain.rs` contains the timed code, `measure.rs` measures it, and `host.rs` and `cuda.rs` launch one layer.
 
 mod chain;
 #[path = "../common/mod.rs"]

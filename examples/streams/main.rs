@@ -1,11 +1,11 @@
-//! Times streams that hand arrays to each other, with a scope and with plain cudarc, and counts what ordering them takes.
+//! Times streams that pass arrays to each other, with a scope and with plain cudarc, and counts the calls that order them.
 //!
 //! ```text
 //! cargo run --release --example streams -- --streams 2,8,32 --json
 //! ```
 //!
-//! In a step each stream writes some new arrays, then reads those of the stream before it, and drops them while that
-//! work may still be under way. `ring.rs` is what is timed; `cuda.rs` and `host.rs` do one write or read.
+//! In a step each stream writes some new arrays. Then it reads those of the stream before it, and drops them while that
+//! work may still be running. `ring.rs` contains the timed code; `cuda.rs` and `host.rs` write or read one array.
 
 #[path = "../common/mod.rs"]
 mod common;

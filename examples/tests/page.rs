@@ -1,8 +1,8 @@
-//! The page of a run of 10⁵ events, opened in a browser: it is drawn within two seconds, nothing is wrong in its console, and searching,
-//! pointing, keys and the limit tell what the trace has. It fits a telephone.
+//! Opens the page of a run of 10⁵ events in a browser. It must be drawn within two seconds, without an error in the console. Searching,
+//! pointing, keys and the limit must show what the trace contains. The page must fit a telephone.
 //!
-//! The browser is Chromium's, looked for in `PATH`. Where there is none the test says that it did nothing, unless
-//! `GPUCACHE_NEEDS_BROWSER` is set.
+//! The browser is Chromium, which is searched in `PATH`. Without a browser the test reports that it did nothing; with
+//! `GPUCACHE_NEEDS_BROWSER` set it fails.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ const MOST_BYTES: u64 = 10 << 20;
 const MOST_MILLISECONDS: u64 = 2000;
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// What is done on the page, and what it says then, kept as attributes of its root.
+/// Uses the page, and stores its answers as attributes of the root element.
 const PROBE: &str = r#"<script>
 const told = document.documentElement.dataset;
 const key = (target, name) => target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true }));
@@ -45,12 +45,12 @@ byId("theme").click();
 drawNow();
 </script>"#;
 
-/// The page in a frame as wide as a telephone, and how wide its contents are.
+/// Shows the page in a frame as wide as a telephone, and stores the width of its contents.
 const TELEPHONE: &str = r#"<!doctype html><iframe id="frame" src="page.html" style="width: 390px; height: 800px; border: 0"></iframe><script>
 onload = () => (document.documentElement.dataset.wide = frame.contentDocument.documentElement.scrollWidth);
 </script>"#;
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -99,7 +99,7 @@ fn add_step(lines: &mut Vec<String>, step: usize, first: usize) {
 
 fn report(trace: &Path, page: &Path) {
     let mut command = Command::new(env!("CARGO"));
-    // With the features of the whole workspace, as it is built already.
+    // With the features of the whole workspace, with which it is already built.
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     command.args(["run", "--quiet", "--example", "report"]);
     if !cfg!(feature = "cuda") {
@@ -109,7 +109,7 @@ fn report(trace: &Path, page: &Path) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// The browser, if there is one.
+/// The browser, if one is installed.
 fn browser() -> Option<PathBuf> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let all = std::env::split_paths(&paths).flat_map(|folder| BROWSERS.map(|name| folder.join(name)));
@@ -118,7 +118,7 @@ fn browser() -> Option<PathBuf> {
     found
 }
 
-/// The attributes of the root after a page was opened, by their names.
+/// Opens a page, and returns the attributes of its root by their names.
 fn opened(browser: &Path, page: &Path, profile: &Path) -> HashMap<String, String> {
     let mut command = Command::new(browser);
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]);
@@ -157,7 +157,7 @@ fn the_page_of_many_events_is_drawn_soon_and_tells_what_the_trace_has() {
     assert!(told["wide"].parse::<u64>().unwrap() <= 390, "{told:?}");
 }
 
-/// What the probe was told is what the trace has.
+/// Checks that the page's answers agree with the trace.
 fn assert_answers(told: &HashMap<String, String>) {
     let milliseconds: u64 = told["drawn"].parse().unwrap();
     assert!(milliseconds <= MOST_MILLISECONDS, "{milliseconds} ms");

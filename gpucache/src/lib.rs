@@ -32,7 +32,7 @@
 //! - Everything builds without CUDA; the driver is loaded when a GPU is asked for.
 //!
 //! # The way through the code
-//! `scope` (names, guards) → `doctor` (what is wrong with a scope) → `report` (what the process does, read as plain data) → `placed` (arrays
+//! `scope` (names, guards) → `diagnosis` (what is wrong with a scope) → `report` (what the process does, read as plain data) → `placed` (arrays
 //! that may rest on the host) → `array` (types), and beside it `foreign` (what other crates allocate) → `device` (handles of streams).
 //! Each module uses only those after it. Below them are two crates: `gpucache-engine` serves bytes on a stream, and its first page tells how a
 //! request passes through it; `gpucache-plan` computes layouts and moves. `DESIGN.md` says why.
@@ -44,7 +44,7 @@ compile_error!("gpucache's feature `foreign` is for Linux on x86-64 or AArch64: 
 
 mod array;
 pub mod device;
-mod doctor;
+pub mod diagnosis;
 #[cfg(feature = "foreign")]
 pub mod foreign;
 pub mod offload;
@@ -70,11 +70,6 @@ pub use scope::{OwnedScope, Scope, ScopeGuard, diagnose, diagnose_all, invalidat
 /// ```
 pub mod error {
     pub use gpucache_engine::{Bound, ScopeMemory, Shortage};
-}
-
-/// What [`diagnose()`] returns: findings, their causes and remedies.
-pub mod diagnosis {
-    pub use crate::doctor::{Cause, Diagnosis, Finding};
 }
 
 /// How arrays are passed to work on a stream: to kernels, and to functions on a stream of the host.

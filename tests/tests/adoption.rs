@@ -1,6 +1,7 @@
-//! Threads that come and go: each goes on with what the one before left, and what nobody uses can be had by all.
+//! Threads that come and go. Each goes on with the memory that the one before left, and all threads can get memory that nobody
+//! uses.
 //!
-//! The tests take turns, as a shortage on one device takes the idle memory of all scopes of the process.
+//! The tests take turns, since a shortage on one device takes the idle memory of all scopes of the process.
 #![allow(clippy::unwrap_used)]
 
 use std::cell::RefCell;
@@ -47,7 +48,7 @@ fn threads_in_turn_share_a_plan() {
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// Two scopes, so that the thread that comes has had neither's cache, and an order of threads that changes.
+/// Two scopes, and an order of threads that changes. So the new thread has never had a cache of either scope.
 #[test]
 fn a_scope_finds_its_cache_whoever_comes() {
     let _turn = turn();
@@ -64,7 +65,7 @@ fn a_scope_finds_its_cache_whoever_comes() {
     device.assert_clean();
 }
 
-/// What a thread left idle in one scope serves another scope of another thread, before the device is asked for more.
+/// Memory that a thread left idle in one scope serves another scope of another thread, before the device is asked for more.
 #[test]
 fn an_orphans_idle_memory_serves_another_scope() {
     let _turn = turn();
@@ -110,7 +111,7 @@ fn a_small_device_does_not_run_out() {
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// Threads with a stream of their own each: no stream, and no block of it, is kept but the last one's.
+/// Each thread has a stream of its own. Only the last stream and its blocks are kept.
 #[test]
 fn a_stream_for_every_thread() {
     let _turn = turn();
@@ -131,7 +132,7 @@ fn a_stream_for_every_thread() {
     device.assert_clean();
 }
 
-/// Each of them learns a plan of its own, and no device is kept but the last one's.
+/// Each thread learns a plan of its own. Only the last device is kept.
 #[test]
 fn a_device_for_every_thread() {
     let _turn = turn();
@@ -151,7 +152,7 @@ fn a_device_for_every_thread() {
     let _ = invalidate(name);
 }
 
-/// The thread leaves the scope by ending, in the middle of a planned entry, with arrays alive.
+/// The thread leaves the scope by ending, in the middle of a planned entry, with live arrays.
 #[test]
 fn an_end_within_a_planned_entry() {
     use gpucache::{Recycle, Scope};
@@ -175,8 +176,8 @@ fn an_end_within_a_planned_entry() {
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// Arrays that thread-locals drop, before and after the thread's own stack of scopes is gone, come home for the next
-/// thread, which is inside the scope already or is not.
+/// Thread-locals drop arrays before and after the thread's own stack of scopes is gone. The arrays return home for the next thread,
+/// which may be inside the scope already.
 #[test]
 fn thread_locals_that_end_late() {
     thread_local! {

@@ -1,5 +1,5 @@
-//! Arrays that may rest on the host, attacked: by orders that nobody would write, by numbers of arrays, uses and moves that few
-//! programs have, and by questions about all that.
+//! Attacks on arrays that can be offloaded: by orders that nobody would write, by numbers of arrays, uses and moves that few
+//! programs have, and by reading all statistics meanwhile.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::{Arc, mpsc::channel};
@@ -19,7 +19,7 @@ const PAGE: usize = 2 << 20;
 
 type Bytes = Placed<u8, Virtual>;
 
-/// A device without a clock, of which so many pages may be in use.
+/// A device without a clock, of which at most `pages` pages may be in use.
 fn device(pages: usize) -> Virtual {
     let device = Virtual::new(1 << 40);
     device.set_limit((pages * PAGE) as u64).unwrap();
@@ -34,7 +34,7 @@ fn use_all<D: Device>(arrays: &[Placed<u8, D>]) {
     arrays.iter().for_each(|array| drop(array.fetch().unwrap()));
 }
 
-/// How often an array was away when another thread asked for it, which no order of this thread knows of.
+/// How often an array was away when another thread requested it. No order of this thread contains that request.
 fn is_away(array: &Bytes) -> u64 {
     let look = || {
         let before = array.device().stats().offload.demanded;
@@ -81,7 +81,7 @@ fn what_moved_is_told_when_no_array_is_left() {
     assert_eq!(device.stats().offload.bytes_in, 2 * before.bytes_in, "of arrays that came later too");
 }
 
-/// The moves behind the last use of an entry are made when the next one begins, of whatever scope.
+/// The moves after the last use of an entry are made when the next entry begins, of whatever scope.
 #[test]
 fn what_an_entry_moves_at_its_end_is_of_its_scope() {
     let device = device(8);
@@ -185,12 +185,12 @@ fn small_arrays_tell_nothing_of_how_long_large_copies_take() {
         host.synchronize().unwrap();
         let (copying, took) = (host.stats().offload.copying - before, begun.elapsed());
         host.set_limit(u64::MAX).unwrap();
-        // Both directions at once, and a little of what a busy machine does to one copy that others are told by.
+        // Both directions run at once. The factor allows for a busy machine.
         assert!(copying < 4 * took, "{copying:?} of {took:?}");
     });
 }
 
-/// The least of some times, which is what it takes where nobody disturbs.
+/// The least of some times: the time without disturbance.
 fn least(mut act: impl FnMut() -> Duration) -> Duration {
     (0..5).map(|_| act()).min().unwrap()
 }
@@ -206,7 +206,7 @@ fn what_is_alive_makes_nothing_dearer_that_comes_and_goes() {
             begun.elapsed()
         })
     };
-    // One less than a power of two, so that there is one free place in a list of them.
+    // One less than a power of two, so a list of them has one free place.
     in_one_of(5, || {
         let (few, many) = (time(15), time((1 << 14) - 1));
         assert!(many < 15 * few, "{few:?}, and with many {many:?}");
@@ -231,7 +231,7 @@ fn a_long_entry_makes_no_drop_dearer() {
     });
 }
 
-/// What left a device before is no matter of the other one.
+/// Arrays that left one device before do not concern the other device.
 #[test]
 fn an_entry_may_use_arrays_of_two_devices() {
     let (first, second) = (Virtual::new(1 << 30), Virtual::new(1 << 30));
@@ -244,7 +244,7 @@ fn an_entry_may_use_arrays_of_two_devices() {
     assert_eq!((first.stats().offload.evictions, second.stats().offload.evictions), (3 + 6 * 3, 3 + 3 * 3));
 }
 
-/// Sizes at the end of what a number holds are errors, and take nothing from anybody.
+/// Sizes at the end of the number range are errors, and take memory from nobody.
 #[test]
 fn what_no_device_has_room_for_is_an_error() {
     let device = Virtual::new(1 << 30);
@@ -259,7 +259,7 @@ fn what_no_device_has_room_for_is_an_error() {
     assert_eq!((device.stats().offload.evictions, device.stats().offload.resident_bytes), (0, 2000));
 }
 
-/// Arrays of all addresses that there are together, of which one at a time has room.
+/// Arrays of all the addresses that there are together, with room for one at a time.
 #[test]
 fn huge_arrays_move_by_a_known_order() {
     const HUGE: usize = 1 << 46;
@@ -272,7 +272,7 @@ fn huge_arrays_move_by_a_known_order() {
     assert!(stats.bytes_in >= 8 * 4 * (HUGE - PAGE) as u64 / 2 && stats.resident_bytes <= 2 * HUGE as u64, "{stats}");
 }
 
-/// Moves of a known order may call handlers, whose own uses are noted: they are none of the order.
+/// Moves of a known order may call handlers. The handlers' own uses are noted, but are not part of the order.
 #[test]
 fn what_a_handler_fetches_in_the_middle_of_a_known_order_is_noted() {
     let (device, other) = (device(2), Virtual::new(1 << 40));

@@ -1,5 +1,5 @@
-//! A miss is an allocation for which memory was taken from the device, and no other one is: each is compared with what the
-//! device itself counts.
+//! A miss is an allocation for which memory was taken from the device, and no other allocation. Each is compared with the
+//! device's own counters.
 #![allow(clippy::unwrap_used)]
 
 use fastrand::Rng;
@@ -15,7 +15,7 @@ const POLICIES: [(&str, Recycle); 4] = [
     ("misses: off", Recycle::Off),
 ];
 
-/// Allocates, and compares what the scope counted with what the device did.
+/// Allocates, and compares the scope's counters with the device's.
 fn allocate<D: Device>(device: &D, name: &str, bytes: usize) -> Array<u8, D> {
     let count =
         |stats: ScopeStats| [stats.hits, stats.recycled, stats.misses, stats.device_allocations, stats.mapped_pieces];
@@ -35,7 +35,7 @@ fn random_scopes<D: Device>(device: &D, seed: u64) {
     let mut kept = Vec::new();
     for entry in 0..200 {
         let (name, recycle) = POLICIES[rng.usize(..POLICIES.len())];
-        // Scopes that repeat themselves, as planning needs them, and others.
+        // Half of the scopes repeat themselves, as planning requires.
         let order = if rng.bool() { 7 } else { entry };
         let mut sizes = Rng::with_seed(order);
         Scope::new(name).recycle(recycle).run(|| {

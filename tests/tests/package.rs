@@ -1,14 +1,14 @@
-//! What a registry is sent reads well there: links and pictures of its pages lead to files that are in the package.
+//! Checks that the package reads well at a registry: links and pictures of its pages lead to files in the package.
 //!
-//! The README of the package is that of the workspace, but for links, which begin in the package's own folder. It is a file of
-//! its own, as neither a registry nor a forge looks for what a link is relative to behind a symbolic one.
+//! The README of the package is the README of the workspace, except that its links begin in the package's own folder. It is a
+//! separate file, since neither a registry nor a forge follows a symbolic link to find what a link is relative to.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the pages of the documentation stand once the crate is published.
+/// The address of the documentation's pages once the crate is published.
 const PAGES: &str = "https://docs.rs/gpucache/latest/gpucache/";
 
 fn workspace() -> PathBuf {
@@ -20,7 +20,7 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The packages that a registry is sent, with their folders.
+/// The packages for a registry, with their folders.
 const PACKAGES: [(&str, &str); 5] = [
     ("gpucache", "gpucache"),
     ("gpucache-engine", "crates/engine"),
@@ -29,7 +29,7 @@ const PACKAGES: [(&str, &str); 5] = [
     ("gpucache-report", "crates/report"),
 ];
 
-/// The files that a registry would be sent.
+/// The files that a registry would get.
 fn packaged(package: &str) -> BTreeSet<String> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["package", "--list", "--allow-dirty", "--offline", "--package", package]);
@@ -38,13 +38,13 @@ fn packaged(package: &str) -> BTreeSet<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(|line| line.replace('\\', "/")).collect()
 }
 
-/// A page without what it shows as code.
+/// A page without code blocks.
 fn prose(page: &str) -> String {
     let outside_fences = page.split("```").step_by(2);
     outside_fences.flat_map(|part| part.split('`').step_by(2)).collect()
 }
 
-/// Where the links and pictures of a page lead.
+/// The targets of a page's links and pictures.
 fn links(page: &str) -> Vec<String> {
     let prose = prose(page);
     let begins = ["](", "src=\"", "srcset=\"", "href=\"", "]: "];
@@ -52,7 +52,7 @@ fn links(page: &str) -> Vec<String> {
     after.filter_map(|rest| rest.split([')', '"', '\n', ' ']).next()).map(str::to_string).collect()
 }
 
-/// What a heading is called in links.
+/// The anchors of a page's headings.
 fn anchors(page: &str) -> BTreeSet<String> {
     let headings = page.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     let letters =
@@ -103,13 +103,13 @@ fn pages_that_links_name_are_in_the_documentation() {
     assert!(names.iter().all(|name| crate_root.contains(&format!("pub mod {name} {{}}"))), "{names:?}");
 }
 
-/// The files that a source includes, as its text names them.
+/// The files that a source includes, by the names in its text.
 fn included(text: &str) -> Vec<&str> {
     let begins = ["include_str!(\"", "include_bytes!(\"", "include!(\"", "#[path = \""];
     begins.iter().flat_map(|begin| text.split(begin).skip(1)).filter_map(|rest| rest.split('"').next()).collect()
 }
 
-/// A path without its steps upward.
+/// A path without its `..` components.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -118,7 +118,7 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// So a package builds as the workspace does, though the gate builds none from what is packed.
+/// So a package builds as the workspace does, although the gate builds no packed package.
 #[test]
 fn packages_have_the_files_that_their_sources_include() {
     let mut count = 0;
@@ -137,7 +137,7 @@ fn packages_have_the_files_that_their_sources_include() {
     assert!(count >= 10, "includes are found: {count}");
 }
 
-/// Without its feature nothing of `tracing` is built.
+/// Without its feature, nothing of `tracing` is built.
 #[test]
 fn who_does_not_ask_for_tracing_has_none() {
     let tree = |features: &[&str]| {

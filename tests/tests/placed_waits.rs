@@ -1,6 +1,6 @@
-//! What is told of arrays that rest on the host is so: for how long streams waited, and what was hidden.
+//! Statistics of arrays that rest on the host are true: how long streams waited, and how much of the copies was hidden.
 //!
-//! On the host a stream is a thread, so that its waits can be compared with the clock.
+//! On the host a stream is a thread, so its waits can be measured with the clock.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::time::{Duration, Instant};
@@ -17,10 +17,10 @@ use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
-/// Bytes whose copy takes milliseconds.
+/// Bytes that take milliseconds to copy.
 const LARGE: usize = 128 << 20;
 
-/// What was told between two moments.
+/// The statistics between two moments.
 struct Told {
     before: OffloadStats,
     begun: Instant,
@@ -32,7 +32,7 @@ impl Told {
         Told { before: host.stats().offload, begun: Instant::now() }
     }
 
-    /// What all took, what was waited, and what copies took.
+    /// The total time, the time waited, and the time of the copies.
     fn end(self, host: &Host) -> [Duration; 3] {
         host.synchronize().unwrap();
         let (took, after) = (self.begun.elapsed(), host.stats().offload);
@@ -40,14 +40,14 @@ impl Told {
     }
 }
 
-/// Without the limit of a test that failed.
+/// A stream without the limit that a failed test may have left.
 fn stream() -> Host {
     let host = Host::new_stream().unwrap();
     host.set_limit(u64::MAX).unwrap();
     host
 }
 
-/// A large array whose pages are there on both sides, on the host.
+/// A large array on the host, whose pages were touched on both sides.
 fn away(host: &Host) -> Placed<u8, Host> {
     let mut array = Placed::<u8, _>::zeros(host, LARGE).unwrap();
     array.fetch_mut().unwrap().fill(1);
@@ -96,7 +96,7 @@ fn what_is_beside_work_is_hidden() {
         arrays.iter().for_each(|array| drop(array.fetch().unwrap()));
         let [took, waited, copying] = told.end(&host);
         println!("{waited:?} of {took:?}, the copies {copying:?}");
-        // Not nothing: a thread that copies may have the processor for some milliseconds before that of the stream goes on.
+        // It need not be zero: a copying thread may have the processor for some milliseconds before the stream's thread continues.
         assert!(copying >= Duration::from_millis(8) && waited <= copying / 2, "{waited:?} of {copying:?}, in {took:?}");
     });
 }
@@ -149,7 +149,7 @@ fn a_device_that_tells_no_time_waits_for_nothing() {
     assert_eq!((stats.waited, stats.copying, stats.hidden_share()), (Duration::ZERO, Duration::ZERO, None));
 }
 
-/// Most entries of a known order are not timed, and count as those that are.
+/// Most entries of a known order are not timed, and count like those that are.
 #[test]
 fn entries_that_are_not_timed_count_too() {
     let _turn = turn();
@@ -169,7 +169,7 @@ fn entries_that_are_not_timed_count_too() {
         let [took, waited, _] = told.end(&host);
         let stats = stats(scope.name()).unwrap().offload;
         println!("{waited:?} of {took:?}; {stats}");
-        // All that the stream did was to wait, but for what the thread did beside it.
+        // The stream did nothing but wait, apart from the thread's own work.
         assert!(waited <= took.mul_f64(1.5) && waited >= took / 10, "{waited:?} of {took:?}");
         assert!(stats.waited >= waited && stats.waited <= host.stats().offload.waited);
         host.set_limit(u64::MAX).unwrap();
@@ -193,16 +193,16 @@ fn a_scope_tells_what_moved_in_it() {
     assert!(stats.layout_time > Duration::ZERO && stats.layout_time == device.stats().offload.layout_time);
     assert!(stats.bytes_in > 0 && stats.bytes_in + before.bytes_in == device.stats().offload.bytes_in);
 
-    // It ends before all that was expected; that is known once another entry begins.
+    // The entry ends before all expected uses. This is noticed when the next entry begins.
     entry(12);
     assert_eq!(told().mispredictions, 0);
     entry(12);
     assert_eq!(told().mispredictions, 1);
-    // Another use than was expected, once the others were twice.
+    // Another use than expected, after the expected one came twice.
     (0..3).for_each(|_| entry(12));
     scope.run(|| drop(arrays[5].fetch().unwrap()));
     assert_eq!((told().mispredictions, device.stats().offload.mispredictions), (2, 2));
-    // What moves outside is of the device alone.
+    // Moves outside scopes count only for the device.
     let inside = told();
     arrays[15].set_placement(Placement::Host).unwrap();
     arrays[15].set_placement(Placement::Device).unwrap();

@@ -1,4 +1,4 @@
-//! Where arrays rest that are placed: as the innermost scope says that says something, or else the process.
+//! Where placed arrays rest: as the innermost scope with a placement says, or else as the process says.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use gpucache::device::Virtual;
@@ -70,7 +70,7 @@ fn what_is_placed_on_the_host_leaves_now_and_zeros_behind_their_next_use() {
         assert_eq!(device.stats().offload.resident_bytes, 1000);
         drop(zeros.fetch_mut().unwrap());
         assert_eq!(device.stats().offload.resident_bytes, 0);
-        // What says so itself is not asked again.
+        // Once the array has its own placement, the scopes' placement does not matter.
         placed.choose_placement(Placement::Auto);
         assert_eq!(placed.try_clone().unwrap().placement(), Placement::Auto);
     });

@@ -1,7 +1,7 @@
-//! Statistics against a naive account over random programs: sums agree, peaks are exact and begin anew, and what is told can be
-//! written down and read again.
+//! Compares statistics with a naive account over random programs: sums agree, peaks are exact and can be reset, and statistics can
+//! be written and read again.
 //!
-//! `PROGRAMS=1000 cargo test --release -p gpucache-tests --test statistics` runs as many programs.
+//! `PROGRAMS=1000 cargo test --release -p gpucache-tests --test statistics` runs 1,000 programs.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::mpsc;
@@ -20,17 +20,17 @@ type Bytes = Array<u8, Virtual>;
 
 const RECYCLES: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off];
 
-/// What one scope did, said as naively as possible.
+/// A naive account of what one scope did.
 struct Account {
     name: String,
     recycle: Recycle,
-    /// Sizes of an entry, whether each array outlives it, and whether one is dropped behind it.
+    /// For each array of an entry: its size, whether it outlives the entry, and whether an array is dropped behind it.
     order: Vec<(usize, bool, bool)>,
     kept: Vec<Bytes>,
     allocations: u64,
     bytes: u64,
     peak: u64,
-    /// The most that was ever told to be in use by plan, and beside it.
+    /// The most bytes that were ever reported in use by plan, and beside it.
     told: (u64, u64),
 }
 
@@ -46,7 +46,7 @@ impl Account {
         (all().count() as u64, all().map(|array| array.len() as u64).sum())
     }
 
-    /// Looks after each step, what is alive of the entry that is under way being `here`.
+    /// Checks the statistics after each step. `here` are the arrays of the current entry that are alive.
     fn verify(&mut self, here: &[Bytes]) -> ScopeStats {
         let (blocks, bytes) = self.busy(here);
         self.peak = self.peak.max(bytes);
@@ -62,11 +62,11 @@ impl Account {
         now
     }
 
-    /// One entry, in its order or nearly so.
+    /// Runs one entry, in its order or nearly so.
     fn enter(&mut self, rng: &mut Rng, device: &Virtual) {
         let inside = Scope::new(&self.name).recycle(self.recycle).enter();
         let mut here = Vec::new();
-        // A plan may have given its arena up, so that what was alive in it is beside from now on.
+        // The plan may have given its arena up. Arrays that were alive in it then count as beside it.
         self.verify(&here);
         for (bytes, outlives, is_followed) in self.order.clone() {
             let bytes = if rng.u8(..64) == 0 { rng.usize(1..1 << 20) } else { bytes };
@@ -102,7 +102,8 @@ fn sum_of(threads: &[ThreadStats]) -> ScopeStats {
     })
 }
 
-/// Devices hold what scopes and arrays of no scope hold, and the process what devices do.
+/// Checks the device's statistics: the memory of a device is that of its scopes and of arrays of no scope, and the process's is
+/// that of its devices.
 fn verify_device(device: &Virtual, accounts: &[Account], outside: &[Bytes]) {
     let (now, process) = (device.stats(), stats::process());
     let of = |is_off: bool| {
@@ -153,7 +154,7 @@ fn sums_agree_and_peaks_are_exact() {
     assert!(planned > 0);
 }
 
-/// In an order that repeats, with sizes that do not vary, the bytes of all services are those that were asked for.
+/// If the order repeats and the sizes do not vary, the bytes of all services are the requested bytes.
 #[test]
 fn bytes_by_service_are_those_asked_for() -> gpucache::Result<()> {
     let _turn = turn();
@@ -260,7 +261,7 @@ fn what_is_told_can_be_written_down_and_read_again() {
     assert!(of_device.ends_with("1 shortage, 1 of them errors"), "{of_device}");
 }
 
-/// The longest bar is full where all is in use, the others as long as their part, and lines are aligned.
+/// The longest bar is full if all is in use, the others are as long as their part, and lines are aligned.
 #[test]
 fn a_view_has_a_line_for_each_scope_and_thread() {
     let _turn = turn();
@@ -285,7 +286,7 @@ fn a_view_has_a_line_for_each_scope_and_thread() {
     ["view_large", "view_half"].iter().for_each(|name| _ = invalidate(name));
 }
 
-/// However long a name is and whatever is in it, a line is one line that fits a screen.
+/// A name of any length and content gets one line that fits a screen.
 #[test]
 fn any_name_has_one_line() {
     let _turn = turn();

@@ -1,4 +1,4 @@
-//! Scopes as values: names and policies that are chosen at run time, and scopes that an object owns.
+//! Scopes as values: names and policies that the program chooses at run time, and scopes that an object owns.
 #![allow(clippy::unwrap_used)]
 
 use gpucache::device::{Device, Virtual};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use crate::doctor::Siblings;
+use crate::diagnosis::Siblings;
 use crate::stats::of_scope;
 use gpucache_engine::cache::NamedCaches;
 

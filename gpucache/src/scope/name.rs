@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::families::Families;
 use super::unknown;
-use crate::doctor::{self, Diagnosis};
+use crate::diagnosis::{self, Diagnosis};
 use crate::stats::{Invalidated, ScopeStats, of_scope};
 #[cfg(feature = "tracing")]
 use gpucache_engine::base::subscriber::{self, TARGET};
@@ -189,5 +189,5 @@ pub fn diagnose_all() -> Vec<Diagnosis> {
 
 fn diagnose_scope(scope: &NamedCaches, families: &Families) -> Diagnosis {
     let threads: Vec<ScopeFacts> = scope.caches().into_iter().map(Cache::known).collect();
-    doctor::examine(scope.name().clone(), &threads, families.siblings(scope.name()))
+    diagnosis::examine(scope.name().clone(), &threads, families.siblings(scope.name()))
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::name;
 use super::stack::ScopeGuard;
 use crate::device::IntoLimit;
-use crate::doctor::Diagnosis;
+use crate::diagnosis::Diagnosis;
 use crate::offload::Placement;
 use crate::stats::{Invalidated, ScopeStats, reset_peaks};
 use gpucache_engine::Limit;

@@ -1,4 +1,4 @@
-//! Statistics of extreme numbers, as a file may have them: they are shown and summed like any others.
+//! Statistics with extreme numbers, as a file may contain them. They are shown and summed like any others.
 
 use gpucache::device::Virtual;
 use gpucache::{
@@ -10,12 +10,12 @@ use gpucache::{
 use gpucache_tests::turn;
 use serde_json::Value;
 
-/// With all whole numbers of the text replaced.
+/// Replaces all whole numbers of the text.
 fn replaced(value: &mut Value, number: u64) {
     match value {
         Value::Number(found) if found.is_u64() => *found = number.into(),
         Value::Array(values) => values.iter_mut().for_each(|value| replaced(value, number)),
-        // Nanoseconds of a duration are less than those of a second.
+        // A duration's nanoseconds are less than one second.
         Value::Object(fields) => fields
             .iter_mut()
             .filter(|(name, _)| !matches!(name.as_str(), "nanos" | "offload"))

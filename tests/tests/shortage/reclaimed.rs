@@ -1,4 +1,4 @@
-//! What the reclaim steps did, counted for each scope beside each device.
+//! The counts of the reclaim steps, for each scope and each device.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use gpucache::device::Virtual;
@@ -21,7 +21,7 @@ fn keyed(device: &Virtual, name: &str, pages: usize) -> gpucache::Result<()> {
     Scope::new(name).recycle(Recycle::Keyed).run(|| device.zeros::<u8>(pages * PAGE).map(drop))
 }
 
-/// Three scopes on several threads, of which two fit: what they count is what the device counts.
+/// Three scopes on several threads, of which two fit. Their counts add up to the device's counts.
 #[test]
 fn the_scopes_of_a_device_count_together_what_it_counts() {
     let _turn = turn();
@@ -48,7 +48,7 @@ fn the_scopes_of_a_device_count_together_what_it_counts() {
     names.iter().for_each(|name| _ = invalidate(name));
 }
 
-/// A cache that serves another name begins anew, and the name that it had keeps what it counted if other threads have it.
+/// A cache that goes to another name begins anew. The forgotten name keeps its counts if other threads have it.
 #[test]
 fn a_name_that_is_forgotten_takes_its_counts_along() {
     let _turn = turn();

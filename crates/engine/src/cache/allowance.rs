@@ -10,7 +10,7 @@ use crate::base::error::{Error, Result};
 use crate::base::shortage::Bound;
 use crate::device::Stream;
 use crate::home::{Counter, Fact};
-use crate::pressure::reclaim::Holder;
+use crate::pressure::reclaim::{Holder, Releaser};
 use crate::pressure::request::Asked;
 use crate::range::DeviceRange;
 use crate::record::Request;
@@ -41,7 +41,7 @@ impl Owner {
     }
 
     fn make_room_for(&self, more: u64) {
-        while !self.allows(more) && self.release_some(self.excess(more)) > 0 {}
+        while !self.allows(more) && self.release_some(self.excess(more), Releaser::Others) > 0 {}
     }
 
     /// Gives idle memory back until the limit has room for a supply.

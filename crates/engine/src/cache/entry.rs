@@ -9,7 +9,7 @@ use crate::home::Fact;
 use crate::planner::{Begin, Effects, Refused, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
-use crate::pressure::reclaim;
+use crate::pressure::reclaim::{self, Releaser};
 use crate::pressure::transit::{InNeed, Transit};
 use crate::range::{Carved, Cut, DeviceRange, Limit, RangeState, WaitFor};
 
@@ -205,7 +205,8 @@ impl Owner {
 fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
     // Idle pages move before the range adds any.
     let gather = || softly(|| range.gather(stream, bytes, Limit { aim: 0, most, cut: Cut::OrWait })).ok().flatten();
-    let release = || reclaim::release_idle(supply::idle_for(&range.occupancy(), stream, bytes), stream.memory_id(), 0);
+    let idle = || supply::idle_for(&range.occupancy(), stream, bytes);
+    let release = || reclaim::release_idle(idle(), stream.memory_id(), 0, Releaser::Others);
     gather().or_else(|| if release() > 0 { gather() } else { None })
 }
 

@@ -29,7 +29,10 @@ impl Owner {
     pub(super) fn grow_and_carry(&self, stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
         let growth = self.with(|local, shared| local.planner.wanted_growth(shared, request.bytes as u64));
         let has_grown = growth.is_some_and(|growth| self.grow_ring(&growth));
-        self.note(Fact::RingGrew, u64::from(has_grown), 0);
+        if has_grown {
+            self.note_sample(Fact::RingGrew, request);
+            self.with(|local, shared| local.planner.watch_while_young(shared));
+        }
         self.note_holding();
         let carried = self.with(|local, shared| {
             if has_grown && let Resolved::Record(record) = local.planner.carry(shared, request, stream) {

@@ -6,7 +6,7 @@
 
 use crate::base::error::{Error, Result};
 use crate::device::{Stream, softly};
-use crate::pressure::reclaim::{self, Holder, Idle};
+use crate::pressure::reclaim::{self, Holder, Idle, Releaser};
 use crate::pressure::request::{Ask, Asked};
 use crate::pressure::serve::{insist, insist_on_call};
 use crate::range::{Carved, Clearing, DeviceRange, Limit, Obtained, RangeState, Reused};
@@ -133,7 +133,7 @@ fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> 
     let mut reused = range.reuse(stream, bytes)?;
     if let Reused::Nothing(seen) = &reused {
         refuse_unannounced(stream)?;
-        if reclaim::release_idle(idle_for(seen, stream, bytes), stream.memory_id(), bytes) > 0 {
+        if reclaim::release_idle(idle_for(seen, stream, bytes), stream.memory_id(), bytes, Releaser::Others) > 0 {
             reused = range.reuse(stream, bytes)?;
         }
     }

@@ -12,7 +12,7 @@ use crate::home::{Counter, Counts, Fact};
 use crate::pressure::ReclaimStats;
 use crate::pressure::demand;
 use crate::pressure::lease::Lease;
-use crate::pressure::reclaim::{self, Holder, Idle};
+use crate::pressure::reclaim::{self, Holder, Idle, Releaser};
 
 impl Cache {
     /// Releases the idle blocks now, and the busy ones when they return. The caller then gives the free memory back to the devices
@@ -41,14 +41,16 @@ impl Cache {
     }
 
     /// Lets `release` give idle memory back. `release` can ask how many bytes went back so far. Returns the bytes.
-    fn give_back_briefly(&'static self, release: impl FnOnce(&Owner, &dyn Fn() -> u64)) -> u64 {
+    fn give_back_briefly(&'static self, by: Releaser, release: impl FnOnce(&Owner, &dyn Fn() -> u64)) -> u64 {
         let given = self.briefly(|owner| {
             let held = || self.shared.counters.get(Counter::HeldBytes);
             let before = held();
             let released = || before.saturating_sub(held());
             owner.settle();
             release(owner, &released);
-            owner.note(Fact::GivenBack, u64::from(released() > 0), released());
+            // A scope whose own request has its idle memory released lost nothing to others.
+            let is_own = by == Releaser::Others && self.is_entered();
+            owner.note(fact_of(by), u64::from(released() > 0 && !is_own), released());
             reclaim::count_release(released());
             released()
         });
@@ -113,18 +115,27 @@ impl Owner {
     }
 }
 
+/// How a diagnosis counts a release.
+fn fact_of(by: Releaser) -> Fact {
+    match by {
+        Releaser::Trim => Fact::Trimmed,
+        Releaser::IdleLimit => Fact::OverIdleLimit,
+        Releaser::Others => Fact::Displaced,
+    }
+}
+
 impl Holder for Cache {
     fn serves(&self, device: u64) -> bool {
         self.shared.devices().contain(device)
     }
 
     /// Does nothing while another thread is inside the scope. A plan's block goes too, if the range would otherwise grow.
-    fn release_idle(&'static self, which: Idle, need: u64) -> u64 {
+    fn release_idle(&'static self, which: Idle, need: u64, by: Releaser) -> u64 {
         let has_none = !matches!(which, Idle::All) && self.counts().idle_bytes() == 0;
         if has_none {
             return 0;
         }
-        self.give_back_briefly(|owner, _| {
+        self.give_back_briefly(by, |owner, _| {
             if owner.with(|local, _| local.may_release(which)) {
                 owner.release_lists();
             }
@@ -135,8 +146,8 @@ impl Holder for Cache {
     }
 
     /// Idle blocks of a scope that keeps everything go too. Plans give their memory up only if nothing else went back.
-    fn release_some(&'static self, enough: u64) -> u64 {
-        self.give_back_briefly(|owner, released| {
+    fn release_some(&'static self, enough: u64, by: Releaser) -> u64 {
+        self.give_back_briefly(by, |owner, released| {
             owner.with(|local, _| local.may_release(Idle::All));
             while released() < enough
                 && let Some(record) = owner.with(Local::take_oldest)

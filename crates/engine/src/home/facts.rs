@@ -32,7 +32,7 @@ pub enum Fact {
     UnlikeDrops,
     /// Allocations of recorded entries on another stream than the first allocation's.
     OtherStream,
-    /// Recorded entries with the same allocations as the entry before, of which other arrays outlived the entry.
+    /// Recorded entries with the same allocations as the entry before, of which other arrays outlived the entry: those arrays.
     UnlikeEscapes,
     /// Allocations of entries for which a plan was there, but served none of them.
     Unserved,
@@ -56,8 +56,12 @@ pub enum Fact {
     ShortByLimit,
     /// Times when the ring had to grow, for arrays that outlive their entry.
     RingGrew,
-    /// Times when the scope gave memory back because of `trim`, `limit_idle` or a need of others, with the bytes.
-    GivenBack,
+    /// Times when `trim` released idle memory of the scope, with the bytes.
+    Trimmed,
+    /// Times when the idle limit of a device released idle memory of the scope, with the bytes.
+    OverIdleLimit,
+    /// Times when another limit, or the requests of others, released idle memory of the scope, with the bytes.
+    Displaced,
     /// Invalidations that the scope followed.
     Invalidated,
     /// Allocations, and searches for a plan's block, for which the device gave memory.

@@ -2,7 +2,8 @@
 
 use super::Planner;
 use super::fate::Course;
-use crate::home::{Deviations, Fact, Facts, Sample, Shared};
+use super::watch::SUSPECT;
+use crate::home::{Counter, Deviations, Fact, Facts, Sample, Shared};
 use crate::record::Request;
 use gpucache_plan::entries::{Deviation, Log};
 
@@ -12,6 +13,8 @@ pub(super) struct Noted {
     /// The first allocation that the plan did not expect. Below: the first one whose place was taken.
     odd: Option<Sample>,
     blocked: Option<Sample>,
+    /// The first array that outlives its entry and has no place.
+    aside: Option<Sample>,
     /// The first allocation that differs from the recorded entry before.
     unlike: Option<Sample>,
     /// Allocations that differed from the expected ones and were served beside the plan.
@@ -36,8 +39,9 @@ impl Planner {
 
     /// Notes an allocation that came where the plan expected this position. Counts its deviation, unless the plan wanted it beside.
     pub(super) fn note_deviation(&mut self, deviation: Option<Deviation>, request: &Request<'_>, position: usize) {
-        if let Some(deviation) = deviation {
-            self.note_odd(request, position, matches!(deviation, Deviation::Blocked { .. }));
+        match deviation {
+            Some(deviation) => self.note_odd(request, position, matches!(deviation, Deviation::Blocked { .. })),
+            None => _ = self.noted.aside.get_or_insert_with(|| Sample::of(request, position as u64 + 1, None)),
         }
         self.count(deviation, request.bytes as u64);
     }
@@ -105,6 +109,7 @@ impl Planner {
         let is_served = self.entry.is_planned && !self.entry.is_dissolved;
         facts.note(Fact::Unplanned, entry, u64::from(!is_served), 0);
         facts.note(Fact::Aside, entry, self.entry.aside, 0);
+        facts.show(Fact::Aside, entry, noted.aside);
         facts.note(Fact::Blocked, entry, course.seen.blocked + self.entry.displaced, 0);
         facts.show(Fact::Blocked, entry, noted.blocked);
         #[cfg(feature = "tracing")]
@@ -119,7 +124,8 @@ impl Planner {
         }
         if self.learning.is_recording {
             self.note_log(facts, noted.elsewhere, noted.example);
-            self.note_unlike(facts, noted.unlike);
+            let number = shared.counters.get(Counter::Entries);
+            self.note_unlike(facts, noted.unlike, number);
         }
     }
 
@@ -147,7 +153,7 @@ impl Planner {
     }
 
     /// Notes how a recorded entry differs from the one before, while there is no plan.
-    fn note_unlike(&mut self, facts: &mut Facts, unlike: Option<Sample>) {
+    fn note_unlike(&mut self, facts: &mut Facts, unlike: Option<Sample>, number: u64) {
         let entry = self.clock();
         let learner = &self.learning.learner;
         let Some(log) = learner.recorded().filter(|_| self.plans.is_empty()) else { return };
@@ -158,9 +164,21 @@ impl Planner {
             Some(_) if log.bytes() == before.bytes() => Fact::UnlikeOrder,
             Some(_) => Fact::UnlikeSize,
             None if log.outlived_as(before) => Fact::UnlikeDrops,
-            None => Fact::UnlikeEscapes,
+            None => return self.note_escapes(facts, number),
         };
         facts.note(fact, entry, 1, log.bytes());
         facts.show(fact, entry, unlike);
+    }
+
+    /// Notes the arrays that outlive a recorded entry, where others outlived the entry before. Has the next entries watched until the
+    /// lines of such arrays are known. `number` counts this entry as the watch does.
+    fn note_escapes(&mut self, facts: &mut Facts, number: u64) {
+        let entry = self.clock();
+        let (arrays, bytes) = self.learning.learner.log.outliving();
+        facts.note(Fact::UnlikeEscapes, entry, arrays.max(1), bytes);
+        let escaped = self.watch.escaped(number);
+        let is_known = !escaped.is_empty() || !facts.samples(Fact::UnlikeEscapes).is_empty();
+        escaped.into_iter().for_each(|sample| facts.show(Fact::UnlikeEscapes, entry, Some(sample)));
+        self.learning.watch(!is_known || facts.alive.growth(SUSPECT).is_some());
     }
 }

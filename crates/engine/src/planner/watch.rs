@@ -26,7 +26,9 @@ const ENOUGH: usize = 8;
 /// The number of lines that the diagnosis shows.
 const LINES: usize = 3;
 /// From this growth on, arrays are watched. A smaller growth says nothing yet.
-const SUSPECT: u64 = 2;
+pub(super) const SUSPECT: u64 = 2;
+/// In its first entries, the record of live arrays is too short to show a leak. Arrays are watched then while the ring grows.
+const YOUNG: u64 = 64;
 
 fn name_of(record: &Record) -> usize {
     std::ptr::from_ref(record) as usize
@@ -49,8 +51,17 @@ impl Watch {
 
     /// The lines that allocated most of the oldest arrays, each with one array.
     fn samples(&self, entry: u64) -> Vec<Sample> {
+        Watch::lines(self.oldest(entry))
+    }
+
+    /// The same of arrays that this entry allocated, and that are alive as it ends.
+    pub(super) fn escaped(&self, entry: u64) -> Vec<Sample> {
+        Watch::lines(self.alive.values().filter(|(_, since)| *since == entry))
+    }
+
+    fn lines<'w>(watched: impl Iterator<Item = &'w (Sample, u64)>) -> Vec<Sample> {
         let mut lines: Vec<(Sample, u64)> = Vec::new();
-        for (sample, _) in self.oldest(entry) {
+        for (sample, _) in watched {
             match lines.iter_mut().find(|(line, _)| line.site == sample.site) {
                 Some((_, count)) => *count += 1,
                 None => lines.push((*sample, 1)),
@@ -76,6 +87,13 @@ impl Planner {
         record.unwatch();
     }
 
+    /// Arrays outlive their entry and the ring has grown. Watches the next entries of a young scope until the next look.
+    pub(crate) fn watch_while_young(&mut self, shared: &Shared) {
+        if shared.counters.get(Counter::Entries) < YOUNG {
+            self.learning.watch(true);
+        }
+    }
+
     /// At the end of an entry: notes how much is alive, and whether to watch the next entries. Returns the number of entries until
     /// the next look.
     #[cold]
@@ -84,10 +102,13 @@ impl Planner {
         let facts = &mut *shared.facts();
         let next = facts.alive.note(Alive { arrays: counts.busy_blocks(), bytes: counts.busy_bytes() });
         let grows = facts.alive.growth(SUSPECT).is_some();
+        let samples = self.watch.samples(entry);
+        if grows || entry >= YOUNG || !samples.is_empty() {
+            facts.kept = samples;
+        }
         if !grows {
             self.watch = Watch::default();
         }
-        facts.kept = self.watch.samples(entry);
         self.learning.watch(grows && self.watch.oldest(entry).count() < ENOUGH);
         next
     }

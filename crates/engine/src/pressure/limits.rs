@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::reclaim::{self, Holder, Idle};
+use super::reclaim::{self, Holder, Idle, Releaser};
 use super::steps::ReclaimStats;
 use crate::base::error::{Error, Result};
 use crate::base::limit::Limit;
@@ -76,7 +76,7 @@ impl Memory {
     /// kept others from going back.
     #[doc(hidden)]
     pub fn trim(&self) -> (u64, Option<Error>) {
-        reclaim::release_idle(Idle::Budgeted, self.id(), 0);
+        reclaim::release_idle(Idle::Budgeted, self.id(), 0, Releaser::Trim);
         let (own, host) = (DeviceRange::known(self), self.known_host_side().and_then(|host| DeviceRange::known(host)));
         let [(bytes, failure), (_, host_failure)] = [own, host].map(|range| range.map_or((0, None), trimmed));
         own.into_iter().chain(host).for_each(DeviceRange::drop_ended);
@@ -114,7 +114,7 @@ impl Memory {
         process::set_limit(bytes);
         let excess = || process::held().saturating_sub(bytes);
         let trim = || _ = give_back_elsewhere(NO_DEVICE, excess());
-        shrink(|| reclaim::by_age(None, None), excess, trim);
+        shrink(|| reclaim::by_age(None, None), Releaser::Others, excess, trim);
         Ok(())
     }
 }
@@ -146,17 +146,17 @@ fn shrink_to(memory: &Memory, bytes: u64) {
     let excess = || memory.meter().held().saturating_sub(bytes);
     // A failure is the device's own, and the next call meets it as well.
     let trim = || _ = DeviceRange::known(memory).map(|range| range.give_back(excess()));
-    shrink(|| reclaim::by_age(Some(memory.id()), None), excess, trim);
+    shrink(|| reclaim::by_age(Some(memory.id()), None), Releaser::Others, excess, trim);
 }
 
 /// Gives free memory back by `trim`, and then idle memory of scopes, one after the other, until there is no `excess`.
-fn shrink(holders: impl FnOnce() -> Vec<&'static dyn Holder>, excess: impl Fn() -> u64, trim: impl Fn()) {
+fn shrink(holders: impl FnOnce() -> Vec<&'static dyn Holder>, by: Releaser, excess: impl Fn() -> u64, trim: impl Fn()) {
     if excess() > 0 {
         trim();
     }
     if excess() > 0 {
         for holder in holders() {
-            while excess() > 0 && holder.release_some(excess()) > 0 {
+            while excess() > 0 && holder.release_some(excess(), by) > 0 {
                 trim();
             }
         }
@@ -190,7 +190,7 @@ fn give_back(serves: impl Fn(u64) -> bool) {
             // A failure is the device's own, and the next call meets it as well.
             let trim = || _ = range.trim(most(), WaitFor::Nothing);
             let excess = || range.occupancy().reserved.saturating_sub(most());
-            shrink(|| reclaim::by_age(Some(device), None), excess, trim);
+            shrink(|| reclaim::by_age(Some(device), None), Releaser::IdleLimit, excess, trim);
         }
     }
 }

@@ -31,6 +31,17 @@ pub(crate) enum Idle {
     All,
 }
 
+/// Who asks for the release of idle memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Releaser {
+    /// The program, by a trim.
+    Trim,
+    /// The limit of idle memory.
+    IdleLimit,
+    /// A request that finds too little memory, or another limit.
+    Others,
+}
+
 /// Begins above 0, since the age 0 stands for scopes that nobody will enter soon.
 static CLOCK: AtomicU64 = AtomicU64::new(1);
 
@@ -52,11 +63,11 @@ pub(crate) trait Holder: Sync {
 
     /// Gives idle blocks back to their range, unless another thread works with them. A block that this thread works with itself
     /// goes back only if the range would otherwise grow by `need` bytes and that is worse. Returns the bytes.
-    fn release_idle(&'static self, which: Idle, need: u64) -> u64;
+    fn release_idle(&'static self, which: Idle, need: u64, by: Releaser) -> u64;
 
     /// Gives at least `enough` idle bytes back to their range, or all that it has, unless another thread is inside. The blocks that
     /// were idle longest in the lists go first. The blocks of plans go only once the lists are empty. Returns the bytes.
-    fn release_some(&'static self, enough: u64) -> u64;
+    fn release_some(&'static self, enough: u64, by: Releaser) -> u64;
 
     /// The time of the last entry, by [`now`], or 0 if the holder's thread has ended; and the number of entries.
     fn age(&self) -> (u64, u64);
@@ -98,14 +109,14 @@ pub(crate) fn register(holder: &'static dyn Holder) {
 
 /// Makes all scopes give idle blocks of a device back to its range, except where another thread is inside. If a plan serves an
 /// entry, its block goes back only if the range would otherwise grow by `need` bytes and that is worse. Returns the bytes.
-pub(crate) fn release_idle(which: Idle, device: u64, need: u64) -> u64 {
+pub(crate) fn release_idle(which: Idle, device: u64, need: u64, by: Releaser) -> u64 {
     let (mut bytes, mut place) = (0, holders().len());
     // Walks from the end: the last holder replaces one that is taken out, and the walk has passed the last one already.
     while place > 0 {
         place -= 1;
         let Some(holder) = holders().get(place).copied() else { continue };
         if holder.serves(device) {
-            add(&mut bytes, holder.release_idle(which, need));
+            add(&mut bytes, holder.release_idle(which, need, by));
         }
         if holder.forget_holding() {
             let mut holders = holders();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::handlers::{self, Pressure};
 use super::limits;
-use super::reclaim::{self, Holder, Idle};
+use super::reclaim::{self, Holder, Idle, Releaser};
 use super::request::{Ask, Asked, Call};
 use super::seen::Seen;
 use super::steps::{ReclaimStats, ReclaimStep};
@@ -221,7 +221,7 @@ impl<A: Ask> Reclaim<'_, A> {
         let (mut freed, mut least) = (0, LEAST);
         for holder in holders {
             loop {
-                let bytes = holder.release_some(self.asked.bytes.saturating_sub(freed).max(least));
+                let bytes = holder.release_some(self.asked.bytes.saturating_sub(freed).max(least), Releaser::Others);
                 if bytes == 0 {
                     break;
                 }
@@ -252,7 +252,7 @@ impl<A: Ask> Reclaim<'_, A> {
                 return Ok(Some(memory));
             }
             let Some(holder) = holders.next() else { return Ok(None) };
-            self.freed(ReclaimStep::OtherScopes, holder.release_some(bytes.max(LEAST)));
+            self.freed(ReclaimStep::OtherScopes, holder.release_some(bytes.max(LEAST), Releaser::Others));
         }
     }
 
@@ -336,7 +336,7 @@ impl<A: Ask> Reclaim<'_, A> {
         let own = stream.memory_id();
         let elsewhere = devices_but(own).filter(|_| self.error.is_of_process());
         for device in std::iter::once(own).chain(elsewhere) {
-            if reclaim::release_idle(Idle::All, device, u64::MAX) > 0 {
+            if reclaim::release_idle(Idle::All, device, u64::MAX, Releaser::Others) > 0 {
                 return Some(WaitFor::Nothing);
             }
             if reclaim::revoke(device, self.asked.bytes) > 0 {

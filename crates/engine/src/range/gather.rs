@@ -89,8 +89,8 @@ impl<P: Pages> Range<P> {
         let Some(idle) = idle else { return Ok(None) };
         self.move_out(&idle)?;
         self.cut_windows(rounded, limit.cut, &may_use, &is_idle).map_err(RangeError::Pages)?;
-        // Searches for a window again, since holes have merged. The window found before still exists: it lacks at most the same bytes as
-        // before and those that were unmapped in it.
+        // Searches for a window again, since holes have merged. The window found before still exists: only a part of the unmapped bytes
+        // lies in it.
         let block = self.grow_exactly(rounded, may_use)?;
         if block.is_some() {
             self.count(rounded);

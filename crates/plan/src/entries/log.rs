@@ -125,6 +125,12 @@ impl Log {
         pairs.all(|(one, other)| (one.upper == OUTLIVES) == (other.upper == OUTLIVES))
     }
 
+    /// How many allocations outlived the entry, and their bytes.
+    pub fn outliving(&self) -> (u64, u64) {
+        let outliving = self.allocations.iter().filter(|logged| logged.upper == OUTLIVES);
+        outliving.fold((0, 0), |(count, bytes), logged| (count + 1, bytes.saturating_add(logged.bytes)))
+    }
+
     /// How many times the entry repeats the same round of allocations, from the first to the last one. The last round may be
     /// cut short.
     pub fn rounds(&self) -> u64 {

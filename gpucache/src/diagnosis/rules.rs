@@ -1,55 +1,63 @@
-//! Which cause is behind what was counted of a scope on a thread: pure rules over plain data.
+//! Pure rules that find the cause behind the facts of a scope on one thread.
 //!
-//! One cause shows in many facts: what is invalidated all the time is never planned, and what changes its sizes deviates. So the
-//! rules stand in an order. What the program chose or what stands in its way comes first, since it explains the rest; what entries
-//! do comes then, the cause of which most entries tell; and last how entries differ that were never planned.
+//! One cause shows in many facts: a scope that the program always invalidates is never planned, and changing sizes cause
+//! deviations. So the rules have an order:
+//!
+//! 1. settings that the program chose, and whatever takes or limits the memory, since they explain the rest;
+//! 2. leaks;
+//! 3. scopes in the wrong place;
+//! 4. the behaviour of entries: the cause with the most entries, first for entries that deviate from a plan, then for entries without
+//!    a plan.
 
+use std::panic::Location;
+
+use super::MOST_SITES;
 use super::cause::Cause;
-use super::diagnosis::{Finding, told};
+use super::finding::{Finding, told};
 use crate::stats::{ScopeStats, Unplanned};
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::cache::ScopeFacts;
-use gpucache_engine::home::{Counter, Fact, FactCount, Facts};
+use gpucache_engine::home::{Counter, Fact, FactCount, Facts, Sample};
 
-/// Fewer entries say nothing: two are learned from, and plans settle in some more.
+/// Fewer entries are too early to tell: the first two are learned from, and plans settle in the next ones.
 const EARLY: u64 = 8;
-/// What is seen in a smaller share of entries is not told.
+/// A fact that occurs in a smaller share of entries (one in so many) is no finding.
 const SELDOM: u64 = 8;
-/// Deviations in a smaller share of entries are not told: work that comes now and then, as a validation.
+/// The same for deviations, so that occasional work such as a validation is no finding.
 const DEVIATING: u64 = 3;
-/// Nor is what concerns a smaller share of allocations.
+/// A fact that concerns a smaller share of allocations is no finding.
 const FEW: u64 = 128;
-/// What was not seen in so many entries is over.
+/// A fact that did not occur in the last entries, as many as this, is over.
 const OVER: u64 = Facts::WINDOW / 2;
-/// So many entries that allocate nothing, or are inside of others, are no accident.
+/// So many entries that are empty or nested are no accident.
 const MANY: u64 = 16;
-/// So many rounds in an entry are a loop.
+/// So many equal rounds in an entry are a loop.
 const ROUNDS: u64 = 16;
-/// So many arrays that outlived their entries, of which hardly any was dropped, pile up.
+/// If hardly any of so many arrays that outlived their entries was dropped, arrays pile up.
 const PILED: u64 = 32;
-/// So many arrays more, in most entries that there ever were, are a leak.
+/// Growth by so many live arrays, in most of all entries, is a leak.
 const LEAKED: u64 = 3;
-/// By key a scope keeps a place for each shape, whenever that is in use: so much more than is ever in use at once is no waste yet.
+/// `recycle = "keyed"` keeps a block for each shape. Up to so many times the peak of live memory is no waste.
 const WASTE: u64 = 2;
-/// Less idle memory than this is no waste: a page of a host.
+/// Less idle memory than a page of a host is no waste.
 const LITTLE: u64 = 64 << 10;
 
-/// What is known of a scope on a thread, and the entries that are looked at.
-pub(super) struct Patient<'a> {
+/// A scope on a thread: its facts, and the entries that they cover.
+pub(super) struct Case<'a> {
     known: &'a ScopeFacts,
     stats: ScopeStats,
-    /// Entries that the facts of lately are of.
+    /// The entries that recent facts cover.
     span: u64,
-    /// Allocations of an entry, on average.
+    /// Allocations per entry, on average.
     mean: u64,
 }
 
-impl<'a> Patient<'a> {
-    pub(super) fn new(known: &'a ScopeFacts) -> Patient<'a> {
+impl<'a> Case<'a> {
+    pub(super) fn new(known: &'a ScopeFacts) -> Case<'a> {
         let (clock, stats) = (known.clock, ScopeStats::of(&known.counts));
         let span = clock - (clock / Facts::WINDOW).saturating_sub(1) * Facts::WINDOW;
         let mean = stats.allocations() / clock.max(1);
-        Patient { known, stats, span: span.max(1), mean }
+        Case { known, stats, span: span.max(1), mean }
     }
 
     /// How often the scope was entered.
@@ -57,18 +65,18 @@ impl<'a> Patient<'a> {
         self.stats.entries
     }
 
-    /// Whether it plans, and too few entries were seen to say how.
+    /// Whether the scope plans, and had too few entries to tell how.
     pub(super) fn is_early(&self) -> bool {
         (1..EARLY).contains(&self.known.clock)
     }
 
-    /// What is wrong, if anything is.
+    /// The problem of the scope on this thread, if there is one.
     pub(super) fn finding(&self) -> Option<Finding> {
         let of_memory = self.chosen().or_else(|| self.in_the_way()).or_else(|| self.leak());
         of_memory.or_else(|| self.misplaced()).or_else(|| self.of_entries())
     }
 
-    /// What the program chose.
+    /// Settings of the program.
     fn chosen(&self) -> Option<Finding> {
         let (stats, keeps_all) = (&self.stats, self.known.keeps_all);
         if self.is_frequent(Fact::Unkept, SELDOM) {
@@ -77,18 +85,18 @@ impl<'a> Patient<'a> {
         let held = stats.busy_bytes.saturating_add(stats.idle_bytes);
         let waste = held.saturating_sub(stats.high_water_bytes);
         if keeps_all && waste > stats.high_water_bytes.saturating_mul(WASTE).max(LITTLE) {
-            return Some(self.whole(Cause::KeyedWaste, waste));
+            return Some(Finding { allocations: 0, share: 0.0, ..self.whole(Cause::KeyedWaste, waste) });
         }
         None
     }
 
-    /// What takes its memory, or leaves none.
+    /// Limits, shortages, invalidations, and memory that returns to the device.
     fn in_the_way(&self) -> Option<Finding> {
         self.limit().or_else(|| {
             let causes = [(Fact::Short, Cause::Short), (Fact::Invalidated, Cause::Invalidated)];
             let is_so = |&(fact, _): &(Fact, Cause)| self.is_frequent(fact, SELDOM) && self.lately(fact).entries > 2;
             let found = causes.into_iter().find(is_so).map(|(fact, cause)| self.found(cause, fact));
-            found.or_else(|| self.goes_back().then(|| self.found(Cause::GivenBack, Fact::GivenBack)))
+            found.or_else(|| self.goes_back())
         })
     }
 
@@ -103,35 +111,33 @@ impl<'a> Patient<'a> {
         is_refused.then(|| self.limited(self.refused(Cause::Limit, Fact::BeyondLimit)))
     }
 
-    /// Whether its memory goes back between entries, and is taken from the device again.
-    fn goes_back(&self) -> bool {
+    /// The scope loses its memory between entries, and takes memory from the device again. Names whoever takes it most often.
+    fn goes_back(&self) -> Option<Finding> {
+        let causes = [
+            (Fact::Trimmed, Cause::Trimmed),
+            (Fact::OverIdleLimit, Cause::IdleLimit),
+            (Fact::Displaced, Cause::Displaced),
+        ];
         let is_often = |fact| self.is_frequent(fact, SELDOM / 2);
-        self.known.clock >= EARLY && is_often(Fact::GivenBack) && is_often(Fact::Taken)
+        let often = causes.into_iter().filter(|&(fact, _)| is_often(fact));
+        let (fact, cause) = often.max_by_key(|&(fact, _)| self.lately(fact).entries)?;
+        (self.known.clock >= EARLY && is_often(Fact::Taken)).then(|| self.found(cause, fact))
     }
 
-    /// More and more arrays are alive, whatever entries do otherwise. It explains why their order changes.
+    /// More and more arrays are alive. That explains changes of order and size, so this rule comes before those.
     fn leak(&self) -> Option<Finding> {
         let (stats, facts) = (&self.stats, &self.known.facts);
         let (arrays, bytes, entries) = facts.alive.growth(LEAKED)?;
-        let mean = stats.allocations() / stats.entries.max(1);
-        let share = (arrays as f64 / (mean * entries).max(1) as f64).min(1.0);
-        let grown = format!("{arrays} more arrays are alive than {entries} entries before, and {} more", Bytes(bytes));
-        let details = std::iter::once(grown).chain(facts.kept.iter().map(told)).collect();
-        let sites = facts.kept.iter().filter_map(|sample| sample.site).collect();
-        let seen = arrays.min(entries);
-        Some(Finding {
-            cause: Cause::Escapes,
-            entries: seen,
-            of_entries: entries,
-            allocations: arrays,
-            share,
-            bytes,
-            sites,
-            details,
-        })
+        let mean = stats.allocations() as f64 / stats.entries.max(1) as f64;
+        let share = (arrays as f64 / (mean * entries as f64).max(1.0)).min(1.0);
+        let grown = format!("{arrays} more arrays are alive than {entries} entries before: {} more", Bytes(bytes));
+        let (sites, mut details) = shown(self.escaped());
+        details.insert(0, grown);
+        let (cause, seen) = (Cause::Escapes, arrays.min(entries));
+        Some(Finding { cause, entries: seen, of_entries: entries, allocations: arrays, share, bytes, sites, details })
     }
 
-    /// A scope that stands elsewhere than what repeats.
+    /// The scope does not enclose what repeats.
     fn misplaced(&self) -> Option<Finding> {
         let (stats, ScopeFacts { clock, repeats, .. }) = (&self.stats, self.known);
         let is_entered = stats.entries >= MANY;
@@ -149,7 +155,7 @@ impl<'a> Patient<'a> {
         })
     }
 
-    /// What entries do.
+    /// The behaviour of entries.
     fn of_entries(&self) -> Option<Finding> {
         if self.known.clock < EARLY {
             return None;
@@ -174,7 +180,7 @@ impl<'a> Patient<'a> {
         self.used_elsewhere()
     }
 
-    /// Memory that waits for other streams.
+    /// Memory waits for the work of other streams.
     fn used_elsewhere(&self) -> Option<Finding> {
         let used = self.lately(Fact::UsedElsewhere);
         let waits = used.bytes / used.entries.max(1);
@@ -183,13 +189,10 @@ impl<'a> Patient<'a> {
         is_used.then(|| Finding { bytes: waits, ..self.found(Cause::UsedElsewhere, Fact::UsedElsewhere) })
     }
 
-    /// How entries differ from their plan: the cause that most of them tell of.
+    /// How entries deviate from their plan: the cause with the most entries.
     fn deviations(&self) -> Option<Finding> {
         if self.piles_up() {
-            return Some(Finding {
-                allocations: self.carried_now(),
-                ..self.whole(Cause::Escapes, self.stats.busy_bytes)
-            });
+            return Some(self.piled());
         }
         let causes = [
             (Fact::Aside, Cause::Escapes),
@@ -202,7 +205,25 @@ impl<'a> Patient<'a> {
         most.map(|(fact, cause)| self.found(cause, fact))
     }
 
-    /// Whether what outlives its entry is hardly ever dropped, or more and more of it is alive.
+    /// All live arrays of the scope: hardly any array that outlived its entry was dropped.
+    fn piled(&self) -> Finding {
+        let stats = &self.stats;
+        let allocations = stats.busy_blocks.max(self.carried_now());
+        let share = allocations as f64 / stats.allocations().max(allocations).max(1) as f64;
+        let (sites, details) = shown(self.escaped());
+        let entries = stats.entries.min(allocations);
+        Finding { entries, allocations, share, sites, details, ..self.whole(Cause::Escapes, stats.busy_bytes) }
+    }
+
+    /// Examples of arrays that outlived their entry: those that the engine has watched. If there are none, those for which the ring
+    /// grew, and those beside the ring.
+    fn escaped(&self) -> impl Iterator<Item = &Sample> {
+        let facts = &self.known.facts;
+        let others = if facts.kept.is_empty() { &[Fact::RingGrew, Fact::Aside, Fact::UnlikeEscapes][..] } else { &[] };
+        facts.kept.iter().chain(others.iter().flat_map(|fact| facts.samples(*fact)))
+    }
+
+    /// Whether arrays that outlive their entry are hardly ever dropped, or more and more of them are alive.
     fn piles_up(&self) -> bool {
         let (carried, now) = (self.stats.plan.carried, self.carried_now());
         let is_kept = carried >= PILED && now.saturating_mul(SELDOM) >= carried.saturating_mul(SELDOM - 1);
@@ -216,7 +237,7 @@ impl<'a> Patient<'a> {
         self.known.counts.get(Counter::RingBlocks)
     }
 
-    /// How entries differ from each other that no plan serves.
+    /// How entries without a plan differ from each other.
     fn differences(&self) -> Option<Finding> {
         if !self.is_frequent(Fact::Unplanned, 2) {
             return None;
@@ -230,6 +251,11 @@ impl<'a> Patient<'a> {
         ];
         let seen = causes.map(|(fact, cause)| (self.known.facts.lately(fact, recorded), fact, cause));
         let (most, fact, cause) = seen.into_iter().max_by_key(|(amount, ..)| amount.entries)?;
+        if cause == Cause::Escapes && most.entries > 1 {
+            // The fact counts arrays that outlived the recorded entries.
+            let share = most.events as f64 / self.mean.saturating_mul(most.entries).max(most.events).max(1) as f64;
+            return Some(Finding { share, ..self.finding_of(cause, fact, most, self.span) });
+        }
         let unplanned = self.lately(Fact::Unplanned);
         let amount = FactCount {
             bytes: most.bytes / most.entries.max(1),
@@ -239,7 +265,7 @@ impl<'a> Patient<'a> {
         (most.entries > 1).then(|| self.finding_of(cause, fact, amount, self.span))
     }
 
-    /// Nothing is wrong with the entries, and still there is no room for their plan.
+    /// The entries are regular, but there is no room for their plan.
     fn no_stretch(&self) -> Option<Finding> {
         let is_refused = self.lacks_arena() && self.last(Fact::NoStretch) > 0;
         is_refused.then(|| self.refused(Cause::Short, Fact::NoStretch))
@@ -249,12 +275,12 @@ impl<'a> Patient<'a> {
         self.known.facts.lately(fact, self.known.clock)
     }
 
-    /// The entry in which it was seen last, or 0.
+    /// The last entry with this fact, or 0.
     fn last(&self, fact: Fact) -> u64 {
         self.known.facts.last(fact).unwrap_or(0)
     }
 
-    /// Whether it is seen in one of so many entries, and again and again until now.
+    /// Whether the fact occurs in one of so many entries, more than once, and until now.
     fn is_frequent(&self, fact: Fact, share: u64) -> bool {
         let FactCount { entries, events, .. } = self.lately(fact);
         events > 1
@@ -266,7 +292,7 @@ impl<'a> Patient<'a> {
         self.lately(fact).events.saturating_mul(FEW) >= self.mean.saturating_mul(self.span)
     }
 
-    /// Whether its plans lack an arena, and did in most entries.
+    /// Whether the plans have no arena now, and had none in most entries.
     fn lacks_arena(&self) -> bool {
         self.stats.plan.unplanned == Some(Unplanned::Short) && self.is_frequent(Fact::Unplanned, 2)
     }
@@ -275,7 +301,7 @@ impl<'a> Patient<'a> {
         self.finding_of(cause, fact, self.lately(fact), self.span)
     }
 
-    /// There was no room for the plans, so that all allocations go without.
+    /// There was no room for the plans, so none of the allocations is planned.
     fn refused(&self, cause: Cause, fact: Fact) -> Finding {
         let unplanned = self.lately(Fact::Unplanned);
         let amount = FactCount {
@@ -286,16 +312,15 @@ impl<'a> Patient<'a> {
         self.finding_of(cause, fact, amount, self.span)
     }
 
-    /// The same, with the limit that is in the way.
+    /// The same, with the limit of the scope.
     fn limited(&self, mut finding: Finding) -> Finding {
         let plan = Bytes(self.stats.plan.arena_bytes);
-        finding
-            .details
-            .extend(self.known.limit.map(|limit| format!("the limit is {} and the plan has {plan}", Bytes(limit))));
+        let text = |limit| format!("the limit of the scope is {}, and its plan needs {plan}", Bytes(limit));
+        finding.details.extend(self.known.limit.map(text));
         finding
     }
 
-    /// What concerns all entries.
+    /// A finding about all entries.
     fn whole(&self, cause: Cause, bytes: u64) -> Finding {
         let stats = &self.stats;
         let (entries, allocations) = (stats.entries, stats.allocations());
@@ -306,9 +331,13 @@ impl<'a> Patient<'a> {
 
     fn finding_of(&self, cause: Cause, fact: Fact, amount: FactCount, of_entries: u64) -> Finding {
         let FactCount { entries, events, bytes } = amount;
-        let samples = self.known.facts.samples(fact);
         let all = self.mean.saturating_mul(of_entries).max(events).max(1);
-        let (sites, details) = (samples.iter().filter_map(|sample| sample.site), samples.iter().map(told));
+        let samples = self.known.facts.samples(fact).iter();
+        // The escaped arrays themselves come before the arrays that found their places taken.
+        let (sites, details) = match cause {
+            Cause::Escapes => shown(self.escaped().chain(samples)),
+            _ => shown(samples),
+        };
         Finding {
             cause,
             entries,
@@ -316,8 +345,20 @@ impl<'a> Patient<'a> {
             allocations: events,
             share: events as f64 / all as f64,
             bytes,
-            sites: sites.collect(),
-            details: details.collect(),
+            sites,
+            details,
         }
     }
+}
+
+/// The source lines of some examples, each once, and a sentence for each line.
+fn shown<'s>(samples: impl Iterator<Item = &'s Sample>) -> (Vec<&'static Location<'static>>, Vec<String>) {
+    let (mut sites, mut details) = (Vec::new(), Vec::new());
+    for sample in samples {
+        if details.len() < MOST_SITES && (sample.site.is_none() || !sites.contains(&sample.site)) {
+            sites.push(sample.site);
+            details.push(told(sample));
+        }
+    }
+    (sites.into_iter().flatten().collect(), details)
 }

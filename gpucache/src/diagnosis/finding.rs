@@ -1,4 +1,4 @@
-//! What a diagnosis says: its findings as data, and as text for a terminal.
+//! The findings of a diagnosis, as data and as text for a terminal.
 
 use std::fmt;
 use std::panic::Location;
@@ -9,8 +9,8 @@ use gpucache_engine::base::amounts::{Bytes, Count};
 use gpucache_engine::base::shortage::Short;
 use gpucache_engine::home::Sample;
 
-/// What keeps a scope from being planned, or has it hold more than it needs: of [`diagnose`](crate::diagnose). Shown as text for
-/// a terminal.
+/// The causes that prevent a scope from being planned, or make it reserve more memory than it needs: from
+/// [`diagnose`](crate::diagnose). `Display` gives text for a terminal.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};
@@ -21,7 +21,7 @@ use gpucache_engine::home::Sample;
 /// }
 /// let diagnosis = gpucache::diagnose("healthy").unwrap();
 /// assert!(diagnosis.is_healthy() && !diagnosis.is_early);
-/// assert_eq!(diagnosis.to_string(), "scope `healthy`, 20 entries: nothing is wrong with it");
+/// assert_eq!(diagnosis.to_string(), "scope `healthy`, 20 entries: no problem found");
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -29,21 +29,20 @@ use gpucache_engine::home::Sample;
 pub struct Diagnosis {
     /// The name of the scope.
     pub scope: Arc<str>,
-    /// Where the scope is named in the program: the macro, or the call of [`Scope::new`](crate::Scope::new), by which its first
-    /// thread came.
+    /// The source line of the scope: the macro, or the call of [`Scope::new`](crate::Scope::new), that the first thread used.
     pub scope_site: Option<&'static Location<'static>>,
-    /// How often it was entered, on all threads.
+    /// Entries of the scope on all threads.
     pub entries: u64,
-    /// Whether it is too early to say: entries were too few to be planned, and nothing is wrong so far.
+    /// Whether it is too early to tell: the scope had too few entries to be planned, and no problem so far.
     pub is_early: bool,
-    /// What is wrong, what affects most entries first. None where the scope is healthy.
+    /// The problems. Those that affect the largest share of entries come first. Empty for a healthy scope.
     pub findings: Vec<Finding>,
 }
 
-/// One cause, what it costs, and where it comes from.
+/// One cause, its cost, and the source lines.
 ///
-/// What is counted is of lately: of the last 16 to 31 entries of each thread. A leak is counted over the last three quarters of all
-/// entries: `allocations` and `bytes` are those by which more is alive, and `details` begin with that.
+/// The counts cover the last 16 to 31 entries of each thread. A leak has counts over the last three quarters of all entries:
+/// `allocations` and `bytes` say how much more is live, and the first of the `details` says so too.
 ///
 /// ```
 /// use gpucache::{cache_scope, diagnosis::Cause, prelude::*};
@@ -65,27 +64,27 @@ pub struct Diagnosis {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What it is.
+    /// The cause.
     pub cause: Cause,
-    /// Entries that it was seen in, of [`of_entries`](Finding::of_entries).
+    /// Entries in which the problem occurred, of [`of_entries`](Finding::of_entries).
     pub entries: u64,
-    /// Entries that were looked at.
+    /// Entries that the diagnosis covers.
     pub of_entries: u64,
-    /// Allocations that were affected in those entries: not served by a plan, or served twice.
+    /// Affected allocations in those entries. For [`Cause::Escapes`] these are the arrays that outlived their entry. For other causes
+    /// they are allocations that no plan served.
     pub allocations: u64,
-    /// The share of all allocations of the entries that were looked at: 0 to 1.
+    /// `allocations` as a share of all allocations of the covered entries, from 0 to 1.
     pub share: f64,
-    /// Bytes that are concerned: of memory that is held and need not be, or of the arrays that were affected. 0 where they are not
-    /// known.
+    /// The bytes of the affected arrays, or the bytes that the scope reserves without need. 0 if they are not known.
     pub bytes: u64,
-    /// Lines of the program that allocated what was affected, as far as they are known: three at most.
+    /// Source lines that allocated the affected arrays, as far as they are known: three at most.
     pub sites: Vec<&'static Location<'static>>,
-    /// What was seen at those lines, as sentences without their ends: three at most.
+    /// Observations, mostly one example for each source line, as sentences without their ends: four at most.
     pub details: Vec<String>,
 }
 
 impl Diagnosis {
-    /// Whether nothing is wrong, as far as can be said by now ([`is_early`](Diagnosis::is_early)).
+    /// Whether the diagnosis found no problem so far. See [`is_early`](Diagnosis::is_early).
     ///
     /// ```
     /// use gpucache::{cache_scope, prelude::*};
@@ -108,42 +107,43 @@ impl fmt::Display for Diagnosis {
         }
         write!(f, ", {}: ", Count(self.entries, "entry", "entries"))?;
         match (self.findings.len(), self.is_early) {
-            (0, true) => f.write_str("too early to say, entries are still learned from"),
-            (0, false) => f.write_str("nothing is wrong with it"),
+            (0, true) => f.write_str("too early to tell, the scope is still learning"),
+            (0, false) => f.write_str("no problem found"),
             (several, _) => write!(f, "{}", Count(several as u64, "finding", "findings")),
         }?;
         self.findings.iter().try_for_each(|finding| write!(f, "\n- {finding}"))
     }
 }
 
-/// The cause, what it costs, where it was seen, and the remedy, each on a line.
+/// What happened and how often, why that matters, examples with their source lines, and the remedy, each on a line.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.cause.meaning())?;
-        write!(f, "  seen in {} of {} entries", self.entries, self.of_entries)?;
+        write!(f, "{}\n  in {} of {} entries", self.cause.meaning(), self.entries, self.of_entries)?;
         if self.allocations > 0 {
             let allocations = Count(self.allocations, "allocation", "allocations");
-            write!(f, ", {allocations} ({:.0}%)", 100.0 * self.share)?;
+            write!(f, ": {allocations} ({:.0}%)", 100.0 * self.share)?;
         }
         if self.bytes > 0 {
             write!(f, ", {}", Bytes(self.bytes))?;
         }
+        write!(f, "\n  why: {}", self.cause.reason())?;
         self.details.iter().try_for_each(|detail| write!(f, "\n  {detail}"))?;
         write!(f, "\n  remedy: {}", self.cause.remedy())
     }
 }
 
-/// What was seen in a sample, as a sentence without its end.
+/// An example as a sentence without its end.
 pub(super) fn told(sample: &Sample) -> String {
     let (dims, has_more) = sample.shape.dims();
     let dims: Vec<String> = dims.iter().map(usize::to_string).chain(has_more.then(|| "..".into())).collect();
-    let what = format!("{} [{}], {}", sample.type_name, dims.join(", "), Bytes(sample.bytes));
-    let which = if sample.number > 0 { format!("allocation {} of an entry", sample.number) } else { "one".into() };
+    let array = format!("{} [{}], {}", sample.type_name, dims.join(", "), Bytes(sample.bytes));
+    let which =
+        if sample.number > 0 { format!("allocation {} of an entry", sample.number) } else { "one array".into() };
     let expected = match sample.expected {
-        Some((least, most)) if least == most => format!(", where {} were expected", Bytes(most)),
-        Some((least, most)) => format!(", where {} to {} were expected", Bytes(least), Bytes(most)),
+        Some((least, most)) if least == most => format!(", where the plan expected {}", Bytes(most)),
+        Some((least, most)) => format!(", where the plan expected {} to {}", Bytes(least), Bytes(most)),
         None => String::new(),
     };
     let site = sample.site.map_or_else(String::new, |site| format!(", at {site}"));
-    format!("{which} was {what}{expected}{site}")
+    format!("{which} was {array}{expected}{site}")
 }
