@@ -14,31 +14,31 @@ use gpucache::device::{Device, Virtual};
 use gpucache::{Allocate, Array, Scope};
 use serde::Serialize;
 
-/// Tells how much memory a decoder with a growing cache takes.
+/// Reports how much memory a decoder needs whose cache of keys and values grows.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Prompts that are answered, one after the other.
+    /// Number of prompts, answered one after the other.
     #[arg(long, default_value = "10")]
     answers: NonZeroUsize,
-    /// Tokens of each answer.
+    /// Number of tokens in each answer.
     #[arg(long, default_value = "512")]
     tokens: NonZeroUsize,
-    /// Layers, each with a key and a value.
+    /// Number of layers, each with a key and a value.
     #[arg(long, default_value = "24")]
     layers: NonZeroUsize,
-    /// Numbers (f32) in a row of a key or a value.
+    /// Number of elements (f32) in a row of a key or a value.
     #[arg(long, default_value = "1024")]
     width: NonZeroUsize,
     /// The longest prompt, in tokens.
     #[arg(long, default_value = "256")]
     prompt: NonZeroUsize,
-    /// The largest batch.
+    /// The largest batch size.
     #[arg(long, default_value = "4")]
     batch: NonZeroUsize,
-    /// For the prompts' lengths and batches.
+    /// Seed of the random prompt lengths and batch sizes.
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Print one JSON object.
+    /// Print one JSON object instead of a summary.
     #[arg(long)]
     json: bool,
 }
@@ -156,7 +156,7 @@ fn main() -> ExitCode {
     match measure(&options) {
         Ok(report) if options.json => println!("{}", serde_json::to_string(&report).unwrap_or_default()),
         Ok(report) => println!(
-            "{} answers: {:.4} of what is alive reserved, {:.4} of it once warm; {:.4} of the arrays planned",
+            "{} answers: reserved / live memory {:.4}, once warm {:.4}; share of planned arrays {:.4}",
             report.answers, report.reserved_over_live, report.steady_reserved_over_live, report.steady_planned_share
         ),
         Err(error) => {

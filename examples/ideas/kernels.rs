@@ -45,8 +45,8 @@ extern "C" __global__ void square(float *y, const float *x, size_t n) {
 fn main() {
     #[cfg(feature = "cuda")]
     if let Err(error) = gpu::run() {
-        println!("no kernels today: {error}");
+        println!("kernels cannot run here: {error}");
     }
     #[cfg(not(feature = "cuda"))]
-    println!("no kernels today: this was built without the feature `cuda`");
+    println!("kernels cannot run here: the program was built without the feature `cuda`");
 }

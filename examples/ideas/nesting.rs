@@ -21,6 +21,6 @@ fn main() -> gpucache::Result<()> {
         let stats = gpucache::stats(name).unwrap_or_default();
         println!("{name}: {} hits, {} recycled, {} misses", stats.hits, stats.recycled, stats.misses);
     }
-    println!("best: {:?}", best.map(|array| array.to_vec()).transpose()?);
+    println!("kept outside of scopes: {:?}", best.map(|array| array.to_vec()).transpose()?);
     Ok(())
 }

@@ -59,6 +59,8 @@ fn main() -> gpucache::Result<()> {
     let (one_by_one, expected) = run(&loader, &trainer, false)?;
     let (ahead, sum) = run(&loader, &trainer, true)?;
     assert_eq!(sum, expected, "the order of the work is the same");
-    println!("{STEPS} steps, one thing after the other: {one_by_one:.0?}; a batch ahead: {ahead:.0?}");
+    println!(
+        "{STEPS} steps: {one_by_one:.0?} if each batch is loaded after the step, {ahead:.0?} if it is loaded during the step"
+    );
     Ok(())
 }

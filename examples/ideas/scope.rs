@@ -17,7 +17,7 @@ fn main() -> gpucache::Result<()> {
         assert_eq!(frame(&host, i as f32)?, i as f32);
     }
     let stats = gpucache::stats("frame").unwrap_or_default();
-    println!("100 frames: {} arrays were recycled, {} came from the device", stats.hits + stats.recycled, stats.misses);
+    println!("100 frames: {} arrays reused memory, {} did not", stats.hits + stats.recycled, stats.misses);
     println!("{stats}");
     Ok(())
 }

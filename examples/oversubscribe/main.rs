@@ -55,41 +55,41 @@ use crate::report::Report;
 use crate::sizes::Sizes;
 use crate::store::Placement;
 
-/// Trains a small GPT on plays of Shakespeare, letter by letter, and lets it write some text.
+/// Trains a small GPT on plays of Shakespeare, letter by letter, and then lets it write some text.
 ///
-/// With the same options on the same machine, losses and text are the same to the last bit, whatever the limit and the
+/// With the same options on the same machine, losses and text are equal to the last bit, whatever the limit and the
 /// placement.
 #[derive(Clone, Debug, Parser)]
 struct Options {
-    /// Where to train: auto (the first GPU, else the host), host or cuda:N.
+    /// Where to train: auto (the first GPU, or the host if there is none), host, or cuda:N.
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
-    /// Training steps.
+    /// Number of training steps.
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
-    /// Blocks of attention and perceptron: 2 on the host if nothing is said, 6 on a GPU.
+    /// Number of blocks, each with an attention and a perceptron. [default: 2 on the host, 6 on a GPU]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     layers: Option<u32>,
-    /// Numbers that stand for one letter between blocks: 64, or 512.
+    /// Number of elements per letter between blocks. [default: 64 on the host, 512 on a GPU]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     width: Option<u32>,
-    /// Heads of each attention, which share the width: 4, or 8.
+    /// Number of attention heads, which share the width. [default: 4 on the host, 8 on a GPU]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     heads: Option<u32>,
-    /// Letters in a sequence: 64, or 256.
+    /// Number of letters in a sequence. [default: 64 on the host, 256 on a GPU]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
-    /// Sequences in a step: 8, or 16.
+    /// Number of sequences in a step. [default: 8 on the host, 16 on a GPU]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
-    /// What parameters and batches are drawn from.
+    /// Seed of the random parameters and batches.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The most memory of the device that may be held: bytes, as 20GiB, or a share of what training takes without a limit, as
     /// 0.6x, which three steps without one tell.
     #[arg(long)]
     limit: Option<Limit>,
-    /// Where arrays rest while no operation uses them.
+    /// Where arrays are while no operation uses them.
     #[arg(long, value_enum, default_value = "auto")]
     placement: Placement,
     /// Print one JSON object instead of a summary.

@@ -72,7 +72,7 @@ impl fmt::Display for Report {
             "network             {layers} layers, width {width}, {heads} heads, {} parameters",
             self.parameters
         )?;
-        writeln!(f, "a step              {batch} sequences of {context} letters")?;
+        writeln!(f, "step                {batch} sequences of {context} letters")?;
         if let (Some(first), Some(last)) = (self.losses.first(), self.losses.last()) {
             writeln!(f, "loss                {first:.4} in the first step, {last:.4} in step {}", self.losses.len())?;
         }
@@ -84,17 +84,17 @@ impl fmt::Display for Report {
         if let Some(bytes) = self.limit_bytes {
             writeln!(f, "limit               {:.1} MiB", mebibytes(bytes))?;
         }
-        write!(f, "{}it writes\n{}", self.traffic, self.text)
+        write!(f, "{}it writes:\n{}", self.traffic, self.text)
     }
 }
 
 impl fmt::Display for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Traffic { moved_bytes, waited_seconds, evictions, mispredictions, layout_seconds, .. } = self;
-        write!(f, "moved               {:.1} MiB, {evictions} arrays away", mebibytes(*moved_bytes))?;
-        write!(f, "\nwaited for that     {waited_seconds:.2} s")?;
+        write!(f, "moved               {:.1} MiB, {evictions} arrays to the host", mebibytes(*moved_bytes))?;
+        write!(f, "\nwaited for copies   {waited_seconds:.2} s")?;
         self.hidden_share.map_or(Ok(()), |share| write!(f, ", {:.0} % of the copies hidden", 100.0 * share))?;
-        writeln!(f, "\nlayout              {layout_seconds:.3} s, {mispredictions} mispredictions")
+        writeln!(f, "\nscheduling          {layout_seconds:.3} s, {mispredictions} mispredictions")
     }
 }
 

@@ -154,13 +154,17 @@ impl fmt::Display for Report {
         let Self { device, layers, elements, steps, .. } = self;
         writeln!(
             f,
-            "{layers} layers of {elements} f32 on {device}; medians of {steps} steps, each ended by a synchronization"
+            "{layers} layers of {elements} f32 on {device}; medians of {steps} steps, each with one synchronization at its end"
         )?;
-        writeln!(f, "  by hand  {:>10.1} us", self.hand_us)?;
-        writeln!(f, "  scoped   {:>10.1} us  {:.3} x by hand", self.scoped_us, self.scoped_over_hand)?;
-        write!(f, "  plain    {:>10.1} us  {:.3} x by hand", self.plain_us, self.plain_over_hand)?;
+        writeln!(f, "  preallocated arrays   {:>10.1} us", self.hand_us)?;
+        writeln!(
+            f,
+            "  arrays of a scope     {:>10.1} us  {:.3} x preallocated",
+            self.scoped_us, self.scoped_over_hand
+        )?;
+        write!(f, "  arrays of the device  {:>10.1} us  {:.3} x preallocated", self.plain_us, self.plain_over_hand)?;
         match self.pool_us.zip(self.pool_over_hand) {
-            Some((us, ratio)) => write!(f, "\n  pool     {us:>10.1} us  {ratio:.3} x by hand"),
+            Some((us, ratio)) => write!(f, "\n  .. if its pool keeps  {us:>10.1} us  {ratio:.3} x preallocated"),
             None => Ok(()),
         }
     }

@@ -168,12 +168,15 @@ fn median(times: &mut [f64]) -> f64 {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { streams, arrays_per_step, device, scoped_us, .. } = self;
-        writeln!(f, "{streams} streams hand {arrays_per_step} arrays on in a step on {device}; medians")?;
-        writeln!(f, "  scoped {scoped_us:10.1} us")?;
+        writeln!(f, "{streams} streams, each passes on {arrays_per_step} arrays per step, on {device}; medians")?;
+        writeln!(f, "  with a scope   {scoped_us:10.1} us")?;
         if let (Some(plain), Some(ratio)) = (self.plain_us, self.scoped_over_plain) {
-            writeln!(f, "  plain  {plain:10.1} us, the scoped one does {ratio:.2} times as much in the time")?;
+            writeln!(f, "  plain cudarc   {plain:10.1} us, {ratio:.2} x as long")?;
         }
         let Report { events_per_drop, queries_per_drop, waits_per_drop, .. } = self;
-        write!(f, "  a drop: {events_per_drop:.3} events, {queries_per_drop:.3} queries, {waits_per_drop:.3} waits")
+        write!(
+            f,
+            "  calls per drop: {events_per_drop:.3} events, {queries_per_drop:.3} queries, {waits_per_drop:.3} waits"
+        )
     }
 }

@@ -14,12 +14,12 @@ use std::time::{Duration, SystemTime};
 
 use clap::Parser;
 
-/// Shows a program that runs with GPUCACHE_WATCH=PATH.
+/// Shows the memory of a program that runs with GPUCACHE_WATCH=PATH, once a second.
 #[derive(Debug, Parser)]
 struct Options {
-    /// The file that the variable names.
+    /// The file that the variable GPUCACHE_WATCH names.
     path: PathBuf,
-    /// Show it once, as it is, and end.
+    /// Print the file once, and exit.
     #[arg(long)]
     once: bool,
 }

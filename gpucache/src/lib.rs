@@ -120,6 +120,31 @@ pub mod docs {
     #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/guarantees.md")]
     pub mod guarantees {}
+    /// Each guide solves one task: a complete program, what it prints, and what to change for your own one.
+    pub mod guides {
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!("../docs/guides/candle.md")]
+        pub mod candle {}
+        // Its program compiles a kernel.
+        #[cfg(any(not(doctest), feature = "nvrtc"))]
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!("../docs/guides/graphs.md")]
+        pub mod graphs {}
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!("../docs/guides/memory_grows.md")]
+        pub mod memory_grows {}
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!("../docs/guides/offload.md")]
+        pub mod offload {}
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!("../docs/guides/serve.md")]
+        pub mod serve {}
+        // Its program compiles a kernel.
+        #[cfg(any(not(doctest), feature = "nvrtc"))]
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!("../docs/guides/train.md")]
+        pub mod train {}
+    }
     #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/limits.md")]
     pub mod limits {}
@@ -134,6 +159,9 @@ pub mod docs {
     #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/porting.md")]
     pub mod porting {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+    #[doc = include_str!("../docs/scopes.md")]
+    pub mod scopes {}
     #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/using.md")]
     pub mod using {}

@@ -55,7 +55,7 @@ fn reserved(name: &str, sizes: &[usize]) -> f64 {
     most as f64 / (sizes.iter().sum::<usize>() + sizes.iter().max().unwrap()) as f64
 }
 
-/// Each array replaces the one before the last. Such an entry has no plan's block. Now and then the range is asked for one in vain.
+/// Each array replaces the one before the last. An entry like this has no plan's block. Now and then the range is asked for one in vain.
 #[test]
 fn states_that_are_replaced_many_times_an_entry_take_no_memory_of_the_heap() {
     for (states, bytes) in [(2, 4 * MIB), (3, 4 * MIB), (4, 4 * MIB)] {

@@ -1,4 +1,4 @@
-//! The end of a process. Whatever arrays or scopes are open then, the process ends with the status that it asked for.
+//! The end of a process. It ends with the status that it asked for, no matter which arrays and scopes are open then.
 //!
 //! The program runs itself once for each ending and device. It has no test harness, since a harness would run everything on its own
 //! threads, and endings differ on the thread of `main`.

@@ -108,7 +108,7 @@ fn one_that_allocates_in_the_asking_scope_keeps_its_limit() {
     }
 }
 
-/// Whatever a handler does to the requesting scope, no limit is exceeded, no block is served twice, and nothing is lost.
+/// A handler disturbs the requesting scope. No limit is exceeded, no block is served twice, and nothing is lost.
 fn disturb(device: &Virtual, scope: &Scope<'_>, pool: &Mutex<Vec<Array<u8, Virtual>>>, number: u64) {
     match number % 5 {
         0 => _ = scope.invalidate(),

@@ -109,13 +109,15 @@ fn definitions(page: &str) -> Vec<(&str, &str)> {
 fn pages_of_the_documentation_define_links_for_rustdoc_too() {
     let folder = workspace().join("gpucache");
     let (root, shared) = (read(&folder.join("src/lib.rs")), read(&folder.join("docs/links.txt")));
+    let root: String = root.lines().map(|line| format!("{}\n", line.trim())).collect();
     for (name, target) in definitions(&shared) {
-        let module = target.strip_prefix("crate::docs::").unwrap();
+        let module = target.strip_prefix("crate::docs::").unwrap().trim_start_matches("guides::");
         assert!(root.contains(&format!("pub mod {module} {{}}")), "links.txt: {name} leads to no page: {target}");
     }
     for path in pages(&folder.join("docs")) {
-        let (page, name) = (read(&path), path.file_stem().unwrap().to_str().unwrap());
-        let links = "#[cfg_attr(not(doctest), doc = include_str!(\"../docs/links.txt\"))]\n    ";
+        let (page, name) = (read(&path), path.strip_prefix(folder.join("docs")).unwrap().with_extension(""));
+        let name = name.to_str().unwrap().replace('\\', "/");
+        let links = "#[cfg_attr(not(doctest), doc = include_str!(\"../docs/links.txt\"))]\n";
         let include = format!("#[doc = include_str!(\"../docs/{name}.md\")]");
         let is_module = root.contains(&include);
         let lead = definitions(&page);

@@ -1,5 +1,5 @@
-//! Anybody can implement [`Shape`] in safe code. Whatever it returns, and however often it returns something else, an array
-//! has exactly as many elements as its shape says, and all of them belong to it alone.
+//! Anybody can implement [`Shape`] in safe code, and an implementation may return something else each time. An array still has
+//! exactly as many elements as its shape says, and all of them belong to it alone.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,5 @@
-//! Arrays that may rest on the host. Whatever moves when, each array keeps its contents, and no more memory is on the device than allowed.
+//! Arrays that can be offloaded to host memory. Each array keeps its contents through all moves, and the device never has more memory
+//! in use than its limit allows.
 //!
 //! `PLACED_STEPS` sets the total number of steps of the random programs, 4,000 by default. A million takes minutes in a release build.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]

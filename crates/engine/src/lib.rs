@@ -50,8 +50,8 @@
 //!
 //! **A miss.** [`Block::allocate`](cache::Block::allocate) asks the owner's side (`cache/owner`). It looks once for memory within
 //! the scope: a position of the plan, in order or out of order, or an idle block of the keyed lists (`cache/local`, `cache/lists`).
-//! Then it takes the steps of a supply, the cheapest first (`cache/supply`): free memory of the range (`range/supply`), idle memory
-//! of other scopes, pages that move, and growth of the range. A new record describes the memory (`record/lives`).
+//! Then it takes the steps of a supply (`cache/supply`), the cheapest first. It takes free memory of the range (`range/supply`) or idle
+//! memory of other scopes, moves pages, or grows the range. A new record describes the memory (`record/lives`).
 //!
 //! **A drop.** `Block::drop` (`cache/block`) reads from the record's drop path what it has to do (`record/identity`). Inside the
 //! scope, a planned block returns to the cursor, and a listed block returns to its list. Another thread leaves the record on a

@@ -23,10 +23,10 @@ impl fmt::Display for Entrance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Entrance::Linked => {
-                "scopes serve what the driver is asked for: by the functions that the program is linked with"
+                "scopes serve allocations that other crates request from the CUDA driver (linked into the program)"
             }
             Entrance::Loaded => {
-                "scopes serve what the driver is asked for: by a library that was opened in front of it"
+                "scopes serve allocations that other crates request from the CUDA driver (loaded at run time)"
             }
         })
     }

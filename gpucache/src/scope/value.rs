@@ -121,8 +121,8 @@ impl<'a> Scope<'a> {
     /// share with other scopes. Entries of one scope may have different limits: the newest decides. An entry that finds more held
     /// gives idle memory back when it begins, and when an entry within it ends.
     ///
-    /// A text that is no limit is the error of each allocation in the scope; [`Limit::try_from`](crate::Limit) tells at once. In
-    /// constants, see [`with_limit`](Scope::with_limit).
+    /// A text that is no limit is the error of the first allocation in the scope that needs memory. `text.parse::<Limit>()` reports it at
+    /// once. For constants there is [`with_limit`](Scope::with_limit).
     ///
     /// ```
     /// use gpucache::{Scope, device::Virtual, error::Bound, prelude::*};

@@ -1,5 +1,5 @@
-//! `placed`: arrays that rest on the host in turn, more than the device may hold, whose contents stay. `MADEUP_PINNED` says whether the
-//! driver pins the host's memory.
+//! `placed`: more arrays than the device may hold, offloaded in turn. Their contents stay. `MADEUP_PINNED` says whether the driver
+//! pins host memory.
 
 use gpucache::{Array, prelude::Cuda, stats, offload::Placed};
 
@@ -11,8 +11,13 @@ const ROUNDS: u32 = 6;
 
 pub(crate) fn run() -> Outcome {
     let gpu = Cuda::new(0)?;
+<<<<<<< HEAD
     // A third of them.
     gpu.set_limit(4 << 20).unwrap();
+=======
+    // The limit is a third of the arrays' bytes.
+    limit(&gpu, 4 << 20);
+>>>>>>> main
     let make = |value| Placed::new(Array::full(&gpu, LEN, value)?);
     let mut arrays = Vec::new();
     for value in 0..ARRAYS {
@@ -30,7 +35,7 @@ pub(crate) fn run() -> Outcome {
     let is_pinned = std::env::var("MADEUP_PINNED").map_or(true, |text| text != "0");
     ensure(stats.evictions > 20, || format!("{stats}"))?;
     ensure(stats.pageable_bytes == if is_pinned { 0 } else { stats.host_bytes }, || format!("{stats}"))?;
-    // Nothing is beside the copies.
+    // Nothing else runs beside the copies.
     let is_timed = !stats.copying.is_zero() && !stats.waited.is_zero();
     ensure(is_timed, || format!("waited {:?} for {:?}", stats.waited, stats.copying))?;
     drop(arrays);

@@ -175,12 +175,12 @@ fn the_process_has_one_limit_over_all_devices() {
     let pages = |bytes| bytes as usize / PAGE;
     assert_eq!((shortage.bound, shortage.most_bytes.map(pages)), (Bound::Process, Some(10)));
     assert_eq!((pages(shortage.process_bytes), pages(shortage.held_bytes)), (10, 3));
+    let text = error.to_string();
     assert!(
-        error
-            .to_string()
-            .contains("the process's limit: 20.00 MiB, of which 6.00 MiB are held of the device, 20.00 MiB of all"),
-        "{error}"
+        text.contains("the process's limit is 20.00 MiB; this process reserves 20.00 MiB of all devices"),
+        "{text}"
     );
+    assert!(text.contains("this process reserves 6.00 MiB of the device"), "{text}");
     drop((array, more));
     assert!(other.zeros::<u8>(10 * PAGE).is_ok());
     assert!(other.zeros::<u8>(11 * PAGE).is_err());

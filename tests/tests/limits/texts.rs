@@ -118,7 +118,7 @@ fn a_scope_at_its_soft_limit_gives_idle_memory_back_first() {
     scope.invalidate();
 }
 
-/// A text that is no limit is the error of each allocation of its scope, and of no other.
+/// A text that is no limit is the error of the allocations of its scope that need memory, and of no other.
 #[test]
 fn a_scope_with_a_wrong_text_refuses_its_allocations() {
     let _turn = turn();
@@ -131,6 +131,7 @@ fn a_scope_with_a_wrong_text_refuses_its_allocations() {
             assert!(error.to_string().contains("texts: wrong"), "{error}");
         }
         assert!(Scope::new("texts: wrong").run(|| device.zeros::<u8>(1000)).is_ok());
+        scope.invalidate();
     }
     let unknown = Faulty::new();
     let error = Scope::new("texts: share of what").limit("50%").run(|| unknown.zeros::<u8>(8)).unwrap_err();

@@ -102,7 +102,7 @@ fn numbers_are_sums_over_threads() {
     assert_all_back(&device, &["sums"]);
 }
 
-/// What threads do to each other while scopes are entered.
+/// The work of threads that disturb each other while scopes are entered.
 struct Unrest<'a> {
     device: &'a Faulty,
     name: &'a str,

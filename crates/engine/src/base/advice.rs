@@ -34,24 +34,30 @@ fn raise(bound: Bound) -> Option<&'static str> {
 
 /// What those who have the memory could do.
 fn helpers(shortage: &Shortage) -> Vec<String> {
-    let Shortage { held_bytes, idle_bytes, fetched_bytes, scopes, .. } = shortage;
-    let mut advice = Vec::new();
-    if *fetched_bytes > 0 {
-        advice.push(format!("drop guards of fetched arrays, which keep {} on the device", Bytes(*fetched_bytes)));
-    }
-    if held_bytes.saturating_sub(*idle_bytes) > *fetched_bytes {
-        advice.push("drop arrays".into());
-    }
-    if let Some(blocked) = scopes.iter().find(|scope| scope.is_entered_elsewhere && scope.idle_bytes > 0) {
-        let (name, idle) = (Short(&blocked.scope), Bytes(blocked.idle_bytes));
-        advice.push(format!("have the other thread leave the scope `{name}`, which keeps {idle} idle"));
-    }
-    if let Some(others) =
-        shortage.elsewhere_bytes.filter(|&others| shortage.bound == Bound::Capacity && others >= shortage.bytes)
-    {
-        advice.push(format!("free memory of the device that others reserve ({})", Bytes(others)));
-    }
-    advice
+    let Shortage { held_bytes, idle_bytes, fetched_bytes, .. } = *shortage;
+    let fetched = || format!("drop guards of fetched arrays, which keep {} on the device", Bytes(fetched_bytes));
+    let has_arrays = held_bytes.saturating_sub(idle_bytes) > fetched_bytes;
+    let all = [
+        (fetched_bytes > 0).then(fetched),
+        has_arrays.then(|| "drop arrays".into()),
+        of_other_threads(shortage),
+        of_others(shortage),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// A scope that another thread is inside of keeps idle memory.
+fn of_other_threads(shortage: &Shortage) -> Option<String> {
+    let blocked = shortage.scopes.iter().find(|scope| scope.is_entered_elsewhere && scope.idle_bytes > 0)?;
+    let (name, idle) = (Short(&blocked.scope), Bytes(blocked.idle_bytes));
+    Some(format!("have the other thread leave the scope `{name}`, which keeps {idle} idle"))
+}
+
+/// Others reserve as much of the device as the request lacks.
+fn of_others(shortage: &Shortage) -> Option<String> {
+    let others = shortage.elsewhere_bytes?;
+    let is_enough = shortage.bound == Bound::Capacity && others >= shortage.bytes;
+    is_enough.then(|| format!("free memory of the device that others reserve ({})", Bytes(others)))
 }
 
 /// `a`, `a or b`, `a, b or c`.

@@ -22,8 +22,7 @@ pub(crate) const ALIGNMENT: u64 = 256;
 /// # Safety
 /// - [`allocate`](Backend::allocate) must return memory that nothing else uses and that stays valid until it is freed. On a machine whose
 ///   arrays are read through pointers (`Host`), it must be ordinary memory of the process.
-/// - After a [`wait`](Backend::wait) for an event, later work of the stream must not run before all work that the event was recorded behind
-///   is done.
+/// - After a [`wait`](Backend::wait) for an event, later work must not run before all work that the event was recorded behind is done.
 /// - Both sides of [`copies`](Backend::copies) must put their work on one queue. The `device` side must be able to copy between this
 ///   device's memory and all memory that the `host` side of any of its queues allocates.
 ///
@@ -184,8 +183,8 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()>;
 
-    /// A new queue for copies between this device's memory and host memory that the device reaches by itself. [`copy`](Backend::copy) of
-    /// the queue's `device` side makes these copies. `None` for a device without such queues; its arrays never leave it.
+    /// A new queue for copies between this device's memory and host memory that it reaches by itself. [`copy`](Backend::copy) of the
+    /// queue's `device` side makes them. `None` for a device without such queues; its arrays never leave it.
     ///
     /// # Errors
     /// The answer of the device.
@@ -312,8 +311,8 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether work that is put on the stream is now captured into a graph instead of being done. The crate then queries nothing outside
-    /// the capture and waits for nothing there. It refuses memory that another stream still uses.
+    /// Whether work on the stream is now captured into a graph instead of being done. The crate then queries nothing outside the capture
+    /// and waits for nothing there. It refuses memory that another stream still uses.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
@@ -349,8 +348,8 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Whether the stream's work is code of this process, which may itself call this crate. If the crate waited for such a stream under a
-    /// lock that this code needs, both would wait forever. So the crate asks the stream whether it is done, and does not wait.
+    /// Whether the stream's work is code of this process, which may itself call this crate. A wait for it under a lock that this code needs
+    /// would never end. So the crate asks the stream whether it is done, and does not wait.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::process::{self, Part};
+use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
 use crate::base::limit::{FORMS, Limit};
 use crate::base::per_thread::{THREAD, with_flag};
@@ -132,7 +133,7 @@ impl Quota {
 
 #[cold]
 fn over(limit: u64, held: u64, bytes: u64) -> Error {
-    let detail = format!("{held} of the {limit} bytes that its limit allows are held");
+    let detail = format!("this process reserves {} of the {} that it may", Bytes(held), Bytes(limit));
     let error = Error::out_of_memory("the device", usize::try_from(bytes).unwrap_or(usize::MAX), detail);
     error.of_limit(limit, Bound::Limit)
 }

@@ -330,7 +330,7 @@ mod tests {
         // The last piece is unmapped, and the one before it cannot be.
         let pages = Single::failing(4..5);
         pages.map_pieces(1024, &PIECES).unwrap();
-        // SAFETY: these pieces were mapped, and nothing uses them.
+        // SAFETY: all three pieces were mapped just above, and nothing uses them.
         assert_eq!(unsafe { pages.unmap_pieces(1024, &PIECES) }.unwrap_err().mapped, 2);
         assert_eq!(pages.mapped(), [(1024, 256), (1280, 512)]);
     }

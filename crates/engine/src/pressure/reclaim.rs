@@ -129,7 +129,7 @@ pub(crate) fn release_idle(which: Idle, device: u64, need: u64, by: Releaser) ->
     bytes
 }
 
-/// Takes blocks of plans away for a request of `need` bytes, and gives them back to the range, whoever is inside of their scopes.
+/// Takes blocks of plans away for a request of `need` bytes, and gives them back to the range, even while threads are inside their scopes.
 /// Only blocks of this device in which nothing is alive are taken. If a graph is captured on a block's stream, the block stays,
 /// since the scope would fail without it. Returns the bytes. If it returns 0, there was at least one moment without such a block.
 pub(crate) fn revoke(device: u64, need: u64) -> u64 {

@@ -31,7 +31,7 @@ pub struct TraceEvent {
     pub time: Duration,
     /// The thread, as a number that counts the threads of the trace from 0.
     pub thread: u32,
-    /// What happened.
+    /// The kind of this event.
     pub action: Action,
     /// Identifies an allocation and its free, from 1; 0 for all other events.
     pub id: u64,

@@ -61,31 +61,47 @@ const fn split_unit(text: &[u8]) -> (&[u8], u64) {
 /// more, times the largest unit, has less than 128.
 const MOST_DECIMALS: u32 = 7;
 
+/// A decimal number as it is read, digit by digit.
+struct Decimal {
+    /// All digits that count, without the point.
+    number: u128,
+    digits: usize,
+    has_point: bool,
+    /// How many of the digits are behind the point.
+    decimals: u32,
+}
+
+impl Decimal {
+    /// Reads one more character. `None` for one that no number has there, and for a number of more than 64 bits.
+    const fn with(self, character: u8) -> Option<Decimal> {
+        match character {
+            b'.' if !self.has_point => Some(Decimal { has_point: true, ..self }),
+            b'0'..=b'9' if self.decimals == MOST_DECIMALS => Some(self),
+            b'0'..=b'9' => {
+                let number = self.number * 10 + (character - b'0') as u128;
+                let decimals = self.decimals + self.has_point as u32;
+                let is_too_large = decimals == 0 && number > u64::MAX as u128;
+                if is_too_large { None } else { Some(Decimal { number, digits: self.digits + 1, decimals, ..self }) }
+            }
+            _ => None,
+        }
+    }
+}
+
 /// A decimal number times `unit`, rounded down. `None` for what is no number, or too large.
 const fn scaled(text: &[u8], unit: u64) -> Option<u64> {
-    let text = trimmed(text);
-    let (mut number, mut decimals, mut digits, mut has_point, mut place): (u128, u32, usize, bool, usize) =
-        (0, 0, 0, false, 0);
+    let (text, mut place) = (trimmed(text), 0);
+    let mut decimal = Decimal { number: 0, digits: 0, has_point: false, decimals: 0 };
     while place < text.len() {
-        match text[place] {
-            b'.' if !has_point => has_point = true,
-            digit @ b'0'..=b'9' => {
-                digits += 1;
-                if !has_point || decimals < MOST_DECIMALS {
-                    decimals += has_point as u32;
-                    number = number * 10 + (digit - b'0') as u128;
-                    if !has_point && number > u64::MAX as u128 {
-                        return None;
-                    }
-                }
-            }
-            _ => return None,
-        }
+        decimal = match decimal.with(text[place]) {
+            Some(decimal) => decimal,
+            None => return None,
+        };
         place += 1;
     }
-    let Some(product) = number.checked_mul(unit as u128) else { return None };
-    let bytes = product / 10u128.pow(decimals);
-    if digits == 0 || bytes > u64::MAX as u128 { None } else { Some(bytes as u64) }
+    let Some(product) = decimal.number.checked_mul(unit as u128) else { return None };
+    let bytes = product / 10u128.pow(decimal.decimals);
+    if decimal.digits == 0 || bytes > u64::MAX as u128 { None } else { Some(bytes as u64) }
 }
 
 const fn trimmed(text: &[u8]) -> &[u8] {
