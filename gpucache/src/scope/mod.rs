@@ -29,7 +29,7 @@ pub use value::{OwnedScope, Scope};
 ///
 /// - `recycle = "auto"`, the default, learns the order of allocations and plans their addresses. `"range"` returns idle memory to the
 ///   device's range. `"keyed"` keeps every block for the next request of the same dtype, shape, device and stream. `"off"` keeps none.
-/// - `limit = BYTES` limits the memory of the scope on a thread ([`Scope::limit`]).
+/// - `limit = "512MiB"`, a number of bytes, or a [`Limit`](crate::Limit) limits the memory of the scope on a thread ([`Scope::limit`]).
 /// - `placement = "device" | "host" | "auto"` says where placed arrays rest ([`Scope::placement`]).
 ///
 /// If scopes are nested, the innermost one serves. A scope may be entered again inside itself. Memory is reused only after the drop of the
