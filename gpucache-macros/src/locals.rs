@@ -47,7 +47,7 @@ fn read(path: PathBuf) -> Option<Rc<str>> {
     })
 }
 
-/// What stands between two delimiters, as far as it was read.
+/// The tokens between two delimiters, as far as they were read.
 #[derive(Default)]
 struct Frame<'t> {
     /// Variables that are visible in it.

@@ -91,7 +91,7 @@ pub use array::{Allocate, Array, Element, Shape};
 pub use gpucache_engine::{Error, Limit, Recycle, Result};
 pub use scope::{OwnedScope, Scope, ScopeGuard, diagnose, diagnose_all, invalidate, invalidate_all, scopes, stats};
 
-/// What an [`Error`] says about missing memory.
+/// The parts of an out-of-memory [`Error`].
 ///
 /// ```
 /// use gpucache::{device::Virtual, error::Bound, prelude::*};

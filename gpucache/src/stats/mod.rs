@@ -6,25 +6,25 @@
 //! |---|---|---|
 //! | a scope | [`gpucache::stats("name")`](crate::stats()), [`Scope::stats`](crate::Scope::stats) | [`ScopeStats`]: hits and misses, busy and idle memory, [`served`](Served), [`plan`](PlanStats), `reclaim`, `offload`, `foreign`, [`threads`](ThreadStats) |
 //! | a device | [`Device::stats`](crate::device::Device::stats) | [`DeviceStats`]: memory, range, order, `reclaim`, `offload` |
-//! | the process | [`process`] | [`ProcessStats`]: all devices and scopes |
+//! | the process | [`process`](fn@process) | [`ProcessStats`]: all devices and scopes |
 //!
-//! [`top`] shows the process as a terminal program would. [`report_on_drop`] prints what a part of the program allocated.
-//! `GPUCACHE_WATCH=PATH` writes [`top`] to a file once a second.
+//! [`top`](fn@top) shows the process as a terminal program would. [`report_on_drop`] prints what a part of the program allocated.
+//! `GPUCACHE_WATCH=PATH` writes [`top`](fn@top) to a file once a second.
 //!
 //! Reading statistics calls no driver. A program that reads none pays nothing for them: gpucache counts each event once, where it
 //! happens.
-//!
-//! | file | its one matter |
-//! |---|---|
-//! | `scope` | [`ScopeStats`], [`ThreadStats`]: one scope and its threads |
-//! | `served`, `plan`, `foreign` | the parts of it |
-//! | `device` | [`DeviceStats`]: one device |
-//! | `process` | [`ProcessStats`]: all of them |
-//! | `peaks` | peaks that start again |
-//! | `invalidated` | [`Invalidated`]: what an invalidation freed |
-//! | `guard` | [`StatsGuard`]: what a part of the program allocated |
-//! | `top` | [`Top`]: a line for each scope and thread, with bars |
-//! | `watch` | the same in a file, once a second |
+
+// | file | content |
+// |---|---|
+// | `scope` | `ScopeStats`, `ThreadStats`: one scope and its threads |
+// | `served`, `plan`, `foreign` | the parts of it |
+// | `device` | `DeviceStats`: one device |
+// | `process` | `ProcessStats`: all of them |
+// | `peaks` | peaks that start again |
+// | `invalidated` | `Invalidated`: what an invalidation freed |
+// | `guard` | `StatsGuard`: what a part of the program allocated |
+// | `top` | `Top`: a line for each scope and thread, with bars |
+// | `watch` | the same in a file, once a second |
 
 mod device;
 #[cfg(feature = "foreign")]

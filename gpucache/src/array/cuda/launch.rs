@@ -61,8 +61,12 @@ pub struct Launch<'a> {
 }
 
 impl<'a> Launch<'a> {
-    /// Adds the next argument of the kernel: `&array` for an array that the kernel reads, `&mut array` for one that it writes, `&view`
-    /// for a part that it reads, or a reference to a number or to another type that is `DeviceRepr`.
+    /// Adds the next argument of the kernel. The argument is one of these:
+    ///
+    /// - `&array`, which the kernel reads;
+    /// - `&mut array`, which the kernel writes;
+    /// - `&view`, a part of an array that the kernel reads;
+    /// - a reference to a number, or to another type that is `DeviceRepr`.
     ///
     /// An array of this stream costs no call of the driver. An array of another stream costs an event, unless an earlier event
     /// already stands for that work.
@@ -142,7 +146,7 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// What [`Launch::arg`] takes: arrays, views and numbers, by reference.
+/// The arguments of [`Launch::arg`]: references to arrays, views and numbers.
 ///
 /// ```no_run
 /// use gpucache::{launch::{KernelArgument, Launch}, prelude::*};
