@@ -112,7 +112,7 @@ impl<'a> Scope<'a> {
         Scope { terms: self.terms.with_recycle(recycle), ..self }
     }
 
-    /// Limits how much memory the scope holds on each thread, in use or idle: bytes, a [`Limit`](crate::Limit), or a text as `"512MiB"`.
+    /// Limits how much memory the scope holds on each thread, in use or idle: bytes, a [`Limit`], or a text as `"512MiB"`.
     ///
     /// - At a hard limit the idle memory of the scope goes back first: its lists, and then the block of its plan. An allocation that
     ///   would still exceed the limit is an error that names it ([`Error::shortage`](crate::Error::shortage)).
@@ -153,7 +153,7 @@ impl<'a> Scope<'a> {
 
     /// Says where arrays that are placed inside rest while nobody uses them ([`Placed::new`](crate::offload::Placed::new),
     /// [`Placed::zeros`](crate::offload::Placed::zeros)). The innermost scope with a placement decides. Outside of such scopes
-    /// [`default_placement`](crate::offload::default_placement) decides. Arrays that are placed already stay as they are.
+    /// [`set_default_placement`](crate::offload::set_default_placement) decides. Arrays that are placed already stay as they are.
     ///
     /// ```
     /// use gpucache::{Scope, prelude::*, offload::{Placed, Placement}};
