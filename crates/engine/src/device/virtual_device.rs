@@ -54,6 +54,7 @@ pub struct Virtual(Stream);
 
 struct Addresses {
     capacity: u64,
+    page_bytes: u64,
     watches: bool,
     occupancy: Mutex<Occupancy>,
     /// The host's side, of as much as anybody may want, once there are queues for copies.
@@ -77,7 +78,7 @@ impl Virtual {
     /// assert!(device.zeros::<u8>(2 << 20).unwrap_err().is_out_of_memory());
     /// ```
     pub fn new(bytes: usize) -> Virtual {
-        Virtual::over(bytes, true)
+        Virtual::over(bytes, VIRTUAL_GRANULARITY, true)
     }
 
     /// As [`new`](Virtual::new), without looking at each block: the checks take longer than what they check, and to time
@@ -93,11 +94,19 @@ impl Virtual {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn unchecked(bytes: usize) -> Virtual {
-        Virtual::over(bytes, false)
+        Virtual::over(bytes, VIRTUAL_GRANULARITY, false)
     }
 
-    fn over(bytes: usize, watches: bool) -> Virtual {
-        let addresses = Arc::new(Addresses::new(bytes as u64, watches));
+    /// As [`new`](Virtual::new) or [`unchecked`](Virtual::unchecked), with pages of another size than 2 MiB: a multiple of 256 bytes, or
+    /// the next one.
+    #[doc(hidden)]
+    pub fn with_pages(bytes: usize, page_bytes: u64, is_checked: bool) -> Virtual {
+        let page_bytes = page_bytes.clamp(ALIGNMENT, 1 << 40).next_multiple_of(ALIGNMENT);
+        Virtual::over(bytes, page_bytes, is_checked)
+    }
+
+    fn over(bytes: usize, page_bytes: u64, watches: bool) -> Virtual {
+        let addresses = Arc::new(Addresses { page_bytes, ..Addresses::new(bytes as u64, watches) });
         let memory = Memory::with_pages(VirtualPages(addresses.clone()));
         // SAFETY: what the pages and the backend give are numbers that nobody follows, so that there is no memory which
         // one of them could not use.
@@ -121,7 +130,13 @@ impl std::fmt::Debug for Virtual {
 
 impl Addresses {
     fn new(capacity: u64, watches: bool) -> Addresses {
-        Addresses { capacity, watches, occupancy: Mutex::default(), host: OnceLock::new() }
+        Addresses {
+            capacity,
+            page_bytes: VIRTUAL_GRANULARITY,
+            watches,
+            occupancy: Mutex::default(),
+            host: OnceLock::new(),
+        }
     }
 
     fn occupancy(&self) -> MutexGuard<'_, Occupancy> {
@@ -158,7 +173,7 @@ struct VirtualPages(Arc<Addresses>);
 // SAFETY: the addresses are numbers that nobody follows, so that no memory need be behind them.
 unsafe impl VirtualMemory for VirtualPages {
     fn granularity(&self) -> u64 {
-        VIRTUAL_GRANULARITY
+        self.0.page_bytes
     }
 
     fn capacity(&self) -> Option<u64> {
@@ -177,7 +192,7 @@ unsafe impl VirtualMemory for VirtualPages {
         let occupancy = &mut *self.0.occupancy();
         let bytes = total(pieces.iter().copied());
         let in_pages =
-            placed(address, pieces).all(|(at, bytes)| (at | bytes).is_multiple_of(VIRTUAL_GRANULARITY) && bytes > 0);
+            placed(address, pieces).all(|(at, bytes)| (at | bytes).is_multiple_of(self.0.page_bytes) && bytes > 0);
         let taken = match in_pages && !overlaps(&occupancy.mapped, address, bytes) {
             true if occupancy.is_plain(address, bytes) => Err(none_left(bytes)),
             true => self.0.take(occupancy, bytes),

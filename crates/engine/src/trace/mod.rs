@@ -27,6 +27,7 @@
 //! | `packed`, `ring` | an event as eight words, and the events of a thread |
 //! | `session` | the trace that is on |
 //! | `merge`, `whole` | the order of all threads' events, and which free ends which allocation |
+//! | `sites`, `stack` | the source lines that allocate, and their callers |
 //! | `csv`, `environment` | the file, and who asks for it from outside |
 
 mod csv;
@@ -37,12 +38,14 @@ mod merge;
 mod packed;
 mod ring;
 mod session;
+mod sites;
+mod stack;
 mod whole;
 mod writer;
 
 #[cfg(any(unix, windows))]
 pub(crate) use environment::{start_from_environment, write_at_exit};
-pub use event::{Action, ServedBy, TraceEvent};
+pub use event::{Action, ServedBy, TraceDevice, TraceEvent};
 pub use whole::Trace;
 pub(crate) use writer::{Allocation, allocated, entered, freed, inside, left, reserved};
 

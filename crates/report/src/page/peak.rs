@@ -41,18 +41,20 @@ pub(super) fn peaks(run: &Run) -> HashMap<u64, Peak> {
     devices.into_iter().map(|(device, (_, peak))| (device, peak)).collect()
 }
 
-/// Who holds memory after an event: scope, dtype, shape, arrays and bytes, the most bytes first.
+/// What is alive after an event, by who allocated it: scope, dtype, shape, arrays, bytes and source line, the most bytes first.
 pub(super) fn holders(lives: &[&Life<'_>], at: usize) -> Vec<Value> {
     let mut groups: HashMap<_, (u64, u64)> = HashMap::new();
     for life in lives.iter().filter(|life| life.is_alive_after(at)) {
-        let Event { scope, dtype, shape, .. } = life.allocation;
-        let (arrays, bytes) = groups.entry((scope, dtype, shape)).or_default();
+        let Event { scope, dtype, shape, site, .. } = life.allocation;
+        let (arrays, bytes) = groups.entry((scope, dtype, shape, site)).or_default();
         *arrays += 1;
         *bytes = bytes.saturating_add(life.allocation.bytes);
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
     groups.sort_unstable_by_key(|(key, (_, bytes))| (u64::MAX - bytes, *key));
-    groups.iter().map(|((scope, dtype, shape), (arrays, bytes))| json!([scope, dtype, shape, arrays, bytes])).collect()
+    let row =
+        |((scope, dtype, shape, site), (arrays, bytes)): &(_, _)| json!([scope, dtype, shape, arrays, bytes, site]);
+    groups.iter().map(row).collect()
 }
 
 /// Free stretches between arrays that are alive after an event: address, place in the picture and bytes, the longest first.
@@ -84,9 +86,10 @@ mod tests {
         let run = example();
         let all = lives(&run);
         let all: Vec<&Life<'_>> = all.iter().collect();
-        let inner = json!(["inner", "f64", "262144", 1, 2_097_152]);
-        let outside = json!(["", "f32", "32x32", 1, 4096]);
-        assert_eq!(holders(&all, 4), [inner.clone(), outside.clone(), json!(["train, step", "u8", "1000", 1, 1000])]);
+        let inner = json!(["inner", "f64", "262144", 1, 2_097_152, "src/main.rs:10:9"]);
+        let outside = json!(["", "f32", "32x32", 1, 4096, "src/main.rs:3:9"]);
+        let step = json!(["train, step", "u8", "1000", 1, 1000, "src/main.rs:8:9"]);
+        assert_eq!(holders(&all, 4), [inner.clone(), outside.clone(), step]);
         assert_eq!(holders(&all, 7), [inner, outside]);
     }
 

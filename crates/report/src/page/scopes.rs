@@ -48,7 +48,7 @@ pub(super) fn rows(run: &Run, lives: &[Life<'_>]) -> Vec<Value> {
             }
         }
         scope.peak = scope.peak.max(scope.live);
-        scope.site = if scope.site.is_empty() && event.op != Op::Free { &event.site } else { scope.site };
+        scope.site = if scope.site.is_empty() && event.op != Op::Free { &event.scope_site } else { scope.site };
     }
     let mut rows: Vec<_> = scopes.into_iter().collect();
     rows.sort_unstable_by_key(|(name, scope)| (u64::MAX - scope.peak, *name));
