@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::lives::Life;
+use crate::lives::Life;
 use crate::run::{Event, Op, Run};
 
 /// Why an array lies beside the plan. The first that is so counts.
@@ -173,7 +173,7 @@ pub(super) fn groups(lives: &[Life<'_>], causes: &[Option<Cause>]) -> Vec<Value>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::lives::lives;
+    use crate::lives::lives;
     use crate::run::file::parse;
 
     const HEADER: &str = "step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,device\n";

@@ -8,9 +8,9 @@ use super::bands::Bands;
 use super::beside::{self, Cause};
 use super::kinds::Kinds;
 use super::limits::{Limited, Limits};
-use super::lives::{Life, lives};
-use super::peak::{self, Peak};
+use super::peak;
 use super::scopes::{self, SERVED};
+use crate::lives::{self, Life, Peak};
 use crate::run::{Op, Reserved, Run};
 
 /// Rows of a table that the page has; what is beyond is counted.
@@ -18,7 +18,7 @@ const MOST_ROWS: usize = 500;
 
 /// All that the page shows.
 pub(super) fn of(run: &Run, name: &str, limits: &Limits) -> Value {
-    let lives = lives(run);
+    let lives = lives::lives(run);
     let causes = beside::causes(run, &lives);
     let devices = devices(run, &lives);
     let mut kinds = Kinds::default();
@@ -56,15 +56,15 @@ struct OfDevice<'l> {
 }
 
 /// By their numbers, in one walk however many there are.
-fn devices<'l>(run: &'l Run, lives: &'l [Life<'l>]) -> BTreeMap<u64, OfDevice<'l>> {
+fn devices<'l>(run: &'l Run, all: &'l [Life<'l>]) -> BTreeMap<u64, OfDevice<'l>> {
     let mut devices: BTreeMap<u64, OfDevice<'l>> = BTreeMap::new();
-    for life in lives {
+    for life in all {
         devices.entry(life.allocation.device).or_default().lives.push(life);
     }
     for reserved in &run.reserved {
         devices.entry(reserved.device).or_default().reserved.push(reserved);
     }
-    for (number, peak) in peak::peaks(run) {
+    for (number, peak) in lives::peaks(run) {
         devices.entry(number).and_modify(|device| device.peak = peak);
     }
     devices.values_mut().for_each(|device| device.bands = Bands::of(device.lives.iter().copied()));

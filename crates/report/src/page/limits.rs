@@ -2,8 +2,8 @@
 
 use std::num::NonZeroUsize;
 
-use super::peak;
 use crate::error::Result;
+use crate::lives;
 use crate::replay::{History, Policy, dry_run};
 use crate::run::Run;
 
@@ -43,7 +43,7 @@ pub(super) fn of(name: &str, run: &Run) -> Limits {
 
 /// The device with the most live memory at once; the one with the lowest number of several.
 fn largest(run: &Run) -> u64 {
-    let peaks = peak::peaks(run);
+    let peaks = lives::peaks(run);
     peaks.iter().max_by_key(|(device, peak)| (peak.bytes, u64::MAX - **device)).map_or(0, |(device, _)| *device)
 }
 

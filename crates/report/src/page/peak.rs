@@ -1,45 +1,15 @@
-//! The moment when most of a device's memory is in use: who holds it, and what is free in between.
+//! The memory of a device at its peak: the live arrays, and the holes between them.
 
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
 use super::bands::Bands;
-use super::lives::Life;
-use crate::run::{Event, Op, Run};
+use crate::lives::Life;
+use crate::run::Event;
 
 /// A shorter gap is what rounding leaves behind an array.
 const SHORTEST_HOLE: u64 = 256;
-
-/// The moment of the most live bytes of a device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Peak {
-    /// The event by which it is reached.
-    pub(super) event: usize,
-    pub(super) bytes: u64,
-}
-
-/// The peak of each device on which something was allocated: the first, if there are several as high.
-pub(super) fn peaks(run: &Run) -> HashMap<u64, Peak> {
-    let mut devices: HashMap<u64, (u64, Peak)> = HashMap::new();
-    for (place, event) in run.events.iter().enumerate() {
-        match event.op {
-            Op::Allocate => {
-                let (live, peak) = devices.entry(event.device).or_default();
-                *live = live.saturating_add(event.bytes);
-                if *live > peak.bytes {
-                    *peak = Peak { event: place, bytes: *live };
-                }
-            }
-            Op::Free => {
-                let (live, _) = devices.entry(event.device).or_default();
-                *live = live.saturating_sub(event.bytes);
-            }
-            Op::Enter | Op::Leave | Op::Short => {}
-        }
-    }
-    devices.into_iter().map(|(device, (_, peak))| (device, peak)).collect()
-}
 
 /// What is alive after an event, by who allocated it: scope, dtype, shape, arrays, bytes and source line, the most bytes first.
 pub(super) fn holders(lives: &[&Life<'_>], at: usize) -> Vec<Value> {
@@ -72,14 +42,8 @@ pub(super) fn holes(lives: &[&Life<'_>], bands: &Bands, at: usize) -> Vec<(u64, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::lives::lives;
+    use crate::lives::lives;
     use crate::run::tests::example;
-
-    #[test]
-    fn the_peak_is_where_most_is_alive() {
-        let run = example();
-        assert_eq!(peaks(&run), HashMap::from([(7, Peak { event: 4, bytes: run.peak_bytes() })]));
-    }
 
     #[test]
     fn holders_are_those_who_are_alive_then() {
